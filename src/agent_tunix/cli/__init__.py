@@ -73,7 +73,7 @@ def evaluate(overrides: tuple[str, ...]) -> None:
 @click.option("--kills", default=1, show_default=True, help="How many times to kill the second run with SIGKILL.")
 @click.option("--random-seed", default=0, show_default=True, help="Seed of the times of the kills.")
 @click.option(
-    "--directory", type=click.Path(), default=None, help=("Keep the two runs in this directory; default: remove them.")
+    "--directory", type=click.Path(), default=None, help="Keep the two runs in this directory; default: remove them."
 )
 @click.option(
     "--program", type=click.Choice(["train", "sft"]), default="train", show_default=True, help="Command to run."

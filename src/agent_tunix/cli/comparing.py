@@ -14,14 +14,14 @@ from agent_tunix.errors import AgentTunixError
 @click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--metric",
-    help=("Metric whose last and best values are shown; default: eval/accuracy, otherwise eval/rewards/total/mean."),
+    help="Metric whose last and best values are shown; default: eval/accuracy, otherwise eval/rewards/total/mean.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["max", "min"]),
     default="max",
     show_default=True,
-    help=("Whether higher or lower is better."),
+    help="Whether higher or lower is better.",
 )
 @click.option(
     "--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", show_default=True, help="Order."

@@ -43,13 +43,13 @@ class _StepType(click.ParamType[int | str]):
 @click.command()
 @click.argument("source", metavar="RUN_OR_MODEL", type=click.Path(path_type=Path))
 @click.option(
-    "--prompt", default=None, help=("One problem. Without --prompt and --file, read a conversation line by line.")
+    "--prompt", default=None, help="One problem. Without --prompt and --file, read a conversation line by line."
 )
 @click.option("--file", type=click.Path(path_type=Path), default=None, help="JSONL file of problems, one row per line.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=("Write the JSONL to this file instead of the screen."),
+    help="Write the JSONL to this file instead of the screen.",
 )
 @click.option(
     "--step",

@@ -18,7 +18,7 @@ _MANY_CUT = 0.1
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--data", default=None, help=("File of problems, or a directory with a file named train; same as data.path.")
+    "--data", default=None, help="File of problems, or a directory with a file named train; same as data.path."
 )
 @click.option("--model", default=None, help="A Hugging Face model directory; same as model.path.")
 @click.option("--reward", default=None, help="Any value of training.reward_function.")

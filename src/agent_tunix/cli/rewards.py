@@ -306,7 +306,7 @@ def try_reward(
     "--tolerance",
     type=click.FloatRange(min=0),
     default=None,
-    help=("Tolerance of cases without their own; default: 1e-6."),
+    help="Tolerance of cases without their own; default: 1e-6.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="List passed cases too.")
 @_execution_options
@@ -375,10 +375,10 @@ def test(
     type=click.IntRange(min=0),
     default=600,
     show_default=True,
-    help=("Most tries of the exploit search; 0: no search."),
+    help="Most tries of the exploit search; 0: no search.",
 )
 @click.option(
-    "--budget", type=float, default=20.0, show_default=True, help=("Time limit of the exploit search, in seconds.")
+    "--budget", type=float, default=20.0, show_default=True, help="Time limit of the exploit search, in seconds."
 )
 @click.option(
     "--max-exploit",
@@ -475,7 +475,7 @@ def check(
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help=("Number of disagreements to print."),
+    help="Number of disagreements to print.",
 )
 @_late_step
 @_template

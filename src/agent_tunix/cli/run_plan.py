@@ -43,7 +43,7 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's take
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--device", default=None, help=("Device of the built-in table: a100-80, h100, l4, v5e …; default: this machine.")
+    "--device", default=None, help="Device of the built-in table: a100-80, h100, l4, v5e …; default: this machine."
 )
 @click.option(
     "--devices",
@@ -59,14 +59,14 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's take
     "--price-per-hour",
     type=click.FloatRange(min=0),
     default=None,
-    help=("Price per hour of one device, in any currency."),
+    help="Price per hour of one device, in any currency.",
 )
 @click.option(
     "--utilisation",
     type=_SHARE,
     default=0.3,
     show_default=True,
-    help=("Share of the peak operations per second that is reached."),
+    help="Share of the peak operations per second that is reached.",
 )
 @click.option(
     "--bandwidth-utilisation",

@@ -19,7 +19,7 @@ _UNUSABLE = 2
     type=click.IntRange(0, 65535),
     default=8400,
     show_default=True,
-    help=("Port to listen on; 0: any free port."),
+    help="Port to listen on; 0: any free port.",
 )
 @click.option(
     "--allowed-host",

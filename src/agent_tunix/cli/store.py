@@ -79,7 +79,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--if-changed",
     is_flag=True,
-    help=("If the newest version of the name is identical to this file, print its id and upload nothing."),
+    help="If the newest version of the name is identical to this file, print its id and upload nothing.",
 )
 @_place_options
 @_as_json

@@ -23,7 +23,7 @@ _show_option = click.option(
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help=("Number of completions to print."),
+    help="Number of completions to print.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _steps_option = click.option(
@@ -116,7 +116,7 @@ def replay(
 @click.argument("first")
 @click.argument("second")
 @click.option(
-    "--run", type=click.Path(path_type=Path), default=None, help=("Run on whose completions to compare the scores.")
+    "--run", type=click.Path(path_type=Path), default=None, help="Run on whose completions to compare the scores."
 )
 @_steps_option
 @_show_option

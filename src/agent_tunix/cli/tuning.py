@@ -17,7 +17,7 @@ _CONTEXT = {"ignore_unknown_options": True}
     "--directory",
     required=True,
     type=click.Path(path_type=Path),
-    help=("Directory of the trials; an existing search is continued."),
+    help="Directory of the trials; an existing search is continued.",
 )
 @click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="Total number of trials.")
 @click.option(
@@ -31,7 +31,7 @@ _CONTEXT = {"ignore_unknown_options": True}
     type=click.Choice(["max", "min"]),
     default="max",
     show_default=True,
-    help=("Whether higher or lower is better."),
+    help="Whether higher or lower is better.",
 )
 @click.option(
     "--storage", default=None, help="Optuna's storage, an SQLAlchemy URL; default: study.db in the directory."

@@ -142,7 +142,7 @@ def test_a_gated_component_is_computed_only_where_its_gate_is_open() -> None:
     assert [score.terms["b"].gate_shut for score in scores] == [True, False, False]
     assert [score.components["b"] for score in scores] == [None, 5.0, 5.0]
     assert "b" not in scores[0].parts
-    assert scores[0].detail == "1 × b 0 (gate closed: a 0.99 < 1) + 1 × a 0.99"
+    assert scores[0].detail == "1 × b 0 (gate shut: a 0.99 < 1) + 1 × a 0.99"
 
 
 def test_a_shut_gate_is_a_score_of_zero_and_not_a_missing_one() -> None:

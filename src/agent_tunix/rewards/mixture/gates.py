@@ -53,7 +53,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
     for name, least in requires.items():
         verdict, part = verdicts[name][index], parts[name][index]
         if verdict.is_shut:
-            return GateVerdict(False, True, detail=f"gate closed, because that of {name} is")
+            return GateVerdict(False, True, detail=f"gate shut, because that of {name} is")
         if verdict.is_open and part is None:
             raise RewardError(
                 f"component {name!r} was not computed on completion {index}, but a gate requires it",
@@ -61,7 +61,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
             )
         if verdict.is_open and part is not None and part.value is not None:
             if part.value < least:
-                return GateVerdict(False, True, detail=f"gate closed: {name} {part.value:g} < {least:g}")
+                return GateVerdict(False, True, detail=f"gate shut: {name} {part.value:g} < {least:g}")
         elif undecided is None or undecided.outcome is Outcome.NOT_APPLICABLE:
             reason: Score | GateVerdict = part if verdict.is_open and part is not None else verdict
             undecided = GateVerdict(

@@ -44,7 +44,7 @@ class RewardFunction(Model):
     name: Annotated[str, Field(pattern=NAME)]
     format: Annotated[Format, Field(description="Calling convention.")]
     created_at: Annotated[
-        str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description=("Time of the upload, ISO 8601, in UTC."))
+        str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="Time of the upload, ISO 8601, in UTC.")
     ]
     version: Annotated[int, Field(ge=1, description="Version of the name.")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file's bytes.")]
@@ -58,7 +58,7 @@ class RewardFunctionList(Model):
     object: Literal["list"]
     data: list[RewardFunction]
     has_more: Annotated[
-        bool, Field(description=("True if there are older ones: request them with `after` set to the last id."))
+        bool, Field(description="True if there are older ones: request them with `after` set to the last id.")
     ]
 
 

@@ -33,7 +33,7 @@ class RunList(Model):
     object: Literal["list"]
     data: list[Run]
     has_more: Annotated[
-        bool, Field(description=("True if there are older ones: request them with `after` set to the last id."))
+        bool, Field(description="True if there are older ones: request them with `after` set to the last id.")
     ]
 
 
@@ -48,7 +48,7 @@ class RunDetail(Run):
     """A run in detail."""
 
     components: Annotated[
-        list[str], Field(description=("Components of the reward; each has metrics `rewards/<component>/…`."))
+        list[str], Field(description="Components of the reward; each has metrics `rewards/<component>/…`.")
     ]
     evaluations: Annotated[
         list[Metrics], Field(description="Metrics `eval/…` of the steps that have any; at most 5,000.")
@@ -68,7 +68,7 @@ class MetricsList(Model):
     version: Annotated[
         str,
         Field(
-            description=("If it differs from before, the run was resumed from an earlier step: request its rows again.")
+            description="If it differs from before, the run was resumed from an earlier step: request its rows again."
         ),
     ]
     damaged: Annotated[int, Field(ge=0, description="Lines that are not rows and were skipped.")]

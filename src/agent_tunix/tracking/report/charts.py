@@ -20,25 +20,25 @@ LAST_ROWS_SHARE = 0.25
 
 # Key → title, and the question that the section answers.
 SECTIONS = {
-    "rewards": ("Reward", "What the policy was paid, and what that did to its accuracy on held-out problems."),
+    "rewards": ("Reward", "The reward of the policy, and its accuracy on held-out problems."),
     "components": (
         "Components",
-        "Each component on its own scale: the mean of a step and, where it was logged, the band that holds the"
+        "Each component on its own scale: the mean of each step and, where logged, a band with the"
         " middle 80\u00a0% of its completions.",
     ),
     "gradient": (
         "What drove the gradient",
-        "A component moves the policy only as far as it tells the completions of one prompt apart.",
+        "A component only moves the policy if it distinguishes between completions of the same prompt.",
     ),
     "distributions": (
         "Distributions over time",
-        "Each column is the histogram of a step: the stronger the colour, the more completions have that value.",
+        "Each column is the histogram of a step: a stronger colour means more completions with that value.",
     ),
-    "policy": ("Policy", "How fast and how far the policy moved."),
-    "completions": ("Completions", "What the policy writes."),
-    "outcomes": ("Outcomes", "What could not be scored, and groups that taught nothing."),
-    "logged": ("Logged by rewards", "Numbers that the rewards themselves reported."),
-    "time": ("Time", "Where the seconds of a step go."),
+    "policy": ("Policy", "Size of the updates, and distance from the reference policy."),
+    "completions": ("Completions", "Length and variety of the completions."),
+    "outcomes": ("Outcomes", "Completions that could not be scored, and groups without a learning signal."),
+    "logged": ("Logged by rewards", "Metrics that the rewards reported."),
+    "time": ("Time", "Time of each step by phase."),
 }
 
 

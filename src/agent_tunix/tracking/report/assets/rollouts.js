@@ -233,7 +233,7 @@ function componentTable(rollout) {
     const part = rollout.parts[index];
     if (!part) return componentRows(name, [null, null, null], "did not run");
     const into = part[WEIGHED] === null || part[WEIGHT] === null ? null : part[WEIGHED] * part[WEIGHT];
-    const remark = part[GATE_SHUT] && !part[DETAIL] ? "gate closed" : part[GATE_SHUT] || part[OUTCOME] === "scored" ? "" : `${part[OUTCOME].replace("_", " ")}. `;
+    const remark = part[GATE_SHUT] && !part[DETAIL] ? "gate shut" : part[GATE_SHUT] || part[OUTCOME] === "scored" ? "" : `${part[OUTCOME].replace("_", " ")}. `;
     return componentRows(name, [part[VALUE], part[WEIGHT], into], remark + part[DETAIL]);
   });
   const head = element("thead", {}, element("tr", {}, ...heads.map((label, index) => element("th", { scope: "col", class: index ? "number" : null }, label))));
