@@ -73,7 +73,7 @@ def plan(
     """Sample a few problems with the model as it is, and forecast dead groups by group size and temperature.
 
     Recommends grpo.num_generations, generation.temperature and training.batch_size, and lists the problems that are too
-    easy or too hard to teach anything. OVERRIDES are those of the run that is planned: KEY=VALUE.
+    easy or too hard to learn from. OVERRIDES are those of the run that is planned: KEY=VALUE.
 
     Exit status: 0; 1 no group size keeps the dead groups within the target; 2 the command, the reward, the data or the
     model cannot be used.

@@ -90,7 +90,7 @@ def plan(
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Add up what a run takes: memory of a device, FLOPs, seconds a step, tokens a second, cost.
+    """Estimate what a run takes: memory per device, FLOPs, seconds per step, tokens per second, cost.
 
     Loads no model and no JAX: sizes come from the model's config.json, or from a table for the models of conf/model.
     OVERRIDES are those of the run that is planned: KEY=VALUE. `agent-tunix rewards plan` forecasts how much the reward

@@ -81,7 +81,7 @@ class Plan:
         difficulties: By temperature.
         choice: Recommended forecast: the fewest completions per step among those within the target, or if there is
             none, the fewest dead groups.
-        target: Largest share of dead groups that is wanted.
+        target: Largest acceptable share of dead groups.
     """
 
     num_samples: int
@@ -156,7 +156,7 @@ def make_plan(pilots: Mapping[float, Floats], group_sizes: Sequence[int], target
     Args:
         pilots: Temperature → [P, K] totals, NaN if unscored; the same P and K for all.
         group_sizes: Each from 2 to K.
-        target: Largest share of dead groups that is wanted, 0 to 1.
+        target: Largest acceptable share of dead groups, 0 to 1.
 
     Raises:
         ValueError: There is no pilot, or a group size is out of range.

@@ -69,6 +69,6 @@ def _take_files(directory: Path, top: Path) -> list[Path]:
             if entry.is_dir(follow_symlinks=False):
                 inner.append(Path(entry.path))
             else:
-                with contextlib.suppress(OSError):  # go on with the other files
+                with contextlib.suppress(OSError):  # continue with the other files
                     os.unlink(entry.path)
     return inner

@@ -31,7 +31,7 @@ class Counterpart:
 
     Attributes:
         kind: `component`: the function replaces one component of the run's reward; `total`: it replaces the whole
-            reward; `saved`: it is compared with the saved source, scored anew, each as the whole reward.
+            reward; `saved`: it is compared with the saved source, scored again, each as the whole reward.
         name: Name of the component, else of the function.
     """
 

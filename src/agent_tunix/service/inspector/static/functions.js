@@ -1,4 +1,4 @@
-// The editor of a reward function; without this the page does the same, loading anew.
+// The editor of a reward function; without this the page does the same, by loading again.
 
 import { ask, isTyping } from "/static/inspector.js";
 
