@@ -79,7 +79,6 @@ def test_the_sweep_has_four_runs_in_one_table(desk: tuple[Path, str]) -> None:
     assert "--sort best shows this again" in desk[1]
 
 
-@pytest.mark.xfail(reason="rates are constants of the compiled step", strict=False)
 def test_the_sweep_compiles_once(desk: tuple[Path, str]) -> None:
     runs = [desk[0] / "runs" / "sweep" / str(number) for number in range(4)]
     timings = [json.loads((run / "timings.json").read_text()) for run in runs]

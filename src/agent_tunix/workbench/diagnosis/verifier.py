@@ -60,7 +60,7 @@ class VerifierErrors(Detector):
             Severity.ERROR if grave else Severity.WARNING,
             share,
             f"{share:.0%} of the completions have no {'score' if not component else f'value of {component}'}, most"
-            f" often by {commonest.replace('_', ' ')}: {effect}; mend the reward",
+            f" often by {commonest.replace('_', ' ')}: {effect}; correct the reward",
             subject=component,
             evidence={f"share_failing{f'/{component}' if component else ''}": share}
             | {f"rewards/{f'{component}/' if component else ''}outcomes/{o}": n for o, n in counts.items() if n},
