@@ -38,15 +38,15 @@ def devices(count: int, memory: float = 80.0, per_process: int | None = None) ->
         (devices(8), 10, 64, (8, 1, 1), ""),
         # 100 GB on 80: two parts, which lie over tp.
         (devices(8), 100, 64, (4, 1, 2), "about 50.00 GB on each of 8 devices with 80.00 GB each"),
-        (devices(8), 100, 64, (4, 1, 2), "on one device it would need 100.00 GB"),
+        (devices(8), 100, 64, (4, 1, 2), "whole on one device it would be 100.00 GB"),
         (devices(8), 200, 64, (2, 1, 4), ""),
         (devices(8), 500, 64, (1, 1, 8), ""),
         (devices(16), 10, 64, (16, 1, 1), ""),
-        (devices(8), 10_000, 64, (1, 1, 8), "no mesh that fits the model and the batch needs less"),
+        (devices(8), 10_000, 64, (1, 1, 8), "nothing that the model and the batch allow needs less"),
         # Over several processes, tp stays within one.
         (devices(16, per_process=4), 1000, 64, (1, 4, 4), ""),
         # Rows that all devices cannot share leave them to tp, or idle.
-        (devices(8), 10, 4, (4, 1, 2), "the 4 rows of a micro-batch can be divided over at most 4 of them"),
+        (devices(8), 10, 4, (4, 1, 2), "the 4 rows of a micro-batch can be divided by no more than 4 of them"),
         (devices(7), 10, 12, (6, 1, 1), "1 of 7 devices stay idle"),
         (devices(7), 10, None, (7, 1, 1), ""),
     ],

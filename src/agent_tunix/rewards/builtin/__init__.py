@@ -12,19 +12,19 @@ class Kind(enum.StrEnum):
     """The property that a reward measures. It decides which checks apply to the reward."""
 
     CORRECTNESS = "correctness"
-    """Correctness of the answer: the gold solution earns the most, and form alone does not earn it."""
+    """Whether the answer is right: the gold solution earns the most, and no form alone earns it."""
 
     FORM = "form"
-    """Form of the response, regardless of its answer."""
+    """Whether the response has a certain form, whatever its answer."""
 
     LENGTH = "length"
-    """Length of the response."""
+    """How long the response is."""
 
     QUALITY = "quality"
-    """Style of the response."""
+    """How the response is written."""
 
     COMPOSITE = "composite"
-    """Correctness and something else: a right answer always earns more than a wrong one, regardless of length."""
+    """Correctness and something else: a right answer, however long, beats a wrong one, however short."""
 
 
 @dataclass(frozen=True, slots=True)
