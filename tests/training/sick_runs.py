@@ -33,7 +33,14 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A run, and the finding that must come first; None for a healthy run, which has none above info."""
+    """A run.
+
+    Attributes:
+        name: Of the run.
+        first: The finding that must come first; None for a healthy run, which has none above info.
+        steps: How many it takes, at most 40.
+        overrides: Beside `SETTINGS`.
+    """
 
     name: str
     first: str | None

@@ -40,7 +40,13 @@ RUN = (*SMALL_RUN, "training.num_batches=2", "training.save_interval_steps=1", "
 
 @dataclass(frozen=True)
 class Start:
-    """Modules imported at the end of a start, its `timings.json`, and its output."""
+    """Findings about a start.
+
+    Attributes:
+        modules: What was imported at the end.
+        timings: `timings.json`.
+        log: What was printed.
+    """
 
     modules: frozenset[str]
     timings: dict[str, Any]
