@@ -925,6 +925,55 @@ def test_a_private_checkpoint_behind_a_link_is_not_exported_for_a_stranger(
     assert not (tmp_path / "out").exists()
 
 
+def _make_private_checkpoint(world: World) -> Path:
+    directory = world.elsewhere / "private"
+    (directory / "step_000002").mkdir(parents=True)
+    secret = directory / "step_000002" / "weights"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    return directory
+
+
+@pytest.mark.parametrize("step", ["", ":2", ":best"])
+def test_a_private_checkpoint_of_an_inner_run_is_not_exported_for_a_stranger(
+    step: str, world: World, tmp_path: Path
+) -> None:
+    private = _make_private_checkpoint(world)
+    world.configure({"training.checkpoint_dir": str(private)})
+    inner = world.run / "inner"
+    inner.mkdir()
+    shutil.copy(world.run / "config.yaml", inner)
+    world.configure({"training.init_checkpoint": f"{inner}{step}"})
+    assert refused(invoke("export", "run", "--to", tmp_path / "out", "--step", "0"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("inner", ["", "step_000002", "step_000002/weights"])
+def test_a_link_in_a_copy_of_the_users_run_is_asked_about(inner: str, world: World, tmp_path: Path) -> None:
+    private = _make_private_checkpoint(world)
+    world.configure({})
+    shutil.rmtree(world.run / "checkpoints", ignore_errors=True)
+    world.sign()
+    copy = world.here / "copy"
+    shutil.copytree(world.run, copy)
+    place = copy / "checkpoints" / inner
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(private / inner)
+    assert refused(invoke("export", "copy", "--to", tmp_path / "out"))
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="copy"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_copy_of_the_users_run_is_used_without_questions(world: World) -> None:
+    world.configure({"model.path": str(_make_private_checkpoint(world))})
+    (world.run / "checkpoints" / "step_000002").mkdir(parents=True, exist_ok=True)
+    world.sign()
+    copy = world.here / "copy"
+    shutil.copytree(world.run, copy)
+    settle_trust(world.config, copy, working_directory=Path.cwd(), with_reward=False, with_data=True, with_policy=True)
+
+
 def test_a_private_file_is_not_published_as_a_picture(world: World, tmp_path: Path) -> None:
     (world.run / "plots").mkdir()
     os.mkfifo(world.run / "plots" / "pipe.png")

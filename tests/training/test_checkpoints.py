@@ -190,6 +190,12 @@ def empty(path: Path) -> None:
             file.unlink()
 
 
+def link(path: Path) -> None:
+    file = largest(path)
+    file.rename(path.parent / "elsewhere")
+    file.symlink_to(path.parent / "elsewhere")
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "truncated": truncate,
     "flipped": flip,
@@ -200,6 +206,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "list as manifest": lambda path: (path / "manifest.json").write_text("[]"),
     "altered metadata": alter_metadata,
     "emptied": empty,
+    "a link to the same file": link,
 }
 
 

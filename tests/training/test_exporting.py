@@ -161,7 +161,7 @@ def test_everything_a_user_needs_lies_in_the_directory(whole: FoundRun, tmp_path
     card = (tmp_path / "out" / "README.md").read_text()
     assert "library_name: transformers" in card
     assert "| accuracy |" in card
-    assert "word_problems" in card
+    assert r"word\_problems" in card
     environment = json.loads((whole.root / "environment.json").read_text())
     assert environment["reward_fingerprint"]["hash"] in card
     for picture in (tmp_path / "out" / "plots").iterdir():

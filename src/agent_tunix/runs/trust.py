@@ -26,13 +26,14 @@ from typing import Any
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
-from agent_tunix.errors import ConfigError, RunDirectoryError, StoreError, UntrustedRunError
+from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.rewards.registry import is_name
 from agent_tunix.runs.directory import write_json
 from agent_tunix.runs.reward_setup import correct_spec, reward_directories, reward_spec
+from agent_tunix.runs.weights.initial import find_initial
 from agent_tunix.store.home import home, make_home
 from agent_tunix.visible_text import escape_hidden
 
@@ -122,12 +123,16 @@ def settle_trust(
     parts = [part for part in dict.fromkeys(used) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
-        # For the user's own runs only the code is checked against the signature, not data and policy.
         parts += [part for part in (data_parts(config, root) if with_data else ()) if part not in own_parts]
         parts += policy_parts(config, root) if with_policy else []
         doubts = dataclasses.replace(doubts, strange=parts)
         rewards = dataclasses.replace(config.rewards, allow_unsandboxed=own.rewards.allow_unsandboxed)
         config = dataclasses.replace(config, rewards=rewards)
+    elif (with_data or with_policy) and not _is_own_in_place(root):
+        # The signature covers the paths of data and policy, but in a copy the checkpoints may be links to other files.
+        links = _checkpoint_parts(config, root)
+        parts += links
+        doubts = dataclasses.replace(doubts, strange=[*doubts.strange, *links])
     if not trust and not _is_remembered(root, content, parts):
         strange = [part for part in doubts.strange if part.kind != "uploaded" or config.rewards.allow_unsandboxed]
         if not strange:
@@ -242,20 +247,33 @@ def policy_parts(config: Config, root: Path) -> list[CodePart]:
     """Return the private files outside the run's directory, and the hubs' models, that make its policy."""
     template = config.prompt.chat_template
     paths = {
-        "model.path": config.model.path,
-        # A link may stand in the place of the checkpoints, or of one of them.
-        "training.checkpoint_dir": config.training.checkpoint_dir or str(root / "checkpoints"),
-        "training.init_checkpoint": (config.training.init_checkpoint or "").rpartition(":")[0]
-        or config.training.init_checkpoint,
-        "prompt.chat_template": None if template and "\n" in template else template,
+        "model.path": [config.model.path],
+        "training.init_checkpoint": _initial_paths(config),
+        "prompt.chat_template": [None if template and "\n" in template else template],
     }
-    parts = [CodePart("hub", key, path) for key, path in paths.items() if path and "://" in path]
-    return parts + [
-        CodePart("private", key, str(file), file)
-        for key, path in paths.items()
-        if path
-        for file in _private_files(path, root)
-    ]
+    named = [(key, path) for key, some in paths.items() for path in some if path]
+    parts = [CodePart("hub", key, path) for key, path in named if "://" in path]
+    for key, path in named:
+        parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
+    return list(dict.fromkeys(parts + _checkpoint_parts(config, root)))
+
+
+def _checkpoint_parts(config: Config, root: Path) -> list[CodePart]:
+    """Return the private files outside a run's directory that are its checkpoints, or to which links in them lead."""
+    path = config.training.checkpoint_dir or str(root / "checkpoints")
+    return [CodePart("private", "training.checkpoint_dir", str(file), file) for file in _private_files(path, root)]
+
+
+def _initial_paths(config: Config) -> list[str]:
+    """Return the paths of the run that `training.init_checkpoint` names, and of its checkpoints and model."""
+    given = config.training.init_checkpoint
+    if given is None:
+        return []
+    try:
+        run, _ = find_initial(given)
+    except AgentTunixError:  # without a run, nothing is read
+        return [given]
+    return [str(run.root), str(run.checkpoints), *filter(None, [run.config.model.path])]
 
 
 def _private_files(path: str, root: Path) -> list[Path]:

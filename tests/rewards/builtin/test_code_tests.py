@@ -856,6 +856,18 @@ def test_a_program_decides_no_name_of_the_library(program: str, test: str) -> No
     assert run.passed == (False, True)
 
 
+@pytest.mark.parametrize("replaced", ["abs = lambda x: 0", "round = lambda *a: 2.5", "zip = lambda *a, **k: []"])
+@pytest.mark.parametrize("imported", ["from statistics import variance", "from statistics import *"])
+def test_a_program_that_imports_the_tested_name_replaces_no_other(imported: str, replaced: str) -> None:
+    checks = [
+        "assert abs(variance([1, 2, 3, 4]) - 2.5) < 1e-9",
+        "assert round(variance([1, 2, 3, 4])) == 2.5",
+        "x = [variance([1, 2, 3, 4])]\nassert all(a == b for a, b in zip(x, [2.5]))",
+    ]
+    assert not all(run_program(f"{imported}\n{replaced}", checks=checks, timeout_s=60).passed)
+    assert run_program(imported, checks=["assert abs(variance([1, 3]) - 2) < 1e-9"], timeout_s=60).passed == (True,)
+
+
 # Tests that evaluate text, and what a program may answer to pass them without the right result.
 EVALUATED = {
     "names of the interpreter": "assert eval(f(0)) == 24",

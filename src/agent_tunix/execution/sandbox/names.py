@@ -34,8 +34,9 @@ class Names:
 
     A program that redefines `abs`, `isclose` or `datetime` must not affect a test of something else. So library names
     refer to the library's own objects, and built-in names to the built-ins. A program's own `abs` or `isclose` is
-    visible only if the tests use nothing else of the program. A test that uses two such names fails, because one may be
-    under test while the other decides. A module is never the program's.
+    visible only if the tests use nothing else of the program. A test that uses two such names fails, and so does one
+    where the program imports another name that the tests use: one may be under test while the other decides. A module
+    is never the program's.
 
     Args:
         names: Names that the program defines, with their values.
@@ -55,10 +56,13 @@ class Names:
         self._library: dict[str, Any] = {}
         self._replaced: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
+        self._imports: set[str] = set()
         for name in uses.keys() | names.keys():
             found, is_module = find(name, uses[name]) if name in uses and is_known(name) else (None, False)
             if found is not None and (is_module or name in names or name in imported):
                 self._library[name] = found
+                if name not in names and not is_module:
+                    self._imports.add(name)
             if (
                 name not in names
                 or name in _NEVER_REPLACED | _PACKAGES
@@ -75,11 +79,17 @@ class Names:
         """Return the names that a test may see.
 
         Raises:
-            NameError: The test uses several names of built-ins or of the library that the program replaces.
+            NameError: The test uses a name of a built-in or of the library that the program replaces, and the tests use
+                another one that it replaces or imports.
         """
         used = uses_in(check).keys() & self._replaced.keys()
         if len(used) > 1:
             raise NameError(f"the program replaces several names that this test uses: {', '.join(sorted(used))}")
+        if used and self._imports:
+            raise NameError(
+                f"the program replaces {', '.join(used)}, which this test uses, and imports another name that the tests"
+                f" use: {', '.join(sorted(self._imports))}"
+            )
         return self._library | self._others | {name: self._replaced[name] for name in used}
 
 

@@ -36,7 +36,7 @@ from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
 from agent_tunix.regular_files import read_regular
-from agent_tunix.tracking.durable import sync, sync_tree
+from agent_tunix.tracking.durable import sync, sync_tree, write_new
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 
@@ -158,7 +158,7 @@ class Checkpoints:
         def mark() -> None:
             partial = self._directory / ".best.json.partial"
             try:
-                partial.write_text(json.dumps({"step": step}), encoding="utf-8")
+                write_new(partial, json.dumps({"step": step}).encode())
                 os.replace(partial, self._directory / "best.json")
             except OSError as error:
                 raise CheckpointError(
@@ -300,7 +300,11 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _digest_files(directory: Path) -> dict[str, str]:
-    """Return relative path → SHA-256 of every file except the manifest."""
+    """Return relative path → SHA-256 of every file except the manifest.
+
+    Raises:
+        OSError: A file cannot be read, or is a link, which could lead to a file that is not of the checkpoint.
+    """
     return {
         path.relative_to(directory).as_posix(): _digest(path)
         for path in _files(directory)
@@ -309,7 +313,11 @@ def _digest_files(directory: Path) -> dict[str, str]:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    return (path for path in sorted(directory.rglob("*")) if path.is_file())
+    for path in sorted(directory.rglob("*")):
+        if path.is_symlink():
+            raise OSError(f"{path.relative_to(directory)} is a link; replace it by its target")
+        if path.is_file():
+            yield path
 
 
 def _digest(path: Path) -> str:

@@ -38,7 +38,7 @@ def pin_initial(config: Config, root: Path) -> Config:
     given = config.training.init_checkpoint
     if given is None:
         return config
-    run, step = _find(given)
+    run, step = find_initial(given)
     if step is None and config.training.resume and (root / "config.yaml").is_file():
         before = from_yaml(root / "config.yaml").training.init_checkpoint
         if before is not None and before.rpartition(":")[0] == str(run.root):
@@ -50,8 +50,15 @@ def _with(config: Config, initial: str) -> Config:
     return dataclasses.replace(config, training=dataclasses.replace(config.training, init_checkpoint=initial))
 
 
-def _find(given: str) -> tuple[FoundRun, str | None]:
-    """Return the run, and the step as text; None without one. A directory may have a colon in its name."""
+def find_initial(given: str) -> tuple[FoundRun, str | None]:
+    """Return the run that a value of `training.init_checkpoint` names, and the step as text; None without one.
+
+    An existing directory may have a colon in its name.
+
+    Raises:
+        ConfigError: The value does not name a run.
+        RunDirectoryError: Files of the run are links.
+    """
     found = _WITH_STEP.fullmatch(given)
     if found is None or Path(given).expanduser().exists():
         return find_run(given, _KEY), None
@@ -96,7 +103,7 @@ def load_initial(config: Config, policy: "nnx.Module") -> None:
     from agent_tunix.runs.weights.checkpoints import Checkpoints
     from agent_tunix.runs.weights.state import read_weights, write_weights
 
-    run, step = _find(given)
+    run, step = find_initial(given)
     _check_same_model(config, run)
     checkpoints = Checkpoints(run.checkpoints, run.config.training.max_checkpoints_to_keep)
     try:
@@ -164,7 +171,7 @@ def describe_initial(config: Config) -> dict[str, Any] | None:
     given = config.training.init_checkpoint
     if given is None:
         return None
-    run, step = _find(given)
+    run, step = find_initial(given)
     manifest = run.checkpoints / f"step_{int(step or 0):06d}" / "manifest.json"
     digest = hashlib.sha256(manifest.read_bytes()).hexdigest()[:16] if manifest.is_file() else None
     return {"run": str(run.root), "step": None if step is None else int(step), "manifest": digest}
