@@ -1,4 +1,4 @@
-"""Hold phrases and openings that are hard to read out of docs, docstrings and comments.
+"""Hold phrases and openings that are hard to read out of docs, docstrings, comments and messages.
 
     python scripts/prose.py
 
@@ -13,10 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = ("README.md", "CHANGELOG.md", "docs/**/*.md", "src/**/*.py", "scripts/*.py", "benchmarks/**/*.py")
+TEXTS = (
+    "README.md",
+    "CHANGELOG.md",
+    "docs/**/*.md",
+    "conf/**/*.yaml",
+    *(f"src/**/*.{suffix}" for suffix in ("py", "html", "js")),
+    "scripts/*.py",
+    "benchmarks/**/*.py",
+)
 PHRASES = re.compile(
     r"is told of|\bgoes by (?!itself)|what is begun|\bas ever\b|\bLikewise\.|\bAs given\.|the more the"
-    r"|that nothing goes|Where everything lies|are told here|whatever is there",
+    r"|that nothing goes|Where everything lies|are told here|whatever is there"
+    r"|\banew\b|\bgo(es)? on with\b|look whether|such as has\b|\bheeds?\b|\bwherein\b|\blikewise\b|\bis wanted\b"
+    r"|\bmend\b|cannot be had\b|be listened on|begin with it\b|half downloaded|was begun\b|to the letter\b"
+    r"|(was|were|are) told of\b|where it is there",
 )
 # Docstrings begin with a verb (functions) or a noun (classes and modules).
 OPENINGS = re.compile(r"(What|Whether|How|Where|Which|Of|Likewise)\b")

@@ -187,8 +187,8 @@ class Client:
             code, message, param = str(error["code"]), str(error["message"]), error["param"]
         except (ValueError, KeyError, TypeError):
             return StoreError(
-                f"{self._url} answered with status {response.status_code}, and not as a store does; look whether it is"
-                " the address of `agent-tunix serve`",
+                f"{self._url} must be the address of `agent-tunix serve`, but answered with status "
+                f"{response.status_code} and an unknown body; check the address",
                 code="unexpected_answer",
             )
         kind = _KINDS.get(response.status_code)
@@ -216,7 +216,8 @@ def _understood() -> Iterator[None]:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(
-            f"what the server answered is not what a store does: {error!r}", code="unexpected_answer"
+            f"the server must answer as a reward store, but sent an unexpected answer: {error!r}",
+            code="unexpected_answer",
         ) from error
 
 

@@ -26,7 +26,7 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) -> bytes:
@@ -43,7 +43,7 @@ def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) ->
     with open_regular(path, follow=follow) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read", str(path))
+        raise OSError(errno.EFBIG, f"it has more than the allowed {most:,} bytes", str(path))
     return content
 
 

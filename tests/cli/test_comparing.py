@@ -11,7 +11,7 @@ from agent_tunix.cli.comparing import compare
 
 @pytest.mark.parametrize(
     ("metric", "said"),
-    [("policy/kll", "near it are policy/kl"), ("eval/acuracy", "eval/accuracy"), ("§", "there are ")],
+    [("policy/kll", "the closest are policy/kl"), ("eval/acuracy", "eval/accuracy"), ("§", "the metrics are ")],
 )
 def test_a_metric_that_no_run_has_is_refused_with_those_near_it(tmp_path: Path, metric: str, said: str) -> None:
     make_run(tmp_path / "0", [0.5, 0.5])

@@ -40,7 +40,7 @@ def test_a_reward_that_is_the_same_for_all_has_no_group_size() -> None:
 def test_a_group_larger_than_the_samples_is_refused() -> None:
     ran = CliRunner().invoke(main, [*SMALL, "--group-size", "8"])
     assert ran.exit_code == 2
-    assert "--group-size 8 needs at least as many --samples, of which there are 4" in ran.stderr
+    assert "--group-size must be at most --samples 4, not 8" in ran.stderr
 
 
 @pytest.mark.parametrize(

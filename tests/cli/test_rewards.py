@@ -134,7 +134,7 @@ def test_a_command_ends_with_its_status(arguments: list[str], status: int, direc
         (["show", "[math"], "is not YAML"),
         (["try", "math", "--response", "4"], "requires the parameter `answer`"),
         (["try", "math", "--response", "4"], "--answer TEXT"),
-        (["try", "math", "--response", "4", "--column", "x"], "--column takes NAME=VALUE"),
+        (["try", "math", "--response", "4", "--column", "x"], "--column must have the form NAME=VALUE"),
         (["test", "none.yaml"], "cannot be read"),
         (["test", "cases.yaml", "--tolerance", "x"], "'x' is not a valid float"),
         (["check", "math", "--data", "none.jsonl"], "there is no file none.jsonl"),

@@ -48,8 +48,8 @@ def problems_of(config: Config) -> str:
 
 
 def suggestions_in(message: str) -> list[tuple[str, int]]:
-    """The keys and values after `try`."""
-    return [(key, int(value)) for key, value in re.findall(r"([a-z_]+\.[a-z_]+)=(\d+)", message.partition("; try ")[2])]
+    """The keys and values after `use`."""
+    return [(key, int(value)) for key, value in re.findall(r"([a-z_]+\.[a-z_]+)=(\d+)", message.partition("; use ")[2])]
 
 
 def test_the_defaults_pass() -> None:
@@ -116,7 +116,7 @@ CHOICES = {
         ("training.log_level", "DEBUG", "debug, info"),
         ("grpo.num_generations", 1, "at least 2"),
         ("training.num_batches", 0, "null goes through all rows"),
-        ("training.max_checkpoints_to_keep", 0, "resuming needs one"),
+        ("training.max_checkpoints_to_keep", 0, "resuming requires one"),
         ("data.answer_mark", "some", "one of auto, none, always"),
         ("generation.top_k", 0, "null keeps every token"),
         ("generation.temperature", float("nan"), "above 0"),
@@ -184,14 +184,14 @@ def test_several_problems_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("settings", "remedy"),
     [
-        ({"loss": "gspo", "loss_agg_mode": "token-mean"}, "take grpo.loss=gspo_token, or grpo.loss_agg_mode="),
-        ({"loss": "reinforce", "num_iterations": 2}, "must be 1, not 2; grpo.loss=grpo takes more"),
-        ({"loss": "reinforce", "epsilon_high": 0.28}, "grpo.epsilon_high does nothing with grpo.loss=reinforce"),
-        ({"loss": "reinforce", "epsilon_c": 3.0}, "grpo.epsilon_c does nothing with grpo.loss=reinforce"),
-        ({"epsilon_c": 1.2}, "grpo.epsilon_c 1.2 must be above 1 + the upper clip, 1.2; 3 is usual"),
-        ({"epsilon_c": 1.5, "epsilon_high": 0.6}, "above 1 + the upper clip, 1.6"),
-        ({"dynamic_sampling_rounds": 1, "advantage_scaling": "component"}, "set dynamic_sampling_rounds=0 or another"),
-        ({"reference_sync_steps": 10, "beta": 0.0}, "set it to 0, or set grpo.beta above 0"),
+        ({"loss": "gspo", "loss_agg_mode": "token-mean"}, "requires grpo.loss_agg_mode=sequence-mean-token-mean"),
+        ({"loss": "reinforce", "num_iterations": 2}, "it is 2; use grpo.loss=grpo"),
+        ({"loss": "reinforce", "epsilon_high": 0.28}, "grpo.epsilon_high must be null with grpo.loss=reinforce"),
+        ({"loss": "reinforce", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=reinforce"),
+        ({"epsilon_c": 1.2}, "grpo.epsilon_c must be above 1 + the upper clip = 1.2, not 1.2; 3 is usual"),
+        ({"epsilon_c": 1.5, "epsilon_high": 0.6}, "above 1 + the upper clip = 1.6"),
+        ({"dynamic_sampling_rounds": 1, "advantage_scaling": "component"}, "set it to 0, or use another scaling"),
+        ({"reference_sync_steps": 10, "beta": 0.0}, "set grpo.reference_sync_steps=0, or grpo.beta above 0"),
     ],
 )
 def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str, Any], remedy: str) -> None:
@@ -202,7 +202,7 @@ def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str,
 
 def test_an_adapter_is_copied_into_the_reference_and_never_mixed() -> None:
     settings = {"grpo__reference_sync_steps": 10, "model__lora_rank": 8}
-    assert "set grpo.reference_sync_mix=1 with model.lora_rank 8" in refusal_of(config_with(**settings))
+    assert "with model.lora_rank 8; set grpo.reference_sync_mix=1" in refusal_of(config_with(**settings))
     check(config_with(**settings, grpo__reference_sync_mix=1.0))
 
 
@@ -219,7 +219,7 @@ def test_a_model_that_is_not_embedded_needs_a_path() -> None:
     [
         (
             {"training__batch_size": 12, "training__micro_batch_size": 8},
-            "training.batch_size 12 must be divisible by training.micro_batch_size 8;",
+            "must be divisible by training.micro_batch_size, but 12 is not divisible by 8;",
             [("training.batch_size", 16), ("training.micro_batch_size", 6)],
         ),
         (
@@ -228,22 +228,22 @@ def test_a_model_that_is_not_embedded_needs_a_path() -> None:
                 "training__micro_batch_size": 4,
                 "training__gradient_accumulation_steps": 2,
             },
-            "training.gradient_accumulation_steps 2 = 8 must be training.batch_size 12",
+            "must be training.batch_size, but 4 × 2 = 8 is not 12",
             [("training.gradient_accumulation_steps", 3)],
         ),
         (
             {"training__batch_size": 12, "training__gradient_accumulation_steps": 5},
-            "must be divisible by training.gradient_accumulation_steps 5",
+            "must be divisible by training.gradient_accumulation_steps, but 12 is not divisible by 5",
             [("training.batch_size", 15), ("training.gradient_accumulation_steps", 4)],
         ),
         (
             {"training__batch_size": 3, "grpo__num_generations": 3, "model__mesh_shape": [2, 1]},
-            "3 prompts × grpo.num_generations 3 = 9 completions must be divisible by 2",
+            "3 prompts × grpo.num_generations 3 = 9 is not divisible by 2",
             [("training.batch_size", 4), ("grpo.num_generations", 4)],
         ),
         (
             {"training__batch_size": 2, "grpo__num_generations": 3, "model__mesh_shape": [2, 2, 1]},
-            "2 prompts × grpo.num_generations 3 = 6 completions must be divisible by 4",
+            "2 prompts × grpo.num_generations 3 = 6 is not divisible by 4",
             [("grpo.num_generations", 4)],
         ),
         (
@@ -252,7 +252,7 @@ def test_a_model_that_is_not_embedded_needs_a_path() -> None:
                 "generation__max_generation_steps": 32,
                 "generation__cache_size": 127,
             },
-            "96 + generation.max_generation_steps 32 = 128 must fit in generation.cache_size 127",
+            "96 + generation.max_generation_steps 32 = 128 must be at most generation.cache_size 127",
             [("generation.cache_size", 128)],
         ),
     ],
@@ -274,7 +274,10 @@ def test_rows_are_divided_over_data_and_fsdp_together_and_not_over_tp() -> None:
 @pytest.mark.parametrize("name", ["messages", "add_generation_prompt"])
 def test_what_the_run_gives_the_chat_template_is_no_argument_of_yours(name: str) -> None:
     message = refusal_of(config_with(prompt__template_args={name: "x"}))
-    assert message == f"prompt.template_args.{name} is what the run itself gives the chat template; leave it out"
+    assert (
+        message
+        == f"prompt.template_args.{name} cannot be set, because the run passes it to the chat template; remove it"
+    )
 
 
 @pytest.mark.parametrize(("micro", "steps", "expected"), [(None, None, 12), (4, None, 4), (None, 3, 4), (4, 3, 4)])
@@ -313,13 +316,13 @@ def test_what_a_message_suggests_passes(
         assert size * generations % fsdp == 0
         return
     suggested = suggestions_in(message)
-    assert suggested or "try another model.mesh_shape" in message
+    assert suggested or "use another model.mesh_shape" in message
     for key, value in suggested:
         mended = config_with(**settings | {key.replace(".", "__"): value})
         if remaining := problems_of(mended):
             # Where no single value mends both the division and the devices, the division is mended first.
             assert fsdp > 1
-            assert "that model.mesh_shape divides rows over" in remaining
+            assert "the devices that share its rows" in remaining
 
 
 # --- unknown keys ----------------------------------------------------------------------------------------------------
@@ -353,11 +356,11 @@ def test_keys_of_another_program_are_not_suggested() -> None:
 @pytest.mark.parametrize(
     ("kind", "key", "value", "readers"),
     [
-        ("optimizer.kind=sgd", "optimizer.beta2", 0.9, ", but by adamw, lion, muon;"),
-        ("optimizer.kind=sgd", "optimizer.epsilon", 1e-8, ", but by adamw, adafactor, muon;"),
-        ("optimizer.kind=adamw", "optimizer.momentum", 0.9, ", but by adafactor, muon, sgd;"),
-        ("optimizer.kind=adamw", "optimizer.nesterov", False, ", but by muon, sgd;"),
-        ("optimizer.kind=lion", "optimizer.decay_rate", 0.8, ", but by adafactor;"),
+        ("optimizer.kind=sgd", "optimizer.beta2", 0.9, "; it applies to adamw, lion, muon;"),
+        ("optimizer.kind=sgd", "optimizer.epsilon", 1e-8, "; it applies to adamw, adafactor, muon;"),
+        ("optimizer.kind=adamw", "optimizer.momentum", 0.9, "; it applies to adafactor, muon, sgd;"),
+        ("optimizer.kind=adamw", "optimizer.nesterov", False, "; it applies to muon, sgd;"),
+        ("optimizer.kind=lion", "optimizer.decay_rate", 0.8, "; it applies to adafactor;"),
         ("scheduler.kind=constant", "scheduler.final_ratio", 1.0, ""),
         ("scheduler.kind=cosine", "scheduler.decay_ratio", 0.1, ""),
         ("scheduler.kind=inverse_sqrt", "scheduler.decay_shape", "sqrt", ""),
@@ -367,7 +370,7 @@ def test_a_key_that_the_chosen_kind_does_not_read_is_refused(kind: str, key: str
     config = Config()
     set_key(config, *kind.split("="))
     set_key(config, key, value)
-    assert refusal_of(config).startswith(f"{key} {value} is not read by {kind}{readers}")
+    assert refusal_of(config).startswith(f"{key} {value} has no effect with {kind}{readers}")
 
 
 @pytest.mark.parametrize(
@@ -388,14 +391,17 @@ def test_every_kind_passes_with_all_that_it_reads_given(group: str, kind: str, s
         ({"freeze": True}, "optimizer.groups.a must be {match: REGULAR_EXPRESSION, …}"),
         ({"match": "("}, "optimizer.groups.a.match must be a regular expression, not '(': "),
         ({"match": 3}, "optimizer.groups.a.match must be str, not 3"),
-        ({"match": "x", "lr": 1}, "optimizer.groups.a.lr does not exist; there are match, learning_rate,"),
+        ({"match": "x", "lr": 1}, "optimizer.groups.a.lr is not a key; the keys are match, learning_rate,"),
         ({"match": "x", "learning_rate": -1}, "optimizer.groups.a.learning_rate must be at least 0 and finite, not -1"),
         ({"match": "x", "learning_rate": "1"}, "optimizer.groups.a.learning_rate must be int or float, not '1'"),
         ({"match": "x", "weight_decay": True}, "optimizer.groups.a.weight_decay must be int or float, not True"),
         ({"match": "x", "weight_decay": float("nan")}, "optimizer.groups.a.weight_decay must be at least 0 and finite"),
         ({"match": "x", "freeze": 1}, "optimizer.groups.a.freeze must be bool, not 1"),
-        ({"match": "x", "learning_rate": 1, "learning_rate_scale": 1}, "optimizer.groups.a has learning_rate and"),
-        ({"match": "x", "freeze": True, "weight_decay": 1}, "optimizer.groups.a is frozen, so weight_decay would do"),
+        ({"match": "x", "learning_rate": 1, "learning_rate_scale": 1}, "optimizer.groups.a must have learning_rate or"),
+        (
+            {"match": "x", "freeze": True, "weight_decay": 1},
+            "optimizer.groups.a is frozen, so weight_decay has no effect",
+        ),
     ],
 )
 def test_a_group_that_means_nothing_is_refused(group: Any, message: str) -> None:
@@ -404,15 +410,15 @@ def test_a_group_that_means_nothing_is_refused(group: Any, message: str) -> None
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a.b", "rest", 3])
 def test_a_groups_name_must_do_for_a_metric(name: Any) -> None:
-    assert "must be named by letters" in refusal_of(config_with(optimizer__groups={name: {"match": "x"}}))
+    assert "must have a name of letters" in refusal_of(config_with(optimizer__groups={name: {"match": "x"}}))
 
 
 def test_a_groups_rate_needs_a_schedule_to_follow() -> None:
     groups = {"a": {"match": "x", "learning_rate": 1.0}}
-    assert "which is 0" in refusal_of(config_with(optimizer__groups=groups, optimizer__learning_rate=0.0))
+    assert "but it is 0" in refusal_of(config_with(optimizer__groups=groups, optimizer__learning_rate=0.0))
 
 
 def test_a_warmup_share_beside_a_number_of_steps_is_refused() -> None:
     message = refusal_of(config_with(optimizer__warmup_steps=3, optimizer__warmup_ratio=0.5))
-    assert "optimizer.warmup_ratio 0.5 would do nothing beside optimizer.warmup_steps 3" in message
+    assert "optimizer.warmup_ratio 0.5 has no effect with optimizer.warmup_steps 3" in message
     check(config_with(optimizer__warmup_steps=3))

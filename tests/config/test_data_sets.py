@@ -45,7 +45,7 @@ def test_a_set_has_the_keys_of_the_group_but_for_its_own() -> None:
     [
         ("rows.csv", "data.mixture.a must be a mapping"),
         (None, "data.mixture.a must be a mapping"),
-        ({"weight": 0}, "data.mixture.a.weight must be a number above 0, not 0; leave a set out"),
+        ({"weight": 0}, "data.mixture.a.weight must be a number above 0, not 0; to draw nothing"),
         ({"weight": -1.0}, "data.mixture.a.weight must be"),
         ({"weight": float("nan")}, "data.mixture.a.weight must be"),
         ({"weight": float("inf")}, "data.mixture.a.weight must be"),
@@ -78,14 +78,14 @@ def test_a_set_that_is_written_wrong_is_refused_by_name(entry: Any, words: str) 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", ".hidden"])
 def test_a_name_that_metrics_could_not_bear_is_refused(name: str) -> None:
-    assert "the name of a set is made of letters" in refusal_of(mixture(**{name: {}}))
+    assert "the name of a set must consist of letters" in refusal_of(mixture(**{name: {}}))
 
 
 @pytest.mark.parametrize("key", ["data_source", "train_data_dir"])
 def test_what_says_where_one_set_comes_from_is_refused_for_several(key: str) -> None:
     config = mixture(a={}, b={})
     setattr(config.training, key, "jsonl")
-    assert f"training.{key} says where one set comes from" in refusal_of(config)
+    assert f"training.{key} must be null with data.mixture" in refusal_of(config)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_stream_has_no_curriculum_and_a_known_number_of_batches() -> None:
     config.data.streaming, config.training.num_batches = True, None
     assert "set training.num_batches" in refusal_of(config)
     config.training.num_batches, config.data.curriculum.column = 5, "level"
-    assert "data.streaming=true never has them all" in refusal_of(config)
+    assert "requires all rows in memory" in refusal_of(config)
 
 
 def test_a_mixture_is_written_on_the_command_line_and_read_back_from_a_run(tmp_path: Any) -> None:

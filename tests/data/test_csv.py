@@ -39,9 +39,9 @@ def test_values_stay_the_text_that_they_are(content: bytes, columns: dict[str, s
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (b"q", "not 2 fields, as the header has"),
-        (b"q,1,2", "not 2 fields, as the header has"),
-        (b"q;1", "not 2 fields, as the header has"),
+        (b"q", "not the 2 fields of the header"),
+        (b"q,1,2", "not the 2 fields of the header"),
+        (b"q;1", "not the 2 fields of the header"),
         (b"", "empty line"),
         (b'"q"x,1', "not CSV"),
         (b"q\rr,1", "not CSV"),
@@ -76,7 +76,7 @@ OPEN = b'"open,1\n'
         (
             OPEN + b'short\n"two\nlines",2\n' + OPEN + b"\xff,4\nlast,5\n",
             [4, 8],
-            {"not CSV": [2, 6], "not 2 fields, as the header has": [3], "not UTF-8": [7]},
+            {"not CSV": [2, 6], "not the 2 fields of the header": [3], "not UTF-8": [7]},
         ),
     ],
     ids=["long file", "at the end", "short file", "among quoted rows", "every row", "among other faults"],

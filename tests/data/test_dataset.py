@@ -113,7 +113,7 @@ def test_one_heading_among_the_answers_marks_no_dataset(tmp_path: Path, caplog: 
         (
             [{"problem": "q", "answer": "1"}, [], {"problem": "p", "answer": "2"}],
             "no_usable_rows",
-            ["none of its 3", "1 × not a JSON object", "2 × no column 'question' (lines 1, 3; ", "'problem'"],
+            ["none of the 3", "1 × not a JSON object", "2 × no column 'question' (lines 1, 3; ", "'problem'"],
         ),
     ],
 )
@@ -313,7 +313,7 @@ def test_a_column_that_says_otherwise_where_rows_come_from_must_be_renamed(tmp_p
     config = mixture(tmp_path, columns={"data_source": "problem", "problem": "level"})
     with raises(DataError, "no_usable_rows") as caught:
         load_examples(config, "train")
-    assert "rename it, as in data.mixture.hard.columns.origin=data_source" in str(caught.value)
+    assert "rename it, for example data.mixture.hard.columns.origin=data_source" in str(caught.value)
 
 
 # --- curricula -------------------------------------------------------------------------------------------------------

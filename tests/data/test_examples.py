@@ -62,8 +62,8 @@ def test_the_reference_is_the_answer_or_what_follows_its_last_mark(
         ({"question": "q", "answer": None}, "column 'answer' is not text", "it is NoneType"),
         ({"question": " \n", "answer": "#### 1"}, "column 'question' is empty", ""),
         ({"question": "q", "answer": ""}, "column 'answer' is empty", ""),
-        ({"question": "q", "answer": float("nan")}, "column 'answer' is no finite number", "it is nan"),
-        ({"question": "q", "answer": float("inf")}, "column 'answer' is no finite number", "it is inf"),
+        ({"question": "q", "answer": float("nan")}, "column 'answer' is not a finite number", "it is nan"),
+        ({"question": "q", "answer": float("inf")}, "column 'answer' is not a finite number", "it is inf"),
         ({"question": "q", "answer": "just 24"}, "no #### in column 'answer'", ""),
         ({"question": "q", "answer": "work #### \n"}, "nothing after #### in column 'answer'", ""),
     ],
@@ -111,7 +111,10 @@ def test_columns_are_renamed_and_keep_their_values(names: dict[str, str], column
 
 @pytest.mark.parametrize(
     ("names", "reason"),
-    [({"new": "c"}, "no column 'c'"), ({"b": "a"}, "column 'a' cannot become 'b', which the row has too")],
+    [
+        ({"new": "c"}, "no column 'c'"),
+        ({"b": "a"}, "column 'a' cannot be renamed to 'b', because the row already has that column"),
+    ],
 )
 def test_a_rename_that_loses_a_column_is_told(names: dict[str, str], reason: str) -> None:
     with pytest.raises(RowError) as caught:
@@ -175,16 +178,16 @@ def test_a_conversation_may_end_with_what_a_tool_gave_and_keeps_its_other_texts(
     ("messages", "reason"),
     [
         ([], "is empty"),
-        (["What is 2 + 2?"], "holds a message without role and content"),
-        ([{"role": "user"}], "holds a message without role and content"),
-        ([{"content": "q"}], "holds a message without role and content"),
-        ([None], "holds a message without role and content"),
-        ([{"role": "human", "content": "q"}], "holds a message of an unknown role"),
-        ([{"role": None, "content": "q"}], "holds a message of an unknown role"),
-        ([{"role": ["user"], "content": "q"}], "holds a message of an unknown role"),
-        ([{"role": "user", "content": None}], "holds a message that is not text"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "holds a message that is not text"),
-        ([{**USER, "tool_calls": [{"name": "f"}]}], "holds a message that calls tools"),
+        (["What is 2 + 2?"], "has a message without role and content"),
+        ([{"role": "user"}], "has a message without role and content"),
+        ([{"content": "q"}], "has a message without role and content"),
+        ([None], "has a message without role and content"),
+        ([{"role": "human", "content": "q"}], "has a message with an unknown role"),
+        ([{"role": None, "content": "q"}], "has a message with an unknown role"),
+        ([{"role": ["user"], "content": "q"}], "has a message with an unknown role"),
+        ([{"role": "user", "content": None}], "has a message that is not text"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "has a message that is not text"),
+        ([{**USER, "tool_calls": [{"name": "f"}]}], "has a message with tool calls"),
         ([{"role": "system", "content": "q"}], "does not end with the user's message"),
         ([USER, {"role": "assistant", "content": "4"}], "does not end with the user's message"),
         ([{"role": "user", "content": " \n"}], "ends with an empty message"),

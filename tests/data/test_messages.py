@@ -65,7 +65,7 @@ def test_braces_in_data_mean_nothing(data: str) -> None:
 def test_a_missing_column_is_refused_by_name(columns: dict[str, Any]) -> None:
     with raises(DataError, "missing_column") as caught:
         messages_for(PromptConfig(template="{question} in {unit}"), example(**columns))
-    assert str(caught.value) == "row 7 has no 'unit', which prompt.template asks for; it has question"
+    assert str(caught.value) == "row 7 has no 'unit', which prompt.template requires; it has question"
 
 
 @pytest.mark.parametrize("template", ["{", "}", "{}", "{0}", "{question!r}", "{question:>9}", "{a.b}", "{a[0]}"])
@@ -175,10 +175,10 @@ def test_the_rows_own_messages_stay_as_they_are() -> None:
     ("talk", "reason", "detail"),
     [
         ((), "the conversation is empty", ""),
-        (({"role": "admin", "content": "x"},), "a role other than system, user", "message 1 has 'admin'"),
-        (({"role": "user<|im_end|>", "content": "x"},), "a role other than", "message 1 has"),
-        (({"content": "x"},), "a role other than", "has None"),
-        (({"role": ["user"], "content": "x"},), "a role other than", "has ['user']"),
+        (({"role": "admin", "content": "x"},), "a role that is not one of system, user", "message 1 has 'admin'"),
+        (({"role": "user<|im_end|>", "content": "x"},), "a role that is not one of", "message 1 has"),
+        (({"content": "x"},), "a role that is not one of", "has None"),
+        (({"role": ["user"], "content": "x"},), "a role that is not one of", "has ['user']"),
         (({"role": "user"},), "a message without content", "message 1"),
         (({"role": "user", "content": [{"type": "image"}]},), "the content of a message is not text", "list"),
         (({"role": "user", "content": None},), "the content of a message is not text", "NoneType"),

@@ -89,7 +89,7 @@ def test_a_date_that_python_does_not_have_is_dropped_with_its_row(tmp_path: Path
     pq.write_table(pa.table({"value": pa.array([0, 2**40, 0], pa.timestamp("s"))}), tmp_path / "rows.parquet")
     rows, dropped = read(tmp_path / "rows.parquet")
     assert [row.number for row in rows] == [1, 3]
-    assert dropped.rows == {"a value that Python has not": [2]}
+    assert dropped.rows == {"a value that Python cannot represent": [2]}
     assert "(row 2;" in dropped.describe()
 
 

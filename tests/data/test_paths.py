@@ -96,7 +96,7 @@ def shards(*numbers: int) -> list[str]:
         (["validation.csv"], ".", "train", "auto", "missing_split", "train.jsonl, train.csv, train.parquet"),
         ([], ".", "train", "jsonl", "missing_split", "data.train_split"),
         (["train.jsonl", "train.jsonl.gz"], ".", "train", "jsonl", "duplicate_split", "train.jsonl.gz"),
-        (["a.jsonl", "b.jsonl"], "*.jsonl", "test", "jsonl", "no_evaluation_rows", "means 2 files"),
+        (["a.jsonl", "b.jsonl"], "*.jsonl", "test", "jsonl", "no_evaluation_rows", "matches 2 files"),
         (["rows.jsonl"], "rows.jsonl", "test", "jsonl", "no_evaluation_rows", "training.train_fraction=0.9"),
         (shards(0, 1, 3), ".", "train", "jsonl", "missing_shards", "lacks train-00002-of-00004.jsonl;"),
         (shards(1, 2), ".", "train", "jsonl", "missing_shards", ", ".join(shards(0, 3))),
@@ -104,8 +104,8 @@ def shards(*numbers: int) -> list[str]:
         (shards(0, 1, 2, 4), ".", "train", "jsonl", "unexpected_shard", shards(4)[0]),
         (["train-0-of-999999999999.jsonl"], ".", "train", "jsonl", "missing_shards", "and 999999999993 more"),
         ([*shards(0), "train-1.jsonl"], ".", "train", "jsonl", "mixed_shards", "train-1.jsonl;"),
-        ([*shards(0), "train-00000-of-00002.jsonl"], ".", "train", "jsonl", "mixed_shards", "several sets"),
-        ([*shards(0), f"{shards(0)[0]}.gz"], ".", "train", "jsonl", "mixed_shards", "several sets"),
+        ([*shards(0), "train-00000-of-00002.jsonl"], ".", "train", "jsonl", "mixed_shards", "one set of shards"),
+        ([*shards(0), f"{shards(0)[0]}.gz"], ".", "train", "jsonl", "mixed_shards", "one set of shards"),
     ],
 )
 def test_files_that_cannot_be_a_split_are_refused(

@@ -287,7 +287,7 @@ def test_a_template_without_a_system_role_gets_it_in_the_users_message(
     pair = make_pair("gemma2", tmp_path, PromptConfig(system=SYSTEM), template=template)
     with caplog.at_level("INFO", "agent_tunix.prompts"):
         encoder = PromptEncoder(pair.ours, pair.prompt)
-    assert "prompt.system opens the user's first message" in caplog.text
+    assert "prompt.system is put before the user's first message" in caplog.text
     messages = encoder.messages(example("1 + 1?"))
     assert messages == [{"role": "user", "content": "Show your work.\n\n1 + 1?"}]
     assert pair.special_ids(encoder.encode(messages)) == pair.special_ids(encoder.encode(ask("x")))

@@ -85,7 +85,7 @@ def test_the_process_that_is_left_ends_and_says_how_to_go_on(killed: Killed) -> 
     assert killed.started.processes[0].returncode == 1
     last = killed.started.said(0).partition("LostProcessError: ")[2]
     assert "another of the 2 processes is gone" in last
-    assert "The checkpoint of step 2 is saved; go on with:\n  agent-tunix train" in last
+    assert "The checkpoint of step 2 is saved; resume with:\n  agent-tunix train" in last
     assert f"hydra.run.dir={killed.root} training.resume=true" in last
 
 
@@ -124,4 +124,4 @@ def test_a_coordinator_that_is_not_there_is_named(tmp_path: Path) -> None:
     started.kill(0)
 
     assert started.wait()[1] == 2
-    assert "ConfigError: not all of 2 processes came together at 127.0.0.1:" in started.said(1)
+    assert "ConfigError: not all of 2 processes connected at 127.0.0.1:" in started.said(1)

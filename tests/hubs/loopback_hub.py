@@ -219,7 +219,7 @@ class LoopbackHub(LoopbackServer):
             elif operation["key"] == "lfsFile":
                 content = self.large.get(value["oid"], b"")
                 if hashlib.sha256(content).hexdigest() != value["oid"]:
-                    raise Refusal(400, None, f"{value['path']} did not arrive whole")
+                    raise Refusal(400, None, f"{value['path']} arrived incomplete")
                 files[value["path"]] = content
         commit = repository.commit(files)
         return {"success": True, "commitOid": commit, "commitUrl": f"{self.url}/{repo_id}/commit/{commit}"}

@@ -108,7 +108,7 @@ def test_checking_a_configuration_asks_no_hub(hub: LoopbackHub, tmp_path: Path) 
         ("hf://owner", "hf://owner/name@revision"),
         ("https://huggingface.co/owner/name/tree/main", "write hf://owner/name"),
         ("s3://bucket/name", "give a directory, hf://owner/name"),
-        ("owner/name", "hf://owner/name for the model of the hub"),
+        ("owner/name", "hf://owner/name for a model on the hub"),
         ("/no/such/place", "model.path /no/such/place is not a directory"),
     ],
 )

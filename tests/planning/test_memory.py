@@ -61,11 +61,11 @@ PLAN = MemoryPlan(weights=8 * 10**9, optimizer=10**9, cache=10**9, activations=2
 def test_weights_that_alone_are_too_much_are_refused_with_the_sum() -> None:
     with raises(ConfigError, "weights_too_large") as caught:
         check_memory(PLAN, 7 * 10**9)
-    assert "8.00 GB, and there are 7.00 GB" in str(caught.value)
+    assert "8.00 GB, but only 7.00 GB" in str(caught.value)
 
 
 def test_a_run_that_may_not_fit_is_warned_of_and_one_that_fits_is_not() -> None:
-    assert re.match(r"the run may need about 12.00 GB, and there are 10.00 GB", check_memory(PLAN, 10**10) or "")
+    assert re.match(r"the run may need about 12.00 GB, but only 10.00 GB", check_memory(PLAN, 10**10) or "")
     assert check_memory(PLAN, 12 * 10**9) is None
 
 

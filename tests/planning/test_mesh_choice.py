@@ -61,7 +61,7 @@ def test_over_several_processes_no_device_stays_idle() -> None:
 def test_rows_that_all_devices_cannot_share_leave_them_to_tp() -> None:
     chosen = choose_mesh_shape(ARCHITECTURE, plan(10), devices(8), num_rows=4)
     assert chosen.shape == MeshShape(data=4, fsdp=1, tp=2)
-    assert "the 4 rows of a micro-batch can be divided by no more than 4 of them" in chosen.reason
+    assert "the 4 rows of a micro-batch can be divided over at most 4 of them" in chosen.reason
 
 
 def test_devices_that_nothing_can_use_stay_idle_and_it_is_said() -> None:
@@ -78,13 +78,13 @@ def test_any_number_of_rows_is_divided_where_nothing_trains() -> None:
 def test_the_reason_names_what_one_device_lacks() -> None:
     reason = choose_mesh_shape(ARCHITECTURE, plan(100), devices(8), num_rows=64).reason
     assert "about 50.00 GB on each of 8 devices with 80.00 GB each" in reason
-    assert "whole on one device it would be 100.00 GB" in reason
+    assert "on one device it would need 100.00 GB" in reason
 
 
 def test_what_fits_nowhere_is_divided_as_far_as_it_can_be() -> None:
     chosen = choose_mesh_shape(ARCHITECTURE, plan(10_000), devices(8), num_rows=64)
     assert chosen.shape.weight_shards == 8
-    assert "nothing that the model and the batch allow needs less" in chosen.reason
+    assert "no mesh that fits the model and the batch needs less" in chosen.reason
 
 
 def test_a_plan_of_sampling_is_weights_and_what_sampling_adds() -> None:

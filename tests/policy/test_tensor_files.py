@@ -247,7 +247,7 @@ def call_it_llama(directory: Path) -> None:
             "tensor model.layers.0.self_attn.q_proj.weight and 2 more",
         ),
         (add("encoder.embed_tokens.weight", 32, 16), "several_decoders", "encoder.embed_tokens.weight"),
-        (add("model.embed_tokens.weight", 33, 16), "wrong_tensor_shape", "(33, 16), but config.json asks for (32, 16)"),
+        (add("model.embed_tokens.weight", 33, 16), "wrong_tensor_shape", "(33, 16) of config.json, but has (32, 16)"),
     ],
 )
 def test_files_that_do_not_hold_the_model_are_refused_by_name(

@@ -142,7 +142,7 @@ def test_a_column_missing_from_one_row_is_an_error_of_that_row() -> None:
 
 @pytest.mark.parametrize("name", ["lvl", "response", "completion"])
 def test_an_argument_that_cannot_be_set_is_an_error_naming_those_that_can(name: str) -> None:
-    with pytest.raises(RewardError, match=f"'{name}' to set; it has: level"):
+    with pytest.raises(RewardError, match=f"'{name}'; it has: level"):
         PlainReward(needs_level, "needs_level", {name: 1})
 
 

@@ -287,7 +287,7 @@ def test_arguments_come_by_the_components_name_or_its_functions(
     ("args", "code", "told"),
     [
         ({"brevity": {"limit": 50}}, "contradictory_argument", "80 in its args and 50 in rewards.args.brevity"),
-        ({"brevity": {"limt": 80}}, None, "no argument 'limt' to set; it has: answer, limit"),
+        ({"brevity": {"limt": 80}}, None, "no argument 'limt'; it has: answer, limit"),
         ({"brevity": 3}, "invalid_args", "rewards.args.brevity"),
         ({"concisenes": {"limit": 80}}, "unknown_reward", "rewards.args.concisenes: "),
         ({"concisenes": {"limit": 80}}, "unknown_reward", "did you mean 'conciseness'"),

@@ -70,6 +70,6 @@ def test_full_disk_is_told_once_and_does_not_stop_the_run(tmp_path: Path, capsys
         say_everything()
         say_everything()
     errors = capsys.readouterr().err
-    assert errors.count("train.log is not written any more: No space left on device") == 1
+    assert errors.count("train.log is no longer written: No space left on device") == 1
     assert errors.count("a worry") == 2
     assert "Traceback" not in errors

@@ -139,4 +139,4 @@ def test_an_adapter_that_begins_on_a_base_of_another_quantization_warns(
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
     with caplog.at_level(logging.WARNING, "agent_tunix.run"):
         load_initial(config, policy)
-    assert "was trained on a base with model.quantization=null, and here it is int8" in caplog.text
+    assert "was trained on a base with model.quantization=null, but it is int8" in caplog.text

@@ -68,7 +68,7 @@ def test_what_cannot_be_put_is_left_out_and_counted() -> None:
     )
     assert [row.index for row in prompts.examples] == [2, 3]
     assert prompts.dropped.describe() == (
-        "2 × shown as a worked example (lines 1, 12), 1 × a role other than system, user, assistant, tool"
+        "2 × used as a worked example (lines 1, 12), 1 × a role that is not one of system, user, assistant, tool"
         " (line 9; message 1 has 'admin')"
     )
 
@@ -80,14 +80,14 @@ def test_what_the_chat_template_refuses_is_left_out_and_counted() -> None:
     prompts = encode([*EXAMPLES, example("say no", 4)], chat_template=template + "{% endfor %}")
     assert len(prompts.examples) == 3
     assert prompts.dropped.describe() == (
-        "1 × refused by the chat template (line 4; prompt.chat_template refuses these messages: never)"
+        "1 × rejected by the chat template (line 4; prompt.chat_template refuses these messages: never)"
     )
 
 
 def test_without_any_prompt_left_the_reasons_are_told() -> None:
     with raises(DataError, "no_prompts") as caught:
         encode(EXAMPLES[:1], few_shot=[{"prompt": "1 + 1?", "answer": "2"}])
-    assert "1 × shown as a worked example" in str(caught.value)
+    assert "1 × used as a worked example" in str(caught.value)
 
 
 def test_over_long_prompts_are_counted_with_worked_examples_in_them() -> None:

@@ -349,7 +349,7 @@ def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tm
     root = tmp_path / "run"
     status, errors = run_until_signal(root, "take_step", 3, signal.SIGINT)
     assert status == 130, errors
-    saved = re.search(r"after step 3\. The checkpoint of step 3 is saved; go on with:\n(.*)", errors)
+    saved = re.search(r"after step 3\. The checkpoint of step 3 is saved; resume with:\n(.*)", errors)
     assert saved, errors
     assert Checkpoints(root / "checkpoints", 2).steps() == [2, 3]
     program, command, *overrides = shlex.split(saved[1])

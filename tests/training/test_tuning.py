@@ -62,7 +62,7 @@ def test_a_trial_that_fails_is_failed_and_the_search_goes_on(tmp_path: Path) -> 
     assert tune(search(tmp_path / "s", 1, space=space, fixed=fixed, seed=1)) is None
     trials = optuna.load_study(study_name="agent_tunix", storage=f"sqlite:///{tmp_path / 's' / 'study.db'}").trials
     assert [trial.state.name for trial in trials] == ["FAIL"]
-    assert "its run ended with status 2" in trials[0].user_attrs["error"]
+    assert "its run exited with status 2" in trials[0].user_attrs["error"]
 
 
 def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeyp
 
 
 def test_what_no_trial_could_run_is_refused_before_one_starts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"optimizer\.momentum 0\.5 is not read by"):
+    with pytest.raises(ConfigError, match=r"optimizer\.momentum 0\.5 has no effect with"):
         tune(search(tmp_path, 1, fixed=[*QUICK, "optimizer.momentum=0.5"]))
     with raises(ConfigError, "empty_search_space"):
         tune(search(tmp_path, 1, space={}))

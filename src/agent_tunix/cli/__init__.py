@@ -70,11 +70,13 @@ def evaluate(overrides: tuple[str, ...]) -> None:
 
 
 @main.command("verify-resume", context_settings={"ignore_unknown_options": True})
-@click.option("--kills", default=1, show_default=True, help="How often the second run is killed with SIGKILL.")
-@click.option("--random-seed", default=0, show_default=True, help="Decides the moments of the kills.")
-@click.option("--directory", type=click.Path(), default=None, help="Keep the two runs here; else they are removed.")
+@click.option("--kills", default=1, show_default=True, help="How many times to kill the second run with SIGKILL.")
+@click.option("--random-seed", default=0, show_default=True, help="Seed of the times of the kills.")
 @click.option(
-    "--program", type=click.Choice(["train", "sft"]), default="train", show_default=True, help="Which command to run."
+    "--directory", type=click.Path(), default=None, help="Keep the two runs in this directory; default: remove them."
+)
+@click.option(
+    "--program", type=click.Choice(["train", "sft"]), default="train", show_default=True, help="Command to run."
 )
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def verify_resume(

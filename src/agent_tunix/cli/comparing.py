@@ -13,9 +13,16 @@ from agent_tunix.errors import AgentTunixError
 @click.command()
 @click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--metric", help="Whose last and best values are shown; default: eval/accuracy, or else eval/rewards/total/mean."
+    "--metric",
+    help="Metric whose last and best values are shown; default: eval/accuracy, otherwise eval/rewards/total/mean.",
 )
-@click.option("--mode", type=click.Choice(["max", "min"]), default="max", show_default=True, help="Which is better.")
+@click.option(
+    "--mode",
+    type=click.Choice(["max", "min"]),
+    default="max",
+    show_default=True,
+    help="Whether higher or lower is better.",
+)
 @click.option(
     "--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", show_default=True, help="Order."
 )
@@ -54,7 +61,7 @@ def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: 
     # Runs without any metric, such as those that have just started, may still get this one.
     if all(row.final is None for row in rows) and (names := metric_names(runs)) and metric not in names:
         near = difflib.get_close_matches(metric, names, n=5, cutoff=0.4)
-        advice = f"near it are {', '.join(near)}" if near else f"there are {', '.join(names)}"
+        advice = f"the closest are {', '.join(near)}" if near else f"the metrics are {', '.join(names)}"
         echo(f"no run has the metric {metric!r}; {advice}", err=True)
         sys.exit(2)
     echo(format_table(sort_table(rows, sort, mode), metric, form, terminal_width()))

@@ -14,21 +14,27 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 
 @click.command()
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Where to.")
+@click.option("--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Directory to write.")
 @click.option(
-    "--push", "repository", metavar="OWNER/NAME", help="Upload it to this model repository of the Hugging Face hub."
+    "--push", "repository", metavar="OWNER/NAME", help="Upload to this model repository on the Hugging Face hub."
 )
 @click.option("--public", is_flag=True, help="Make a new repository public; default: private.")
-@click.option("--step", metavar="N|best|latest", default="latest", show_default=True, help="Which checkpoint; 0: none.")
-@click.option("--adapter", is_flag=True, help="The LoRA adapter alone, as PEFT loads it.")
+@click.option(
+    "--step",
+    metavar="N|best|latest",
+    default="latest",
+    show_default=True,
+    help="Step of the checkpoint; 0: the model before training.",
+)
+@click.option("--adapter", is_flag=True, help="Export only the LoRA adapter, in PEFT's format.")
 @click.option(
     "--dtype",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     default="auto",
     show_default=True,
-    help="What merged weights are stored in; auto: what the run computed in.",
+    help="Type of the merged weights; auto: the compute type of the run.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace an earlier export; never anything else.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier export; other files are never replaced.")
 @trust_option
 def export(
     run: Path,

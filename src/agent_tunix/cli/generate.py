@@ -36,39 +36,45 @@ class _StepType(click.ParamType[int | str]):
         if text in ("best", "latest"):
             return text
         if not text.isdecimal():
-            self.fail(f"{text!r} is neither a step nor best nor latest", param, ctx)
+            self.fail(f"{text!r} must be a step, best or latest", param, ctx)
         return int(text)
 
 
 @click.command()
 @click.argument("source", metavar="RUN_OR_MODEL", type=click.Path(path_type=Path))
-@click.option("--prompt", default=None, help="One problem; without it and --file, a conversation line by line.")
-@click.option("--file", type=click.Path(path_type=Path), default=None, help="JSONL of problems, one row a line.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write JSONL here, not to the screen.")
+@click.option(
+    "--prompt", default=None, help="One problem. Without --prompt and --file, read a conversation line by line."
+)
+@click.option("--file", type=click.Path(path_type=Path), default=None, help="JSONL file of problems, one row per line.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the JSONL to this file instead of the screen.",
+)
 @click.option(
     "--step",
     type=_StepType(),
     metavar="N|best|latest",
     default=None,
-    help="Which checkpoint of a run; 0: before training.  [latest]",
+    help="Step of the checkpoint of a run; 0: before training.  [latest]",
 )
 @click.option(
     "--inference-config",
     type=click.Choice(["greedy", "standard", "liberal"]),
     default=None,
-    help="Sampling as in an evaluation.  [greedy, unless a value below is given]",
+    help="Sampling settings of evaluation.  [greedy, unless one of the values below is given]",
 )
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=None, help="Sampling temperature.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=None, help="Nucleus.")
-@click.option("--top-k", type=click.IntRange(min=1), default=None, help="Only the k likeliest tokens.")
+@click.option("--top-k", type=click.IntRange(min=1), default=None, help="Draw only from the k likeliest tokens.")
 @click.option(
     "--min-p",
     type=click.FloatRange(0, 1, max_open=True),
     default=None,
-    help="Only tokens with at least this share of the likeliest one's probability.",
+    help="Draw only tokens with at least this share of the likeliest token's probability.",
 )
 @click.option(
-    "--num-generations", type=click.IntRange(min=1), default=1, show_default=True, help="Completions of each problem."
+    "--num-generations", type=click.IntRange(min=1), default=1, show_default=True, help="Completions per problem."
 )
 @click.option(
     "--max-new-tokens",
@@ -76,14 +82,14 @@ class _StepType(click.ParamType[int | str]):
     default=None,
     help="Longest completion.  [a run: generation.max_generation_steps; a model: 512]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Decides the sampling.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the sampling.")
 @click.option(
     "--prompt-config",
     metavar="NAME",
     default=None,
-    help="Make prompts by a file of conf/prompt, such as `plain` for base models.",
+    help="Build prompts with a file of conf/prompt, such as `plain` for base models.",
 )
-@click.option("--raw", is_flag=True, help="Continue the text as it is, without a chat template; for base models.")
+@click.option("--raw", is_flag=True, help="Continue the text without a chat template; for base models.")
 @click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
 @trust_option
 def generate(
@@ -121,14 +127,18 @@ def generate(
     Exit status: 0; 2 the command, the directory, the file or the reward cannot be used; 130 interrupted.
     """
     if prompt is not None and file is not None:
-        raise click.UsageError("--prompt is one problem and --file many; give one of them")
+        raise click.UsageError(
+            "only one of --prompt, for one problem, and --file, for several, is allowed; remove one of them"
+        )
     if prompt is not None and not prompt.strip():
-        raise click.UsageError("--prompt must hold a problem, not white space alone")
+        raise click.UsageError("--prompt must contain a problem, not only white space")
     if raw and prompt_config is not None:
-        raise click.UsageError("--raw makes prompts without a template, and --prompt-config by one; give one of them")
+        raise click.UsageError(
+            "only one of --raw, for prompts without a template, and --prompt-config is allowed; remove one of them"
+        )
     talking = prompt is None and file is None
     if talking and (num_generations > 1 or output is not None or score):
-        raise click.UsageError("--num-generations, --output and --score need a --prompt or a --file")
+        raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
     try:
         found = _find(source, step, score, prompt_config, raw)
         examples = None if talking else _examples(found, prompt, file)
@@ -161,7 +171,7 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
         found = with_prompt(found, chosen)
     if score and not found.is_run:
         raise ConfigError(
-            f"--score takes the reward of a run, and {source} is a model directory; leave --score out",
+            f"--score requires a run, whose reward it uses, but {source} is a model directory; remove --score",
             code="missing_reward",
         )
     return found
@@ -194,8 +204,8 @@ def _sampling(
     sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
     if sampling.greedy and num_generations > 1:
         raise ConfigError(
-            f"--num-generations {num_generations} greedy completions would all be the same; add --inference-config"
-            f" standard or --temperature 1",
+            f"--num-generations above 1 requires sampling, because {num_generations} greedy completions would be "
+            "identical; add --inference-config standard or --temperature 1",
             code="equal_completions",
         )
     return sampling

@@ -152,7 +152,8 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
     except KeyboardInterrupt:
         # Interrupted before the run handles signals, or for the second time.
         echo(
-            "Interrupted: stopped at once; training.resume=true goes on from the last checkpoint, if any",
+            "Interrupted and stopped immediately; resume from the last checkpoint, if there is one, with "
+            "training.resume=true",
             err=True,
         )
         interrupted = True
@@ -197,7 +198,7 @@ def _explain(error: Exception, schema: type) -> str:
         lines.append(str(error.__cause__))
     text = "\n".join(lines)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
-        return f"{text}\nHydra could not make the run's directory; choose another with hydra.run.dir=DIR"
+        return f"{text}\nHydra could not create the run's directory; choose another with hydra.run.dir=DIR"
     if unknown := re.search(
         r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
     ):
@@ -205,7 +206,7 @@ def _explain(error: Exception, schema: type) -> str:
         if nearest := suggest_key(unknown[1], schema):
             return f"ConfigError: there is no key {unknown[1]}{nearest}"
         if "To append to your config" in text:
-            return f"ConfigError: there is no key {unknown[1]}; --cfg job prints all keys"
+            return f"ConfigError: there is no key {unknown[1]}; list all keys with --cfg job"
     return text
 
 
@@ -293,12 +294,13 @@ def _load_environment() -> None:
             found = dotenv_values(Path(".env"))
         except (UnicodeDecodeError, OSError) as error:
             raise ConfigError(
-                f".env should hold lines NAME=VALUE in UTF-8, but: {error}; mend or move it", code="invalid_env_file"
+                f".env must contain lines NAME=VALUE in UTF-8, but: {error}; correct or move it",
+                code="invalid_env_file",
             ) from error
         if refused := sorted(name for name in found if not _KEYS.fullmatch(name)):
             raise ConfigError(
-                f".env may hold keys, whose names end in _KEY, _TOKEN, _SECRET, _PASSWORD or _USERNAME, but it sets"
-                f" {', '.join(refused)}; remove it there, and export it in your shell if you mean it",
+                ".env may only set variables that end in _KEY, _TOKEN, _SECRET, _PASSWORD or _USERNAME, but sets "
+                f"{', '.join(refused)}; remove it there, and export it in your shell if you need it",
                 code="refused_in_env",
             )
         for name, value in found.items():

@@ -24,7 +24,7 @@ def keys() -> None:
     "scopes",
     type=click.Choice(_SCOPES),
     multiple=True,
-    help="What it may do; repeatable. read: list and get; write: upload and delete; try: have functions score"
+    help="What the key may do; repeatable. read: list and get; write: upload and delete; try: have functions score"
     " completions. Default: all.",
 )
 def create(name: str, scopes: tuple[str, ...]) -> None:

@@ -17,41 +17,43 @@ _MANY_CUT = 0.1
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--data", default=None, help="File of problems, or a directory with one named train; as data.path.")
-@click.option("--model", default=None, help="A Hugging Face model directory; as model.path.")
-@click.option("--reward", default=None, help="Anything that training.reward_function accepts.")
 @click.option(
-    "--problems", type=click.IntRange(min=1), default=64, show_default=True, help="How many problems are tried."
+    "--data", default=None, help="File of problems, or a directory with a file named train; same as data.path."
+)
+@click.option("--model", default=None, help="A Hugging Face model directory; same as model.path.")
+@click.option("--reward", default=None, help="Any value of training.reward_function.")
+@click.option(
+    "--problems", type=click.IntRange(min=1), default=64, show_default=True, help="Number of problems to try."
 )
 @click.option(
-    "--samples", type=click.IntRange(min=2), default=16, show_default=True, help="K: completions of each problem."
+    "--samples", type=click.IntRange(min=2), default=16, show_default=True, help="K: completions per problem."
 )
 @click.option(
     "--group-size",
     "group_sizes",
     type=click.IntRange(min=2),
     multiple=True,
-    help="A group size to forecast; may be repeated. Default: 2, 4, 8, … up to K.",
+    help="A group size to forecast; repeatable. Default: 2, 4, 8, … up to K.",
 )
 @click.option(
     "--temperature",
     "temperatures",
     type=click.FloatRange(min=0, min_open=True),
     multiple=True,
-    help="A sampling temperature to try; may be repeated. Default: generation.temperature.",
+    help="A sampling temperature to try; repeatable. Default: generation.temperature.",
 )
 @click.option(
     "--target",
     type=click.FloatRange(0, 1),
     default=0.25,
     show_default=True,
-    help="The largest share of dead groups that is wanted.",
+    help="Largest acceptable share of dead groups.",
 )
 @click.option(
     "--write",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Write each problem with its totals to this file, as JSON lines: to choose problems by.",
+    help="Write each problem with its totals to this JSONL file, to select problems with.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
@@ -71,7 +73,7 @@ def plan(
     """Sample a few problems with the model as it is, and forecast dead groups by group size and temperature.
 
     Recommends grpo.num_generations, generation.temperature and training.batch_size, and lists the problems that are too
-    easy or too hard to teach anything. OVERRIDES are those of the run that is planned: KEY=VALUE.
+    easy or too hard to learn from. OVERRIDES are those of the run that is planned: KEY=VALUE.
 
     Exit status: 0; 1 no group size keeps the dead groups within the target; 2 the command, the reward, the data or the
     model cannot be used.
@@ -79,9 +81,7 @@ def plan(
     sizes = group_sizes or tuple(2**power for power in range(1, samples.bit_length()) if 2**power <= samples)
     too_large = [size for size in sizes if size > samples]
     if too_large:
-        raise click.UsageError(
-            f"--group-size {too_large[0]} needs at least as many --samples, of which there are {samples}"
-        )
+        raise click.UsageError(f"--group-size must be at most --samples {samples}, not {too_large[0]}")
     shortcuts = _shortcuts(data, model, reward)
     pilot = _pilot(_compose([*shortcuts, *overrides]), problems, samples, temperatures)
     from agent_tunix.workbench.planning import make_plan

@@ -62,7 +62,9 @@ def load_completions(file: str) -> list[LabelledCompletion]:
         if line.strip():
             completions.append(_completion(line, f"{file}, line {number}"))
     if not completions:
-        raise DataError(f"{file} holds no completions; give at least one object a line", code="missing_completions")
+        raise DataError(
+            f"{file} contains no completions; add at least one, as a JSON object per line", code="missing_completions"
+        )
     return completions
 
 
@@ -80,7 +82,7 @@ def _completion(line: str, where: str) -> LabelledCompletion:
     label = row.pop("label", None)
     if label is not None and not isinstance(label, bool):
         raise DataError(
-            f"{where}: `label` says whether the response is right, true or false; it is {label!r}",
+            f"{where}: `label` must be true (the response is right) or false, not {label!r}",
             code="invalid_completion",
         )
     response = row.pop(response_column)
@@ -99,7 +101,7 @@ def _find(data: str) -> Path:
     path = Path(os.path.expanduser(data))
     if not path.exists():
         raise DataError(
-            f"--data {data} should lead to a JSONL, CSV or Parquet file, but there is no file {path}",
+            f"--data {data} must be a JSONL, CSV or Parquet file, but there is no file {path}",
             code="missing_file",
         )
     return path

@@ -30,5 +30,5 @@ def diagnose(run: str, as_json: bool) -> None:
     if as_json:
         echo_json([finding.to_data() for finding in findings])
     else:
-        echo("\n\n".join(f"{f.severity}: {f.describe()}" for f in findings) or "nothing was found")
+        echo("\n\n".join(f"{f.severity}: {f.describe()}" for f in findings) or "no findings")
     sys.exit(int(any(finding.severity is not Severity.INFO for finding in findings)))

@@ -12,9 +12,9 @@ from agent_tunix.errors import AgentTunixError
 @click.command()
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
-    "--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Where to write; default: RUN itself."
+    "--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Directory to write to; default: RUN."
 )
-@click.option("--data", "with_data", is_flag=True, help="Write reward_analysis.json and curves.csv as well.")
+@click.option("--data", "with_data", is_flag=True, help="Also write reward_analysis.json and curves.csv.")
 def report(run: Path, directory: Path | None, with_data: bool) -> None:
     """Draw a run: report.html, which needs only a browser, and plots/*.png.
 

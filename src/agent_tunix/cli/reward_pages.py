@@ -24,11 +24,11 @@ _GIVEN = {
     "completion": "the completion's text",
     "responses": "the completions' texts",
     "completions": "the completions of the batch",
-    "prompt": "the problem put to the model",
+    "prompt": "the problem",
     "prompts": "the problems of the batch",
     "format": "the template that a response should follow",
     "step": "the training step, from 1; 0 outside training",
-    "max_steps": "how many steps the run takes; 0 outside training",
+    "max_steps": "number of steps of the run; 0 outside training",
     "metadata": "every column of the row, as a dict",
     "answer": "the column `answer`, the stripped reference",
 }
@@ -159,13 +159,13 @@ def _parameters(function: Any, args: dict[str, Any]) -> dict[str, str]:
     for parameter in parameters:
         name = parameter.name
         if parameter.kind is parameter.VAR_KEYWORD:
-            given[f"**{name}"] = "everything else that there is"
+            given[f"**{name}"] = "all other values"
         elif name in args:
             given[name] = f"{args[name]!r}, as set"
         elif name in _GIVEN:
             given[name] = _GIVEN[name]
         else:
-            default = "" if parameter.default is parameter.empty else f"; {parameter.default!r} where there is none"
+            default = "" if parameter.default is parameter.empty else f"; {parameter.default!r} if it is missing"
             given[name] = f"the column `{name}`, or an argument of the configuration{default}"
     return given
 

@@ -27,7 +27,7 @@ _PASSED, _FAILED = 0, 1
 _MEASURED = {False: "measured in this process", True: "measured in worker processes, as training runs it"}
 _WHENCE_COLUMNS = {
     "try": "--answer TEXT and --column NAME=VALUE",
-    "test": "whatever else a case has",
+    "test": "all other keys of a case",
     "check": "the rows of --data FILE",
     "bench": "the rows of --data FILE",
     "calibrate": "the rows of --data FILE or --completions FILE",
@@ -86,23 +86,23 @@ def _finding_options(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         options = [
-            click.option("--reward-key", help="The entry of a dict that is the reward; as rewards.reward_key."),
+            click.option("--reward-key", help="Key of the reward in a returned dict; same as rewards.reward_key."),
             click.option(
                 completions,
                 "form",
                 type=click.Choice(["auto", "text", "messages"]),
                 default="auto",
                 show_default=True,
-                help="What batch functions get; as rewards.completions.",
+                help="Form of the completions that batch functions get; same as rewards.completions.",
             ),
             click.option(
                 "--convention",
                 type=click.Choice(["auto", "plain", "trl", "miles", "environment"]),
                 default="auto",
                 show_default=True,
-                help="What a signature means that does not tell; as rewards.convention.",
+                help="Convention of an ambiguous signature; same as rewards.convention.",
             ),
-            click.option("--module", "modules", multiple=True, help="Import this first, a module or file; repeatable."),
+            click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable."),
         ]
         if args:
             assignment = "[COMPONENT.]PARAM=VALUE"
@@ -129,7 +129,7 @@ def _finding_options(
 _allow_unsandboxed = click.option(
     "--allow-unsandboxed",
     is_flag=True,
-    help="Run uploaded code even where this machine cannot lock it in: with all rights of yours.",
+    help="Run uploaded code with all your permissions if this machine cannot isolate it.",
 )
 
 
@@ -150,7 +150,7 @@ def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 default=10.0,
                 show_default=True,
                 metavar="SECONDS",
-                help="A call of your code that takes longer is ended.",
+                help="Time limit for a call of your code.",
             ),
             click.option(
                 "--execution",
@@ -158,7 +158,7 @@ def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Choice(["auto", "inline", "process"]),
                 default="auto",
                 show_default=True,
-                help="Where rewards run; auto: built-ins here, your code in worker processes with limits.",
+                help="Where rewards run; auto: built-ins in this process, your code in worker processes with limits.",
             ),
         ],
     )
@@ -173,18 +173,18 @@ def _decorated(command: Callable[..., Any], options: list[Callable[[Any], Any]])
 def _data_options(rows: int) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for option in (
-            click.option("--answer-column", help="Column of the reference; default: answer, ground_truth or label."),
-            click.option("--prompt-column", help="Column of the problem; default: question, prompt or problem."),
+            click.option("--answer-column", help="Column with the reference; default: answer, ground_truth or label."),
+            click.option("--prompt-column", help="Column with the problem; default: question, prompt or problem."),
             click.option(
                 "--rows",
                 type=click.IntRange(min=1),
                 default=rows,
                 show_default=True,
-                help="How many problems, spread evenly over the file.",
+                help="Number of problems, spread evenly over the file.",
             ),
             click.option(
                 "--data",
-                help="JSONL, CSV or Parquet file of problems with references; default: word problems made by code.",
+                help="JSONL, CSV or Parquet file of problems with references; default: generated word problems.",
             ),
         ):
             command = option(command)
@@ -195,16 +195,16 @@ def _data_options(rows: int) -> Callable[[Command], Command]:
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _late_step = click.option(
-    "--step", type=int, default=1_000_000, show_default=True, help="Training step that the reward is told."
+    "--step", type=int, default=1_000_000, show_default=True, help="Training step to pass to the reward."
 )
-_template = click.option("--format", "template", default=None, help="Template of responses, as prompt.format.")
+_template = click.option("--format", "template", default=None, help="Template of responses; same as prompt.format.")
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
 @rewards.command("list")
-@click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated.")
+@click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")
 @_as_json
 def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
     """List the available rewards: built-in, registered by your modules or custom_rewards.py, and files of conf/reward.
@@ -257,7 +257,7 @@ def show(name: str, finding: ListedFinding, as_json: bool) -> None:
 @click.option("--answer", default=None, help="The reference.")
 @click.option("--prompt", default="", help="The problem.")
 @click.option("--column", "columns", multiple=True, metavar="NAME=VALUE", help="A further column of the row; YAML.")
-@click.option("--step", type=int, default=0, show_default=True, help="Training step that the reward is told.")
+@click.option("--step", type=int, default=0, show_default=True, help="Training step to pass to the reward.")
 @_template
 @_execution_options
 @_finding_options()
@@ -302,8 +302,13 @@ def try_reward(
 
 @rewards.command()
 @click.argument("given", metavar="[NAME] CASES", nargs=-1, required=True)
-@click.option("--tolerance", type=click.FloatRange(min=0), default=None, help="For cases that give none; else 1e-6.")
-@click.option("--verbose", "-v", is_flag=True, help="List the cases that passed as well.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Tolerance of cases without their own; default: 1e-6.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="List passed cases too.")
 @_execution_options
 @_finding_options()
 @_as_json
@@ -360,23 +365,32 @@ def test(
     "--kind",
     type=click.Choice(["correctness", "form", "length", "quality", "composite"]),
     default=None,
-    help="Decides which checks apply; default: what the reward declares.",
+    help="Kind of the reward, which decides the checks; default: the kind that it declares.",
 )
 @_late_step
 @_template
-@click.option("--seed", default=0, show_default=True, help="Decides the exploit search.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the exploit search.")
 @click.option(
-    "--tries", type=click.IntRange(min=0), default=600, show_default=True, help="Of the search, at most; 0: no search."
+    "--tries",
+    type=click.IntRange(min=0),
+    default=600,
+    show_default=True,
+    help="Most tries of the exploit search; 0: no search.",
 )
-@click.option("--budget", type=float, default=20.0, show_default=True, help="Seconds that the search may take.")
+@click.option(
+    "--budget", type=float, default=20.0, show_default=True, help="Time limit of the exploit search, in seconds."
+)
 @click.option(
     "--max-exploit",
     type=click.FloatRange(0, 1),
     default=0.5,
     show_default=True,
-    help="Share of what separates wrong from right that a string without the answer may earn, guessing aside.",
+    help=(
+        "Largest share of the difference between wrong and right that a string without the answer may earn, apart "
+        "from guessing."
+    ),
 )
-@click.option("--skip", multiple=True, metavar="CHECK", help="Leave a check out; may be repeated.")
+@click.option("--skip", multiple=True, metavar="CHECK", help="Skip a check; repeatable.")
 @_execution_options
 @_finding_options()
 @_as_json
@@ -439,7 +453,10 @@ def check(
     "--completions",
     type=click.Path(dir_okay=False),
     default=None,
-    help="JSONL with `response` and `answer` a line, `label` (true: right) if known; default: made from the problems.",
+    help=(
+        "JSONL file with `response` and `answer` per line, and `label` (true: right) if known; default: generated "
+        "from the problems."
+    ),
 )
 @_data_options(rows=32)
 @click.option(
@@ -447,10 +464,18 @@ def check(
     "thresholds",
     type=float,
     multiple=True,
-    help="A verifier accepts from this value on; once for both, or twice. Default: the top of its range.",
+    help=(
+        "Lowest value that counts as accepted; give it once for both verifiers, or twice. Default: the top of the "
+        "verifier's range."
+    ),
 )
 @click.option(
-    "--show", "most", type=click.IntRange(min=0), default=10, show_default=True, help="Disagreements printed."
+    "--show",
+    "most",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Number of disagreements to print.",
 )
 @_late_step
 @_template
@@ -486,7 +511,7 @@ def calibrate(
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     if len(thresholds) > 2:
-        raise click.UsageError("--threshold may be given once or twice")
+        raise click.UsageError("--threshold must be given at most twice")
     limits = (thresholds[0], thresholds[-1]) if thresholds else (None, None)
     template = template or DEFAULT_FORMAT
     if completions is not None:
@@ -507,8 +532,8 @@ def calibrate(
 @rewards.command()
 @click.argument("name")
 @_data_options(rows=64)
-@click.option("--count", type=click.IntRange(min=1), default=256, show_default=True, help="Completions of each sort.")
-@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Each is measured so often.")
+@click.option("--count", type=click.IntRange(min=1), default=256, show_default=True, help="Completions per kind.")
+@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Number of repeats.")
 @_late_step
 @_template
 @_execution_options
@@ -626,7 +651,7 @@ def _read_args(name: str | None, args: tuple[str, ...]) -> dict[str, dict[str, A
         key, value = _split(arg, "--arg")
         component, _, parameter = key.rpartition(".")
         if not component and (name is None or name.lstrip().startswith(("[", "{"))):
-            raise click.UsageError(f"--arg {arg}: say of which component, as in --arg COMPONENT.{key}=…")
+            raise click.UsageError(f"--arg {arg} must name a component; write --arg COMPONENT.{key}=…")
         found.setdefault(component or function_name(name), {})[parameter] = _read_yaml(value)
     return found
 
@@ -634,7 +659,7 @@ def _read_args(name: str | None, args: tuple[str, ...]) -> dict[str, dict[str, A
 def _split(assignment: str, option: str) -> tuple[str, str]:
     key, sign, value = assignment.partition("=")
     if not sign or not key:
-        raise click.UsageError(f"{option} takes NAME=VALUE, not {assignment!r}")
+        raise click.UsageError(f"{option} must have the form NAME=VALUE, not {assignment!r}")
     return key, value
 
 

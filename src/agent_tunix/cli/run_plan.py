@@ -34,32 +34,46 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's take
         """Return bytes, above 0."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value).strip())
         if found is None or found[2].upper() not in _UNITS or float(found[1]) == 0:
-            self.fail(f"{value!r} should be a number above 0 and one of MB, MiB, GB, GiB, TB, TiB, as in 80GB", param)
+            self.fail(
+                f"{value!r} must be a number above 0 with a unit of MB, MiB, GB, GiB, TB or TiB, for example 80GB",
+                param,
+            )
         return round(float(found[1]) * _UNITS[found[2].upper()])
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--device", default=None, help="A device of the table: a100-80, h100, l4, v5e …; else this machine.")
+@click.option(
+    "--device", default=None, help="Device of the built-in table: a100-80, h100, l4, v5e …; default: this machine."
+)
 @click.option(
     "--devices",
     type=click.IntRange(min=1),
     default=None,
-    help="How many, which model.mesh_shape=auto divides; default: as model.mesh_shape has it, or one.",
+    help="Number of devices, which model.mesh_shape=auto divides; default: the size of model.mesh_shape, or 1.",
 )
-@click.option("--device-memory", type=MemorySize(), default=None, help="Memory of a device, as in 80GB.")
-@click.option("--device-tflops", type=_ABOVE_0, default=None, help="TFLOP/s of dense matrix products.")
+@click.option("--device-memory", type=MemorySize(), default=None, help="Memory per device, for example 80GB.")
+@click.option("--device-tflops", type=_ABOVE_0, default=None, help="TFLOP/s per device in dense matrix products.")
 @click.option("--device-bandwidth", type=_ABOVE_0, default=None, help="GB/s between a device and its memory.")
 @click.option("--device-link", type=_ABOVE_0, default=None, help="GB/s, one way, between devices.")
-@click.option("--price-per-hour", type=click.FloatRange(min=0), default=None, help="Of one device, in any currency.")
 @click.option(
-    "--utilisation", type=_SHARE, default=0.3, show_default=True, help="Share of the operations a second that is got."
+    "--price-per-hour",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Price per hour of one device, in any currency.",
+)
+@click.option(
+    "--utilisation",
+    type=_SHARE,
+    default=0.3,
+    show_default=True,
+    help="Share of the peak operations per second that is reached.",
 )
 @click.option(
     "--bandwidth-utilisation",
     type=_SHARE,
     default=0.6,
     show_default=True,
-    help="Share of the bytes a second that is got.",
+    help="Share of the peak bytes per second that is reached.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
@@ -76,7 +90,7 @@ def plan(
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Add up what a run takes: memory of a device, FLOPs, seconds a step, tokens a second, cost.
+    """Estimate what a run takes: memory per device, FLOPs, seconds per step, tokens per second, cost.
 
     Loads no model and no JAX: sizes come from the model's config.json, or from a table for the models of conf/model.
     OVERRIDES are those of the run that is planned: KEY=VALUE. `agent-tunix rewards plan` forecasts how much the reward
@@ -95,7 +109,8 @@ def plan(
         given = read_mesh_shape(config.model.mesh_shape)
         if devices is not None and given is not None and devices != given.size:
             raise ConfigError(
-                f"--devices {devices} is not what model.mesh_shape={given} has, {given.size}", code="mismatched_devices"
+                f"--devices must be {given.size} with model.mesh_shape={given}, not {devices}",
+                code="mismatched_devices",
             )
         dtype = _dtype(config, used)
         compute_bytes = 4 if dtype == "float32" else 2
@@ -236,11 +251,11 @@ def _lines(found: "RunForecast", config: "Config", cost: float | None) -> Iterat
 
 def _totals(found: "RunForecast", cost: float | None) -> Iterator[str]:
     if found.step_seconds is None or found.tokens_per_second is None:
-        yield "seconds are not known; give --device, or --device-tflops and --device-bandwidth"
+        yield "time unknown; set --device, or --device-tflops and --device-bandwidth"
         return
     yield f"  {'step':<10}{'':>20}{_seconds(found.step_seconds):>12}   {found.tokens_per_second:,.0f} tokens/s"
     if found.run_seconds is None:
-        yield "the run: as many steps as the data has; give training.num_batches"
+        yield "the run: as many steps as the data has; set training.num_batches to fix the number"
         return
     price = "" if cost is None else f", cost {cost:,.2f}"
     yield f"the run: {found.steps:,} steps, {found.evaluations} evaluations: {_seconds(found.run_seconds)}{price}"

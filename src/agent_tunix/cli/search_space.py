@@ -42,11 +42,13 @@ def _dimension(override: Override) -> Dimension:
     if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
         numbers = list(value.range())
         if not numbers:
-            raise ConfigError(f"{override.input_line} has no numbers; its end is not part of it", code="empty_range")
+            raise ConfigError(
+                f"{override.input_line} contains no numbers; the end of the range is exclusive", code="empty_range"
+            )
         return Range(numbers[0], numbers[-1], step=value.step)
     if isinstance(value, ChoiceSweep):
         return Choice(tuple(map(str, override.sweep_iterator(transformer=Transformer.encode))))
     raise ConfigError(
-        f"{override.input_line}: a search draws from choices (a,b), interval(low,high) and range(start,stop,step) only",
+        f"{override.input_line}: a search supports only choices (a,b), interval(low,high) and range(start,stop,step)",
         code="unsearchable_sweep",
     )

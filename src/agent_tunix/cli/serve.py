@@ -13,32 +13,38 @@ _UNUSABLE = 2
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8400, show_default=True, help="0: any that is free.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8400,
+    show_default=True,
+    help="Port to listen on; 0: any free port.",
+)
 @click.option(
     "--allowed-host",
     "allowed_hosts",
     multiple=True,
-    help="A further name by which it may be asked, as behind a proxy; repeatable; *: any.",
+    help="Further host name to accept, for example behind a proxy; repeatable; *: any.",
 )
 @click.option(
     "--runs",
     "runs",
     type=click.Path(path_type=Path, file_okay=False),
     multiple=True,
-    help="Where runs are looked for; repeatable. Default: outputs, where it is there.",
+    help="Directory of runs; repeatable. Default: outputs, if it exists.",
 )
 @click.option(
     "--allow-unsandboxed",
     is_flag=True,
-    help="Run uploaded code even where this machine cannot lock it in: with all rights of whoever serves.",
+    help="Run uploaded code with all permissions of the server's user if this machine cannot isolate it.",
 )
 @click.option(
     "--requests-per-second",
     type=click.FloatRange(min=0),
     default=200.0,
     show_default=True,
-    help="Of one key, on average; 0: without a limit.",
+    help="Most requests per second of one key, on average; 0: no limit.",
 )
 @click.pass_context
 def serve(

@@ -51,10 +51,10 @@ def store() -> None:
 
 def _place_options(command: Command) -> Command:
     command = click.option(
-        "--key", default=None, metavar="vk_…", help="As whom; default: AGENT_TUNIX_KEY. A server requires one."
+        "--key", default=None, metavar="vk_…", help="API key; default: AGENT_TUNIX_KEY. A server requires one."
     )(command)
     return click.option(
-        "--url", default=None, help="A server; default: AGENT_TUNIX_URL, else the store of this machine."
+        "--url", default=None, help="URL of a server; default: AGENT_TUNIX_URL, otherwise the store of this machine."
     )(command)
 
 
@@ -64,7 +64,9 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @store.command()
 @click.argument("file")
 @click.option(
-    "--name", default=None, help="Under which name; default: the function's, or the file's where it has `reward`."
+    "--name",
+    default=None,
+    help="Name of the function; default: the name in the file, or the file name without .py if that is `reward`.",
 )
 @click.option(
     "--format",
@@ -72,10 +74,12 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     type=click.Choice(_FORMATS),
     default="auto",
     show_default=True,
-    help="How its `reward` is called; auto: miles if it is async, else trl.",
+    help="Calling convention of `reward`; auto: miles if it is async, otherwise trl.",
 )
 @click.option(
-    "--if-changed", is_flag=True, help="Where the name's newest version is this very file, print its id; make no other."
+    "--if-changed",
+    is_flag=True,
+    help="If the newest version of the name is identical to this file, print its id and upload nothing.",
 )
 @_place_options
 @_as_json
@@ -153,9 +157,9 @@ def _print_mixture(components: dict[str, dict[str, Any]], as_json: bool) -> None
 
 
 @store.command("list")
-@click.option("--name", default=None, help="Only the versions of this name.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
-@click.option("--after", default=None, metavar="rf_…", help="Only those older than this one.")
+@click.option("--name", default=None, help="List only the versions of this name.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Most functions to list.")
+@click.option("--after", default=None, metavar="rf_…", help="List only functions older than this id.")
 @_place_options
 @_as_json
 def list_functions(
@@ -180,7 +184,7 @@ def list_functions(
 
 @store.command()
 @click.argument("id")
-@click.option("--source", "with_source", is_flag=True, help="Print the file itself, byte by byte, and nothing else.")
+@click.option("--source", "with_source", is_flag=True, help="Print only the file, byte for byte.")
 @_place_options
 @_as_json
 def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: bool) -> None:

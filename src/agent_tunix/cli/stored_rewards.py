@@ -18,24 +18,29 @@ if TYPE_CHECKING:
 _SAME, _DIFFERS = 0, 1
 
 _show_option = click.option(
-    "--show", "num_shown", type=click.IntRange(min=0), default=10, show_default=True, help="Completions printed."
+    "--show",
+    "num_shown",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Number of completions to print.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _steps_option = click.option(
-    "--steps", default=None, metavar="FIRST:LAST", help="Only these steps; either end may be left out."
+    "--steps", default=None, metavar="FIRST:LAST", help="Use only these steps; either end may be omitted."
 )
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--reward", default=None, help="Anything that training.reward_function accepts; default: the run's own.")
-@click.option("--reuse", is_flag=True, help="Take the stored scores of components that have not changed.")
+@click.option("--reward", default=None, help="Any value of training.reward_function; default: the run's own.")
+@click.option("--reuse", is_flag=True, help="Reuse the stored scores of unchanged components.")
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Score so often, judges without their cache, and report how far the reward agrees with itself.",
+    help="Score this many times, without the cache of judges, and report how repeatable the reward is.",
 )
 @_steps_option
 @_show_option
@@ -70,7 +75,10 @@ def replay(
     from agent_tunix.workbench import replay as replays
 
     if reuse and repeats > 1:
-        raise click.UsageError("--reuse asks no component again, and --repeats asks all; give one of them")
+        raise click.UsageError(
+            "only one of --reuse, which scores no component again, and --repeats, which scores all, is allowed; "
+            "remove one of them"
+        )
     stored = StoredRun(run)
     spec = None if reward is None else read_spec(reward)
     config = stored_rewards.change_reward(stored.config, spec, overrides)
@@ -79,7 +87,7 @@ def replay(
     stored_rewards.check_tokenizer(stored)
     if not stored.rollouts.steps():
         raise RewardError(
-            f"{stored.rollouts.directory} holds no completions; train with rollouts.share above 0",
+            f"{stored.rollouts.directory} contains no completions; train with rollouts.share above 0",
             code="missing_completions",
         )
     recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
@@ -107,14 +115,16 @@ def replay(
 @click.command()
 @click.argument("first")
 @click.argument("second")
-@click.option("--run", type=click.Path(path_type=Path), default=None, help="Compare their verdicts on its completions.")
+@click.option(
+    "--run", type=click.Path(path_type=Path), default=None, help="Run on whose completions to compare the scores."
+)
 @_steps_option
 @_show_option
-@click.option("--module", "modules", multiple=True, help="Import this module or file first; may be repeated.")
+@click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")
 @click.option(
     "--allow-unsandboxed",
     is_flag=True,
-    help="With --run: run uploaded code even where this machine cannot lock it in, with all rights of yours.",
+    help="With --run: run uploaded code with all your permissions if this machine cannot isolate it.",
 )
 @_json_option
 @trust_option

@@ -5,5 +5,7 @@ import click
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help="Run what RUN names, though somebody else made it: its reward's code, judges and files. Remembered.",
+    help=(
+        "Trust RUN, which somebody else made, and use its reward's code, judges and files. The decision is remembered."
+    ),
 )

@@ -14,20 +14,30 @@ _CONTEXT = {"ignore_unknown_options": True}
 
 @click.command(context_settings=_CONTEXT)
 @click.option(
-    "--directory", required=True, type=click.Path(path_type=Path), help="Where trials lie; given again, it goes on."
+    "--directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Directory of the trials; an existing search is continued.",
 )
-@click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many, in all.")
+@click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="Total number of trials.")
 @click.option(
-    "--metric", help="Whose last value is a trial's; default: eval/accuracy, or else eval/rewards/total/mean."
+    "--metric",
+    help=(
+        "Metric whose last value is the result of a trial; default: eval/accuracy, otherwise eval/rewards/total/mean."
+    ),
 )
 @click.option(
-    "--direction", type=click.Choice(["max", "min"]), default="max", show_default=True, help="Which is better."
+    "--direction",
+    type=click.Choice(["max", "min"]),
+    default="max",
+    show_default=True,
+    help="Whether higher or lower is better.",
 )
 @click.option(
     "--storage", default=None, help="Optuna's storage, an SQLAlchemy URL; default: study.db in the directory."
 )
-@click.option("--prune", is_flag=True, help="End trials early that are below the median of those before them.")
-@click.option("--random-seed", default=0, show_default=True, help="Decides what is drawn.")
+@click.option("--prune", is_flag=True, help="Stop trials early that are below the median of earlier ones.")
+@click.option("--random-seed", default=0, show_default=True, help="Seed of the search.")
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def tune(
     directory: Path,
@@ -64,12 +74,12 @@ def tune(
         echo(str(error), err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        echo("Interrupted; the same command goes on with the search", err=True)
+        echo("Interrupted; run the same command again to continue the search", err=True)
         sys.exit(130)
     if table := describe_sweep(directory, metric, direction):
         echo(table)
     if best is None:
-        echo(f"no trial was completed; what each said is in {directory}/trial_*/output.txt", err=True)
+        echo(f"no trial was completed; see the output of each trial in {directory}/trial_*/output.txt", err=True)
         sys.exit(1)
     settings = " ".join(f"{key}={value}" for key, value in best.overrides.items())
     value = f"{metric} {best.value:.4g}" if metric else f"{best.value:.4g}"

@@ -133,16 +133,16 @@ _WITHIN = {
 
 # Advice where the range alone does not tell what to do.
 _ADVICE = {
-    "rewards.num_workers": "null starts one for each core",
-    "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline has none",
+    "rewards.num_workers": "null starts one per core",
+    "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline sets no limit",
     "grpo.kl_estimator": "the expected gradient of k1 as a loss is zero",
     "grpo.num_generations": "an advantage compares the completions of one prompt",
     "generation.top_k": "null keeps every token",
-    "generation.temperature": "0.01 is nearly greedy, and leaves nothing to compare",
+    "generation.temperature": "0.01 is nearly greedy",
     "generation.top_p": "1 keeps every token",
     "generation.min_p": "0 keeps every token",
     "training.num_batches": "null goes through all rows",
-    "training.max_checkpoints_to_keep": "resuming needs one",
+    "training.max_checkpoints_to_keep": "resuming requires one",
     "training.train_fraction": "1 trains on every row",
     "model.lora_rank": "0 trains all weights",
 }
@@ -220,15 +220,18 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _prompt_problems(config)
     steps = config.tracking.profile_steps
     if len(steps) != 2 or not 1 <= steps[0] <= steps[1]:
-        yield f"tracking.profile_steps must be the first and the last step to trace, from 1, not {steps}; such as [3,5]"
+        yield (
+            f"tracking.profile_steps must be the first and the last step to trace, counted from 1, not {steps}; for "
+            "example [3,5]"
+        )
     if config.training.save_reward_analysis and config.rollouts.share == 0:
         yield (
-            "training.save_reward_analysis=true reads the stored rollouts, but rollouts.share is 0; store a share of"
-            " them, or leave the analysis"
+            "training.save_reward_analysis=true requires stored rollouts, but rollouts.share is 0; set "
+            "rollouts.share above 0, or training.save_reward_analysis=false"
         )
     for name, args in config.rewards.args.items():
         if not isinstance(args, dict):
-            yield f"rewards.args.{name} must be a mapping, not {args!r}; set rewards.args.{name}.PARAMETER=VALUE"
+            yield f"rewards.args.{name} must be a mapping, not {args!r}; use rewards.args.{name}.PARAMETER=VALUE"
     for name, component in config.reward.components.items():
         if not isinstance(component, dict | str):
             yield f"reward.components.{name} must be a reward or {{function: …, weight: …}}, not {component!r}"
@@ -237,11 +240,11 @@ def _problems(config: Config) -> Iterator[str]:
 def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
     address, count, index = distributed.coordinator_address, distributed.num_processes, distributed.process_id
     if address is not None and re.fullmatch(r".+:\d{1,5}", address) is None:
-        yield f"distributed.coordinator_address must be HOST:PORT, not {address!r}; HOST is where process 0 runs"
+        yield f"distributed.coordinator_address must be HOST:PORT, not {address!r}; HOST is the machine of process 0"
     if count is not None and index is not None and index >= count > 0:
         yield (
-            f"distributed.process_id {index} must be under distributed.num_processes {count}; the processes are"
-            f" numbered from 0 to {count - 1}"
+            f"distributed.process_id must be below distributed.num_processes, but {index} is not below {count}; use "
+            f"0 to {count - 1}"
         )
     if any(device < 0 for device in distributed.local_device_ids or []):
         yield f"distributed.local_device_ids must be numbers from 0, not {distributed.local_device_ids}"
@@ -261,8 +264,8 @@ def _data_problems(config: Config) -> Iterator[str]:
     yield from data_problems(data, "data.", streaming=data.streaming)
     if data.streaming and config.training.num_batches is None:
         yield (
-            "data.streaming=true reads rows as they are needed and does not know how many there are;"
-            " set training.num_batches"
+            "data.streaming=true requires training.num_batches, because the number of rows is not known; set "
+            "training.num_batches"
         )
     problems = list(mixture_problems(config))
     yield from problems
@@ -280,12 +283,14 @@ def _stopping_problems(config: Config) -> Iterator[str]:
     stopping = config.stopping
     if stopping.metric is None:
         if stopping.patience is not None:
-            yield "stopping.patience needs stopping.metric, as stopping.metric=eval/accuracy"
+            yield (
+                "stopping.patience requires stopping.metric, but it is null; for example stopping.metric=eval/accuracy"
+            )
     elif config.evaluation.num_samples == 0 and stopping.metric.startswith("eval/"):
-        yield f"stopping.metric={stopping.metric} needs evaluations, and evaluation.num_samples is 0; set it above 0"
+        yield f"stopping.metric={stopping.metric} requires evaluations, but evaluation.num_samples is 0; set it above 0"
     elif config.training.eval_every_n_steps == 0:
         yield (
-            "stopping.metric is judged where the run evaluates, and training.eval_every_n_steps is 0; set it above 0"
+            "stopping.metric requires evaluations during training, but training.eval_every_n_steps is 0; set it above 0"
         )
 
 
@@ -296,11 +301,11 @@ def _prompt_problems(config: Config) -> Iterator[str]:
     except ValueError:
         yield f"prompt.date must be a date YYYY-MM-DD, not {prompt.date!r}"
     for name in sorted({"messages", "add_generation_prompt"} & prompt.template_args.keys()):
-        yield f"prompt.template_args.{name} is what the run itself gives the chat template; leave it out"
+        yield f"prompt.template_args.{name} cannot be set, because the run passes it to the chat template; remove it"
     if prompt.template is not None and not _names_a_column(prompt.template):
         yield (
-            f"prompt.template must name a column, not {prompt.template!r}, which asks the same of every row; write"
-            " `{question}` where the problem is to stand, or set prompt.template=null for the problem alone"
+            f"prompt.template must contain a column in braces, but {prompt.template!r} would give every row the same "
+            "prompt; add `{question}`, or set prompt.template=null for the problem alone"
         )
 
 
@@ -328,38 +333,39 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
     high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
     if grpo.loss == "gspo" and grpo.loss_agg_mode != "sequence-mean-token-mean":
         yield (
-            f"grpo.loss=gspo has one loss a completion, which grpo.loss_agg_mode={grpo.loss_agg_mode} cannot weigh by"
-            f" tokens; take grpo.loss=gspo_token, or grpo.loss_agg_mode=sequence-mean-token-mean"
+            "grpo.loss=gspo requires grpo.loss_agg_mode=sequence-mean-token-mean, because it has one loss per "
+            f"completion, but the mode is {grpo.loss_agg_mode}; change the mode, or use grpo.loss=gspo_token"
         )
     if grpo.loss == "reinforce":
         if grpo.num_iterations > 1:
             yield (
-                f"grpo.loss=reinforce has no importance ratio, so that grpo.num_iterations must be 1, not"
-                f" {grpo.num_iterations}; grpo.loss=grpo takes more"
+                "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
+                f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
             )
         for name in ("epsilon_high", "epsilon_c"):
             if getattr(grpo, name) is not None:
-                yield f"grpo.{name} does nothing with grpo.loss=reinforce, which does not clip; leave it null"
+                yield f"grpo.{name} must be null with grpo.loss=reinforce, which does not clip; remove it"
     if grpo.epsilon_c is not None and grpo.epsilon_c <= 1.0 + high:
         yield (
-            f"grpo.epsilon_c {grpo.epsilon_c:g} must be above 1 + the upper clip, {1.0 + high:g}; 3 is usual, null"
-            f" switches it off"
+            f"grpo.epsilon_c must be above 1 + the upper clip = {1.0 + high:g}, not {grpo.epsilon_c:g}; 3 is usual, "
+            "null disables it"
         )
     if grpo.dynamic_sampling_rounds > 0 and grpo.advantage_scaling == "component":
         yield (
-            "grpo.dynamic_sampling_rounds replaces groups whose totals are equal, and"
-            " grpo.advantage_scaling=component can learn from them; set dynamic_sampling_rounds=0 or another scaling"
+            "grpo.dynamic_sampling_rounds must be 0 with grpo.advantage_scaling=component, which also learns from "
+            "groups with equal totals; set it to 0, or use another scaling"
         )
     if grpo.reference_sync_steps > 0:
         if grpo.beta == 0.0:
             yield (
-                "grpo.reference_sync_steps needs a reference policy, and grpo.beta=0 drops it; set it to 0, or set"
-                " grpo.beta above 0"
+                "grpo.reference_sync_steps requires a reference policy, but grpo.beta=0 removes it; set "
+                "grpo.reference_sync_steps=0, or grpo.beta above 0"
             )
         if lora_rank > 0 and grpo.reference_sync_mix < 1.0:
             yield (
-                f"grpo.reference_sync_mix {grpo.reference_sync_mix:g} would mix the factors of an adapter, and their"
-                f" product is no mix of the weights; set grpo.reference_sync_mix=1 with model.lora_rank {lora_rank}"
+                "grpo.reference_sync_mix must be 1 with an adapter, because a mix of adapter factors is not a mix of "
+                f"weights, but it is {grpo.reference_sync_mix:g} with model.lora_rank {lora_rank}; set "
+                "grpo.reference_sync_mix=1"
             )
 
 
@@ -390,8 +396,8 @@ def _model_problems(config: Config) -> Iterator[str]:
             )
         if model.lora_rank == 0:
             yield (
-                f"model.quantization={model.quantization} freezes the base, so that an adapter must train: set"
-                " model.lora_rank above 0, as model.lora_rank=16, or leave model.quantization=null"
+                f"model.quantization={model.quantization} requires an adapter, because it freezes the base; set "
+                "model.lora_rank above 0 (for example 16), or model.quantization=null"
             )
 
 
@@ -445,22 +451,23 @@ class _Batch:
                 if good is not None:
                     found.append(f"{_BATCH_KEYS[name]}={good}")
             if found:
-                return f"; try {' or '.join(found)}"
-        return f"; try another model.mesh_shape than {shape}"
+                return f"; use {' or '.join(found)}"
+        return f"; use another model.mesh_shape than {shape}"
 
     def _micro_size(self) -> int:
         return self.micro or self.size // (self.steps or 1)
 
     def _division_problem(self) -> str | None:
-        size = f"training.batch_size {self.size}"
-        if self.micro is not None and self.size % self.micro:
-            return f"{size} must be divisible by training.micro_batch_size {self.micro}"
-        if self.steps is not None and self.size % self.steps:
-            return f"{size} must be divisible by training.gradient_accumulation_steps {self.steps}"
+        for name, divisor in (("micro", self.micro), ("steps", self.steps)):
+            if divisor is not None and self.size % divisor:
+                return (
+                    f"training.batch_size must be divisible by {_BATCH_KEYS[name]}, but {self.size} is not divisible"
+                    f" by {divisor}"
+                )
         if self.micro is not None and self.steps is not None and self.micro * self.steps != self.size:
             return (
-                f"training.micro_batch_size {self.micro} × training.gradient_accumulation_steps {self.steps}"
-                f" = {self.micro * self.steps} must be {size}"
+                f"training.micro_batch_size × training.gradient_accumulation_steps must be training.batch_size, but"
+                f" {self.micro} × {self.steps} = {self.micro * self.steps} is not {self.size}"
             )
         return None
 
@@ -469,9 +476,9 @@ class _Batch:
         if rows % self.devices == 0:
             return None
         return (
-            f"a micro-batch of {self._micro_size()} prompts × grpo.num_generations {self.generations} = {rows}"
-            f" completions must be divisible by {self.devices}, the devices that model.mesh_shape divides rows over"
-            " (data × fsdp)"
+            "a micro-batch of completions must be divisible by the devices that share its rows (data × fsdp of "
+            f"model.mesh_shape), but {self._micro_size()} prompts × grpo.num_generations {self.generations} = {rows} "
+            f"is not divisible by {self.devices}"
         )
 
     def _candidates(self) -> dict[str, Iterable[int]]:
@@ -511,9 +518,9 @@ def _length_problems(config: Config) -> Iterator[str]:
     needed = generation.max_prompt_length + generation.max_generation_steps
     if generation.cache_size is not None and needed > generation.cache_size:
         yield (
-            f"generation.max_prompt_length {generation.max_prompt_length} + generation.max_generation_steps"
-            f" {generation.max_generation_steps} = {needed} must fit in generation.cache_size"
-            f" {generation.cache_size}; try generation.cache_size={needed}, or leave it null"
+            f"generation.max_prompt_length {generation.max_prompt_length} + generation.max_generation_steps "
+            f"{generation.max_generation_steps} = {needed} must be at most generation.cache_size "
+            f"{generation.cache_size}; use generation.cache_size={needed}, or null"
         )
 
 

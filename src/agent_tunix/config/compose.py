@@ -160,14 +160,12 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise ConfigError(
-            f"an override cannot be read, KEY=VALUE is wanted: {error}", code="invalid_override"
-        ) from error
+        raise ConfigError(f"an override must have the form KEY=VALUE: {error}", code="invalid_override") from error
     cfg = _structured(config)
     _open_mappings(cfg)
     for override in parsed:
         if override.is_delete() or override.is_sweep_override() or override.package is not None:
-            raise ConfigError(f"{override.input_line}: only KEY=VALUE can be given here", code="invalid_override")
+            raise ConfigError(f"{override.input_line}: only KEY=VALUE is allowed here", code="invalid_override")
         _set(cfg, str(override.key_or_group), override.value(), str(override.input_line))
     return to_typed(cfg)
 

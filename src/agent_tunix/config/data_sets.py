@@ -63,7 +63,10 @@ def mixture_problems(config: Config) -> Iterator[str]:
         return
     for key in ("data_source", "train_data_dir"):
         if getattr(config.training, key) is not None:
-            yield f"training.{key} says where one set comes from, but data.mixture has several; say it in each of them"
+            yield (
+                f"training.{key} must be null with data.mixture, which has several sets; set the path of each set in "
+                "data.mixture"
+            )
     for name, entry in config.data.mixture.items():
         yield from _entry_problems(str(name), entry)
 
@@ -87,21 +90,21 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
         yield f"{at}.order must name each value once, from easy to hard, not {curriculum.order}"
     if curriculum.column is not None and streaming:
         yield (
-            f"{at}.column={curriculum.column} sorts all rows, and data.streaming=true never has them all;"
-            f" set data.streaming=false, or leave the curriculum"
+            f"{at}.column={curriculum.column} requires all rows in memory to sort them, but data.streaming=true; set "
+            "data.streaming=false, or remove the curriculum"
         )
 
 
 def _entry_problems(name: str, entry: object) -> Iterator[str]:
     where = f"data.mixture.{name}"
     if not _NAME.fullmatch(name):
-        yield f"{where}: the name of a set is made of letters, digits, `_`, `.` and `-`, not {name!r}"
+        yield f"{where}: the name of a set must consist of letters, digits, `_`, `.` and `-`, not {name!r}"
     if not isinstance(entry, Mapping):
         yield f"{where} must be a mapping {{weight: …, path: …}}, not {entry!r}"
         return
     weight = entry.get("weight", 1.0)
     if not _fits(weight, float) or not (0.0 < weight < math.inf):
-        yield f"{where}.weight must be a number above 0, not {weight!r}; leave a set out to draw nothing from it"
+        yield f"{where}.weight must be a number above 0, not {weight!r}; to draw nothing from a set, remove it"
     yield from _key_problems(where, {key: value for key, value in entry.items() if key != "weight"}, DataConfig)
 
 
@@ -109,7 +112,7 @@ def _key_problems(where: str, values: Mapping[str, Any], schema: type) -> Iterat
     hints = typing.get_type_hints(schema)
     for key, value in values.items():
         if key in _SHARED_KEYS:
-            yield f"{where}.{key} cannot be set for one set; data.{key} is the whole mixture's"
+            yield f"{where}.{key} cannot be set for one set; set data.{key} for the whole mixture"
         elif key not in hints:
             near = difflib.get_close_matches(str(key), [*hints, "weight"], n=1)
             yield f"there is no key {where}.{key}" + (f"; did you mean {where}.{near[0]}?" if near else "")

@@ -59,6 +59,6 @@ def read_mesh_shape(given: object) -> MeshShape | None:
     if len(numbers) not in (2, 3) or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in numbers):
         raise ValueError(
             "model.mesh_shape must be auto or positive numbers, [fsdp,tp] or [data,fsdp,tp], not"
-            f" {given!r}; one device is [1,1]"
+            f" {given!r}; use [1,1] for one device"
         )
     return MeshShape(*[1] * (3 - len(numbers)), *numbers)

@@ -81,14 +81,17 @@ def optimizer_problems(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -
     usual = OptimizerConfig().warmup_ratio
     if optimizer.warmup_steps is not None and optimizer.warmup_ratio != usual:
         yield (
-            f"optimizer.warmup_ratio {optimizer.warmup_ratio:g} would do nothing beside optimizer.warmup_steps"
-            f" {optimizer.warmup_steps}; give one of them (warmup_ratio is {usual:g} where it is not given)"
+            f"optimizer.warmup_ratio {optimizer.warmup_ratio:g} has no effect with optimizer.warmup_steps "
+            f"{optimizer.warmup_steps}; set only one of them (the default warmup_ratio is {usual:g})"
         )
     for name, values in optimizer.groups.items():
         for problem in _group_problems(name, values):
             yield f"optimizer.groups.{name}{problem}"
         if optimizer.learning_rate == 0 and isinstance(values, dict) and "learning_rate" in values:
-            yield f"optimizer.groups.{name}.learning_rate follows the schedule of optimizer.learning_rate, which is 0"
+            yield (
+                f"optimizer.groups.{name}.learning_rate requires optimizer.learning_rate above 0, because it follows "
+                "the schedule of that key, but it is 0; set it above 0"
+            )
 
 
 def _table(group: OptimizerConfig | SchedulerConfig) -> Mapping[str, Values]:
@@ -104,8 +107,8 @@ def _unread(group: OptimizerConfig | SchedulerConfig, prefix: str) -> Iterator[s
         if value is not None and name not in table[group.kind]:
             readers = ", ".join(kind for kind, values in table.items() if name in values)
             yield (
-                f"{prefix}.{name} {value} is not read by {prefix}.kind={group.kind}, but by {readers}; leave it out,"
-                f" or choose another {prefix}"
+                f"{prefix}.{name} {value} has no effect with {prefix}.kind={group.kind}; it applies to {readers}; "
+                f"remove it, or choose another {prefix}"
             )
 
 
@@ -121,14 +124,17 @@ _GROUP_KEYS: Mapping[str, tuple[type, ...]] = {
 def _group_problems(name: object, values: Any) -> Iterator[str]:
     """Yield the errors of a group, each written to follow its name."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", str(name)) or name == REST:
-        yield f" must be named by letters, digits, - and _, a letter first, and not {REST}, which is what no group has"
+        yield (
+            f" must have a name of letters, digits, - and _ that starts with a letter and is not {REST}, the name of "
+            "the remaining weights"
+        )
     if not isinstance(values, dict) or "match" not in values:
         yield f" must be {{match: REGULAR_EXPRESSION, …}}, not {values!r}"
         return
     for key, value in values.items():
         kinds = _GROUP_KEYS.get(key)
         if kinds is None:
-            yield f".{key} does not exist; there are {', '.join(_GROUP_KEYS)}"
+            yield f".{key} is not a key; the keys are {', '.join(_GROUP_KEYS)}"
         elif not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             yield f".{key} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r}"
         elif isinstance(value, float | int) and not 0 <= value < math.inf:
@@ -139,9 +145,9 @@ def _group_problems(name: object, values: Any) -> Iterator[str]:
         except re.error as error:
             yield f".match must be a regular expression, not {values['match']!r}: {error}"
     if "learning_rate" in values and "learning_rate_scale" in values:
-        yield " has learning_rate and learning_rate_scale; give one of them"
+        yield " must have learning_rate or learning_rate_scale, but has both; remove one"
     if values.get("freeze") is True and (others := sorted(values.keys() - {"match", "freeze"})):
-        yield f" is frozen, so {', '.join(others)} would do nothing; leave them out"
+        yield f" is frozen, so {', '.join(others)} has no effect; remove it"
 
 
 # Name in metrics for the weights of no group.

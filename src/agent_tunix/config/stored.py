@@ -40,7 +40,7 @@ class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if len(names) != len(set(names)):
-            raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} stands twice")
+            raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} occurs twice")
         return super().construct_mapping(node, deep=deep)
 
 
@@ -62,7 +62,7 @@ def load_plain_yaml(content: bytes | str, *, max_bytes: int = _MAX_BYTES, max_no
         ValueError: It has a tag or an alias, or is too large, too deep or malformed.
     """
     if len(content) > max_bytes:
-        raise ValueError(f"it has {len(content):,} bytes, more than the {max_bytes:,} that are read")
+        raise ValueError(f"it has {len(content):,} bytes, more than the allowed {max_bytes:,}")
     try:
         # Checked before loading: the loader recurses in C without a limit.
         events: Any = yaml.parse(content, _SafeLoader)
@@ -77,16 +77,16 @@ def _check_shape(events: Iterable[Any], max_nodes: int) -> None:
     for event in events:
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
-            raise ValueError(f"it has an alias or a tag, on line {line}")
+            raise ValueError(f"it has an alias or a tag in line {line}")
         if isinstance(event, yaml.ScalarEvent) and _is_long_word(event):
-            raise ValueError(f"it has too long a word, on line {line}")
+            raise ValueError(f"it has a word that is too long in line {line}")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         nodes += isinstance(event, yaml.NodeEvent)
         if nodes > max_nodes or depth > _MAX_DEPTH:
-            raise ValueError(f"it is too large or too deep, on line {line}")
+            raise ValueError(f"it is too large or too deeply nested in line {line}")
 
 
 def _is_long_word(event: Any) -> bool:
@@ -103,10 +103,10 @@ def from_yaml_text(content: bytes | str) -> Config:
         loaded = load_plain_yaml(content)
     except ValueError as error:
         raise ConfigError(
-            f"this is no configuration: {' '.join(str(error).split())}", code="damaged_run_config"
+            f"this is not a configuration: {' '.join(str(error).split())}", code="damaged_run_config"
         ) from error
     if not isinstance(loaded, dict) or not loaded:
-        raise ConfigError("this is no configuration: it holds no keys", code="damaged_run_config")
+        raise ConfigError("this is not a configuration: it has no keys", code="damaged_run_config")
     return _instance(loaded, Config, "")
 
 
@@ -120,8 +120,8 @@ def from_yaml(path: Path) -> Config:
     try:
         return from_yaml_text(content)
     except ConfigError as error:
-        said = str(error).removeprefix("this is no configuration: ")
-        text = f"{path} should be a configuration that a run wrote, but: {said}; restore it"
+        said = str(error).removeprefix("this is not a configuration: ")
+        text = f"{path} must be the configuration that a run wrote, but: {said}; restore it"
         raise ConfigError(text, code=error.code) from error
 
 
@@ -134,12 +134,12 @@ def check_yaml(path: Path) -> None:
     try:
         loaded = load_plain_yaml(_read(path))
         if not isinstance(loaded, dict) or not loaded:
-            raise ValueError("it holds no keys")
+            raise ValueError("it has no keys")
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise
         said = " ".join(str(error).split())
-        text = f"{path} should be a configuration that a run wrote, but: {said}; restore it"
+        text = f"{path} must be the configuration that a run wrote, but: {said}; restore it"
         raise ConfigError(text, code="damaged_run_config") from error
 
 
@@ -148,7 +148,7 @@ def _read(path: Path) -> bytes:
         with open_regular(path) as file:
             return file.read(_MAX_BYTES + 1)
     except FileNotFoundError as error:
-        text = f"{path} does not exist; give the directory of a run, which holds a config.yaml"
+        text = f"{path} does not exist; give the directory of a run, which contains a config.yaml"
         raise ConfigError(text, code="missing_run_config") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", code="damaged_run_config") from error
@@ -230,8 +230,8 @@ def _unescaped(found: re.Match[str], key: str) -> str:
     backslashes = len(found[1])
     if backslashes % 2 == 0:
         raise ConfigError(
-            f"{key} holds an interpolation, ${{…}}, which a run writes none of and nothing here resolves; replace it by"
-            r" its value, or write \${ for the two characters",
+            f"{key} must be a plain value, but contains an interpolation, ${{…}}; replace it by its value, or write "
+            "\\${ for the two characters",
             code="stored_interpolation",
         )
     return "\\" * (backslashes // 2) + "${"
@@ -239,7 +239,7 @@ def _unescaped(found: re.Match[str], key: str) -> str:
 
 def _text_key(name: Any, key: str) -> str:
     if not isinstance(name, str):
-        raise _refusal(f"{key}.{name}", name, "a text as its name")
+        raise _refusal(f"{key}.{name}", name, "text as its name")
     return name
 
 

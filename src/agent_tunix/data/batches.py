@@ -40,8 +40,8 @@ def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epo
     """
     if num_rows < batch_size:
         raise DataError(
-            f"a batch needs training.batch_size={batch_size} rows, but only {num_rows} can be used; "
-            f"set training.batch_size={num_rows} or less, or give more rows",
+            f"a batch requires training.batch_size={batch_size} rows, but only {num_rows} are usable; set "
+            f"training.batch_size={num_rows} or less, or add rows",
             code="too_few_rows",
         )
     return num_epochs * (num_rows // batch_size if num_batches is None else num_batches)

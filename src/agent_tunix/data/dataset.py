@@ -181,8 +181,8 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
             dropped.add(error.reason, row.number, error.detail)
     if whole:
         _LOGGER.warning(
-            "%d %s answers of %s have %s and are whole references all the same, since most of the first %d have none;"
-            " data.answer_mark says which they are",
+            "%d %s answers of %s have %s but are taken as complete references, because most of the first %d have "
+            "none; set data.answer_mark to decide",
             whole,
             split,
             dropped.origin or "the source",
@@ -217,8 +217,8 @@ def _first_example(config: Config, split: Split, name: str | None) -> Example:
 def _named(example: Example, name: str) -> Example:
     if example.columns.get(SET_COLUMN, name) != name:
         raise RowError(
-            f"column {SET_COLUMN!r} holds something else than the name of the set",
-            f"rename it, as in data.mixture.{name}.columns.origin={SET_COLUMN}",
+            f"column {SET_COLUMN!r} must contain the name of the set, but contains something else",
+            f"rename it, for example data.mixture.{name}.columns.origin={SET_COLUMN}",
         )
     return dataclasses.replace(example, columns={**example.columns, SET_COLUMN: name})
 
@@ -228,12 +228,10 @@ def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
     whose = f"{split} rows" if name is None else f"{split} rows of data.mixture.{name}"
     origin = dropped.origin or "the source"
     if not dropped.total:
-        return DataError(
-            f"the {whose} should come from {origin}, but it is empty; give at least one row", code="no_rows"
-        )
+        return DataError(f"the {whose} must contain at least one row, but {origin} is empty; add rows", code="no_rows")
     return DataError(
-        f"the {whose} should come from {origin}, but none of its {dropped.total} can be used: "
-        f"{dropped.describe()}; correct it, or name its columns with data.prompt_column and data.answer_column",
+        f"the {whose} must contain at least one usable row, but none of the {dropped.total} of {origin} is usable: "
+        f"{dropped.describe()}; correct them, or set data.prompt_column and data.answer_column",
         code="no_usable_rows",
     )
 
@@ -254,7 +252,7 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
     if len(problems) < 2:
         lost = f", since {loaded.dropped.total} rows were dropped: {loaded.dropped.describe()}"
         raise DataError(
-            "training.train_fraction < 1 needs at least 2 different problems, but there is 1"
+            "training.train_fraction < 1 requires at least 2 different problems, but there is 1"
             f"{lost if loaded.dropped.total else ''}; {'correct them, or ' if loaded.dropped.total else ''}set it to 1",
             code="too_few_problems",
         )
@@ -308,7 +306,7 @@ def _first_examples(config: Config) -> LoadedSplit:
             all_dropped.absorb(dropped, name)
     if not examples:
         raise DataError(
-            f"training.train_fraction={config.training.train_fraction} leaves no row for the evaluation; lower it, or"
+            f"training.train_fraction={config.training.train_fraction} leaves no rows for evaluation; lower it, or"
             f" set training.test_data_dir",
             code="no_evaluation_rows",
         )

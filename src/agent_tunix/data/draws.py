@@ -104,8 +104,8 @@ class CurriculumDraws:
         stages, num_rows = self.curriculum.stages, len(self.difficulties)
         if stages > num_rows:
             raise DataError(
-                f"data.curriculum.stages={stages} would leave stages without a row, of which there are {num_rows};"
-                f" set data.curriculum.stages={num_rows} or less",
+                f"data.curriculum.stages={stages} must be at most the number of rows, {num_rows}; set "
+                f"data.curriculum.stages={num_rows} or less",
                 code="too_many_stages",
             )
         rows = np.arange(num_rows)

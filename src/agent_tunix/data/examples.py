@@ -76,7 +76,7 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
         if old not in row.columns:
             raise _no_column(row, old)
         if new in columns:
-            raise RowError(f"column {old!r} cannot become {new!r}, which the row has too")
+            raise RowError(f"column {old!r} cannot be renamed to {new!r}, because the row already has that column")
         columns[new] = row.columns[old]
     return Row(row.number, columns)
 
@@ -126,14 +126,14 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, s
     for place, message in enumerate(messages, start=1):
         at = f"message {place}"
         if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
-            raise RowError(f"column {column!r} holds a message without role and content", f"{at} is {message!r:.80}")
+            raise RowError(f"column {column!r} has a message without role and content", f"{at} is {message!r:.80}")
         role, content = message["role"], message["content"]
         if role not in ROLES:
-            raise RowError(f"column {column!r} holds a message of an unknown role", f"{at}: {role!r:.80}")
+            raise RowError(f"column {column!r} has a message with an unknown role", f"{at}: {role!r:.80}")
         if not isinstance(content, str):
-            raise RowError(f"column {column!r} holds a message that is not text", f"{at}: {type(content).__name__}")
+            raise RowError(f"column {column!r} has a message that is not text", f"{at}: {type(content).__name__}")
         if message.get("tool_calls"):
-            raise RowError(f"column {column!r} holds a message that calls tools", at)
+            raise RowError(f"column {column!r} has a message with tool calls", at)
         conversation.append({field: value for field, value in message.items() if isinstance(value, str)})
     if not conversation:
         raise RowError(f"column {column!r} is empty")
@@ -163,7 +163,7 @@ def _text(row: Row, column: str, *, number: bool = False) -> str:
     value = row.columns[column]
     if number and isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
         if not math.isfinite(value):
-            raise RowError(f"column {column!r} is no finite number", f"it is {value}")
+            raise RowError(f"column {column!r} is not a finite number", f"it is {value}")
         return number_text(value)
     if not isinstance(value, str):
         raise RowError(f"column {column!r} is not text", f"it is {type(value).__name__}")

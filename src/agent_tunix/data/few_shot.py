@@ -33,15 +33,15 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
     for example in examples:
         if example.messages is not None:
             raise ConfigError(
-                "prompt.num_few_shot draws questions with answers, but the rows hold conversations; set it to 0 and"
-                " give worked examples in prompt.few_shot",
+                "prompt.num_few_shot requires rows with questions and answers, but the rows contain conversations; "
+                "set it to 0 and write worked examples in prompt.few_shot",
                 code="conversation_rows",
             )
         by_problem.setdefault(example.prompt.strip(), example)
     if len(by_problem) <= prompt.num_few_shot:
         raise DataError(
-            f"prompt.num_few_shot={prompt.num_few_shot} leaves none of the {len(by_problem)} different training"
-            f" problems to train on; set it below {len(by_problem)}",
+            f"prompt.num_few_shot={prompt.num_few_shot} leaves no training problem, because there are "
+            f"{len(by_problem)} different ones; set it below {len(by_problem)}",
             code="too_few_problems",
         )
     chosen = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]

@@ -85,7 +85,7 @@ def fill_template(template: str | None, question: str, columns: Mapping[str, Any
             value = question.strip() if name == "prompt" else columns.get(name)
             if value is None:
                 has = ", ".join(key for key, held in columns.items() if held is not None) or "nothing"
-                raise LookupError(f"has no {name!r}, which prompt.template asks for; it has {has}")
+                raise LookupError(f"has no {name!r}, which prompt.template requires; it has {has}")
             parts.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
     return "".join(parts).strip()
 
@@ -105,8 +105,8 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
             raise ConfigError(
-                f"prompt.template {template!r} must hold columns as {{name}}, not {{{name}{spec and f':{spec}'}}};"
-                f" write {{{{ and }}}} for braces",
+                f"prompt.template {template!r} must contain columns as {name}, not "
+                f"{{{{name}}{spec and f':{spec}'}}}; write {{{{ and }}}} for braces",
                 code="invalid_template",
             )
         yield literal, name
@@ -126,7 +126,8 @@ def _conversation(prompt: PromptConfig, example: Example) -> list[Message]:
         return [{"role": "user", "content": asked}]
     if prompt.template is not None:
         raise ConfigError(
-            "prompt.template puts one question, but the rows hold conversations; set prompt.template=null",
+            "prompt.template requires rows with a question, but the rows contain conversations; set "
+            "prompt.template=null",
             code="template_for_conversations",
         )
     return _checked(example.messages)
@@ -138,7 +139,7 @@ def _checked(messages: tuple[Mapping[str, Any], ...]) -> list[Message]:
     for place, message in enumerate(messages, 1):
         role = message.get("role")
         if role not in ROLES:
-            raise RowError(f"a role other than {', '.join(ROLES)}", f"message {place} has {role!r}")
+            raise RowError(f"a role that is not one of {', '.join(ROLES)}", f"message {place} has {role!r}")
         for field, value in message.items():
             if not isinstance(value, str):
                 raise RowError(f"the {field} of a message is not text", f"message {place}: {type(value).__name__}")

@@ -55,7 +55,8 @@ def _rows_by_set(examples: Sequence[Example], names: Sequence[str]) -> list[RowI
     for name, own in rows.items():
         if not own:
             raise DataError(
-                f"no row of data.mixture.{name} is left to train on; leave the set out, or see what became of its rows",
+                f"data.mixture.{name} must have at least one training row, but none is left; remove the set, or "
+                "check why its rows were dropped",
                 code="no_usable_rows",
             )
     return [np.array(own, np.int64) for own in rows.values()]

@@ -39,7 +39,7 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
                 code="invalid_row",
             ) from error
     if not examples:
-        raise DataError(f"{path} is empty; give at least one row", code="no_rows")
+        raise DataError(f"{path} must contain at least one row, but is empty; add rows", code="no_rows")
     return examples
 
 

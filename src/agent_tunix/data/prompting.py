@@ -116,7 +116,7 @@ def encode_examples(
     refused = Dropped()
     for example in examples:
         if example.prompt.strip() in shown:
-            refused.add("shown as a worked example", example.index)
+            refused.add("used as a worked example", example.index)
             continue
         try:
             messages = encoder.messages(example)
@@ -125,13 +125,13 @@ def encode_examples(
             refused.add(error.reason, example.index, error.detail)
             continue
         except ModelError as error:
-            refused.add("refused by the chat template", example.index, str(error))
+            refused.add("rejected by the chat template", example.index, str(error))
             continue
         asked.append(example)
         conversations.append(messages)
     if not asked and not may_be_empty:
         raise DataError(
-            f"no prompt can be made of the {len(examples)} examples: {refused.describe()}", code="no_prompts"
+            f"no prompt can be built from any of the {len(examples)} examples: {refused.describe()}", code="no_prompts"
         )
     token_ids = tokenizer.encode_prompts(parts)
     generation = config.generation

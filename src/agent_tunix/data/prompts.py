@@ -63,7 +63,8 @@ class PromptEncoder:
     def __init__(self, tokenizer: PromptTokenizer, prompt: PromptConfig) -> None:
         if prompt.num_few_shot:
             raise ConfigError(
-                f"prompt.num_few_shot={prompt.num_few_shot} worked examples are yet to be drawn",
+                f"prompt.num_few_shot={prompt.num_few_shot} worked examples must be drawn first; draw them with "
+                "draw_few_shot, or set prompt.num_few_shot=0",
                 code="undrawn_examples",
             )
         self._tokenizer = tokenizer
@@ -74,7 +75,8 @@ class PromptEncoder:
         self._written: dict[tuple[tuple[str, ...], ...], list[str]] = {}
         if _PROBE_USER not in tokenizer.render_chat([{"role": "user", "content": _PROBE_USER}]):
             raise ConfigError(
-                "the chat template leaves out the user's message; set prompt.chat_template to another",
+                "the chat template must render the user's message, but it does not; set prompt.chat_template to "
+                "another template",
                 code="question_left_out",
             )
         if (prompt.system or "").strip() and not self._has_system_role:
@@ -93,11 +95,11 @@ class PromptEncoder:
     def _fold_or_refuse(self) -> None:
         if self._prompt.without_system_role == "refuse":
             raise ConfigError(
-                "the chat template has no place for a system message; set prompt.system=null, or"
-                " prompt.without_system_role=fold to put it before the user's first message",
+                "prompt.system requires a chat template with a system role, but this one has none; set "
+                "prompt.system=null, or prompt.without_system_role=fold to put it before the user's first message",
                 code="no_system_role",
             )
-        _LOGGER.info("the chat template has no system role: prompt.system opens the user's first message")
+        _LOGGER.info("the chat template has no system role; prompt.system is put before the user's first message")
 
     def messages(self, example: Example) -> list[Message]:
         """Return the conversation of an example, up to the model's turn.
@@ -141,7 +143,7 @@ class PromptEncoder:
         disguise = {ord(letter): code for letter, code in zip(self._characters, unused, strict=False)}
         if len(disguise) < len(self._characters):
             raise ModelError(
-                "the messages use every private character of Unicode, and so cannot be told apart",
+                "the messages use every private-use character of Unicode, so they cannot be marked",
                 code="no_unused_characters",
             )
         disguised = [
@@ -189,8 +191,8 @@ def filter_over_long(
     if dropped.total and (policy == "refuse" or not (kept or may_be_empty)):
         others = " or generation.over_long=drop" if kept else ""
         raise DataError(
-            f"prompts may have generation.max_prompt_length={max_prompt_length} tokens, but {dropped.total} of "
-            f"{len(examples)} have more: {dropped.describe()}; set generation.max_prompt_length={longest}{others}",
+            f"prompts must have at most generation.max_prompt_length={max_prompt_length} tokens, but {dropped.total} "
+            f"of {len(examples)} have more: {dropped.describe()}; set generation.max_prompt_length={longest}{others}",
             code="over_long_prompts",
         )
     return kept, dropped

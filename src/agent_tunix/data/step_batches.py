@@ -233,14 +233,14 @@ class StreamedBatches:
             dropped.absorb(prompts.dropped)
             if tell and (new := dropped.counts.keys() - told):
                 told |= new
-                _LOGGER.warning("of the streamed rows some are dropped: %s", dropped.describe())
+                _LOGGER.warning("some streamed rows are dropped: %s", dropped.describe())
             yield from map(_Item, prompts.examples, prompts.messages, prompts.token_ids)
 
     def _tell_dropped(self) -> None:
         for name, dropped in self._dropped.items():
             if dropped.total:
                 whose = dropped.origin or "the source" if name is None else f"data.mixture.{name}"
-                _LOGGER.warning("dropped of %s, in the first pass: %s", whose, dropped.describe())
+                _LOGGER.warning("dropped rows of %s in the first pass: %s", whose, dropped.describe())
 
 
 def _sets_of(config: Config) -> dict[str | None, DataSet]:

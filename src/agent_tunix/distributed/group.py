@@ -182,10 +182,8 @@ class Processes:
         return next((f"process {index} failed: {text}" for index, text in found.items() if index != self.index), None)
 
     def _describe_loss(self, failure: str | None) -> str:
-        why = failure or (
-            f"another of the {self.count} processes is gone, killed or cut off; its own output says more, if it could"
-        )
-        return f"process {self.index} cannot go on: {why}\n{self._how_to_resume}".rstrip()
+        why = failure or (f"another of the {self.count} processes was lost (killed or disconnected); see its output")
+        return f"process {self.index} cannot continue: {why}\n{self._how_to_resume}".rstrip()
 
 
 _here = Processes()

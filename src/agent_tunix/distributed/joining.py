@@ -94,7 +94,7 @@ def _detection(distributed: DistributedConfig) -> str | None:
         if missing := [name for name in _SLURM if name not in os.environ]:
             raise ConfigError(
                 f"distributed.mode=slurm requires the variables that srun sets, but {', '.join(missing)} is not set;"
-                " start the program by srun, or set distributed=manual",
+                " start the program with srun, or set distributed=manual",
                 code="missing_slurm_variable",
             )
         return "slurm"
@@ -103,8 +103,8 @@ def _detection(distributed: DistributedConfig) -> str | None:
             return "ompi"
         if importlib.util.find_spec("mpi4py") is None:
             raise ConfigError(
-                "distributed.mode=mpi requires mpi4py, except under Open MPI 4 and earlier; pip install mpi4py, or set"
-                " distributed=manual",
+                "distributed.mode=mpi requires mpi4py (except with Open MPI 4 and earlier), which is not installed; "
+                "pip install mpi4py, or set distributed=manual",
                 code="missing_mpi4py",
             )
         return "mpi4py"
@@ -121,14 +121,15 @@ def _check_same(processes: Processes, identity: str) -> None:
     said = processes.gather((processes.count, digest))
     if other := [index for index, (count, _) in enumerate(said) if count != processes.count]:
         raise ConfigError(
-            f"process {processes.index} was told of {processes.count} processes, process {other[0]} of"
-            f" {said[other[0]][0]}; give all of them the same distributed.num_processes",
+            f"all processes require the same distributed.num_processes, but process {processes.index} has "
+            f"{processes.count} and process {other[0]} has {said[other[0]][0]}; set the same value in all of them",
             code="process_count_differs",
         )
     if other := [index for index, (_, found) in enumerate(said) if found != said[0][1]]:
         raise ConfigError(
-            f"process {other[0]} was given another configuration than process 0; start all of them with the same"
-            " overrides, distributed.process_id and distributed.local_device_ids apart",
+            f"all processes require the same configuration, but that of process {other[0]} differs from that of "
+            "process 0; start all of them with the same overrides, except distributed.process_id and "
+            "distributed.local_device_ids",
             code="configuration_differs",
         )
 
@@ -151,20 +152,20 @@ def _meet(processes: Processes) -> None:
         if isinstance(error, LostProcessError | ConfigError):
             raise
         raise ConfigError(
-            f"the devices of the {processes.count} processes cannot reach each other: {error}; see that the network"
-            " lets them, and that all have the same distributed.platform",
+            f"the devices of the {processes.count} processes cannot reach each other: {error}; check that the "
+            "network allows it, and that all have the same distributed.platform",
             code="devices_unreachable",
         ) from error
 
 
 def _describe_timeout(distributed: DistributedConfig) -> str:
-    address = distributed.coordinator_address or "the address that was detected"
+    address = distributed.coordinator_address or "the detected address"
     told = "" if distributed.num_processes is None else f" of {distributed.num_processes}"
     return (
-        f"not all{told} processes came together at {address} within distributed.initialization_timeout_s="
-        f"{distributed.initialization_timeout_s}. See that process 0 runs there and can be reached, that each of the"
-        " others is started with a distributed.process_id of its own, and that all were told the same"
-        " distributed.num_processes; or raise the limit"
+        f"not all{told} processes connected at {address} within "
+        f"distributed.initialization_timeout_s={distributed.initialization_timeout_s}. Check that process 0 runs "
+        "there and can be reached, that each of the others has its own distributed.process_id, and that all have the "
+        "same distributed.num_processes; or raise the limit"
     )
 
 
@@ -173,7 +174,7 @@ def _describe_failure(distributed: DistributedConfig, error: Exception) -> str:
     if "DEADLINE_EXCEEDED" in text or "UNAVAILABLE" in text:
         return _describe_timeout(distributed)
     advice = {
-        "auto": "nothing here tells JAX of other processes; set distributed=slurm, mpi or manual, or distributed=none",
+        "auto": "JAX detects no other processes; set distributed=slurm, mpi or manual, or distributed=none",
         "manual": "correct distributed.coordinator_address=HOST:PORT, num_processes and process_id",
-    }.get(distributed.mode, "correct what starts the processes, or set distributed=manual")
+    }.get(distributed.mode, "correct the launcher of the processes, or set distributed=manual")
     return f"distributed.mode={distributed.mode}: {text}; {advice}"

@@ -97,7 +97,9 @@ def _make_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunDirectoryError(f"output: {directory} cannot be made: {error}", code="unwritable_directory") from error
+        raise RunDirectoryError(
+            f"output: {directory} cannot be created: {error}", code="unwritable_directory"
+        ) from error
 
 
 def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[int, "Evaluation"]:
@@ -148,7 +150,8 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
     common = [key for key in places[0] if key in places[1]]
     if not common:
         raise DataError(
-            "the two models were judged on no problem in common, so there is nothing to compare",
+            "a comparison requires problems that both models were scored on, but there are none; increase "
+            "num_samples, or choose evaluation.correct so that it can use the references",
             code="nothing_to_compare",
         )
     rights = [

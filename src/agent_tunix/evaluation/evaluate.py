@@ -84,9 +84,10 @@ class Evaluator:
         self._tells_reward = by_reward
         if self.is_on and not self._by_answer:
             _LOGGER.info(
-                "evaluation: %s can use no reference of the held-out rows, so there is no eval/accuracy%s",
+                "evaluation: %s can use none of the references of the held-out rows, so eval/accuracy is not"
+                " available%s",
                 asked.correct,
-                "" if self._reward is None else "; the run's reward measures, as eval/rewards/total/mean",
+                "" if self._reward is None else "; the run's reward is measured instead, as eval/rewards/total/mean",
             )
 
     def metrics(self, sampler: Sampler, step: int) -> dict[str, float | None]:

@@ -161,9 +161,9 @@ def judge(
     scored, right, formed = judged.scored, judged.right, judged.formed
     if not scored.any():
         _LOGGER.warning(
-            "none of the %d completions of the held-out problems could be judged, so their accuracy is not known;"
-            " set evaluation.correct to a reward that can score them, or evaluation.with_rewards=true; of the"
-            " first one %s said: %s",
+            "none of the %d completions of the held-out problems could be scored, so the accuracy is unknown;"
+            " set evaluation.correct to a reward that can score them, or evaluation.with_rewards=true; for the"
+            " first one %s reported: %s",
             len(flat),
             correct,
             verdicts[0].detail,

@@ -109,10 +109,14 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         )
         other = dataclasses.replace(other, run=dataclasses.replace(other.run, config=settled))
     elif asked.compare_step is not None:
-        raise ConfigError("compare_step needs compare_with, the directory of a run", code="compare_step_without_run")
+        raise ConfigError(
+            "compare_step requires compare_with, the directory of a run, but it is null; set compare_with=RUN",
+            code="compare_step_without_run",
+        )
     if with_reward and not subject.is_run:
         raise ConfigError(
-            "with_rewards=true and correct=reward score with the reward of a run; give one by checkpoint_dir=RUN",
+            "with_rewards=true and correct=reward require the reward of a run, but checkpoint_dir is null; set"
+            " checkpoint_dir=RUN",
             code="rewards_without_run",
         )
     mixture, correct = resolve_for_evaluation(
@@ -121,7 +125,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(
-            f"output={asked.output} should be a JSON file; the problems go into a .jsonl beside it",
+            f"output must be a .json file, next to which the problems are written as .jsonl, not {asked.output}",
             code="invalid_output",
         )
     return EvaluationRequest(subject, other, mixture, correct, replaced, output)
@@ -167,13 +171,14 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
     path = model.get("path")
     if not isinstance(path, str):
         raise ConfigError(
-            "checkpoint_dir is required: the directory of a run, e.g. checkpoint_dir=outputs/…; or model.path=DIR, the"
-            " directory of a model",
+            "checkpoint_dir is required: set it to the directory of a run, for example checkpoint_dir=outputs/…, or "
+            "set model.path=DIR to evaluate a model",
             code="missing_checkpoint_dir",
         )
     if step not in (None, 0):
         raise ConfigError(
-            f"step={step} is that of a run's checkpoint; a model directory has none", code="step_without_run"
+            f"step requires the checkpoints of a run, but model.path is a model directory; remove step={step}",
+            code="step_without_run",
         )
     model.setdefault("model_family", None)  # the family comes from config.json
     model.setdefault("model_size", Path(path).name)
@@ -195,7 +200,7 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
     check(config)
     if evaluation.num_samples == 0:
         raise ConfigError(
-            "num_samples must be at least 1; the run did not evaluate, so give num_samples=N", code="no_samples"
+            "num_samples must be at least 1, but the run did not evaluate; set num_samples=N", code="no_samples"
         )
     return config
 

@@ -21,8 +21,8 @@ _TIMEOUT_S = 60.0
 RETRY_S = 20.0  # total time of retries; the library's default of two minutes looks like a stall
 _OTHER_DISK = "set AGENT_TUNIX_HOME to a directory on another disk"
 _LOG_IN = (
-    "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key of a"
-    " service account that may read the bucket"
+    "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to the key of a "
+    "service account that can read the bucket"
 )
 
 
@@ -44,11 +44,12 @@ def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], 
         )
         if not copies:
             raise request.refuse(
-                f"cannot be had from Google Cloud Storage ({error}), and no copy of it is in {cache_directory(name)};"
-                f" see that this machine reaches the network and try again, or {request.instead}",
+                f"cannot be downloaded from Google Cloud Storage ({error}), and there is no copy in "
+                f"{cache_directory(name)}; check that this machine has network access and try again, or "
+                f"{request.instead}",
                 code="hub_unreachable",
             ) from error
-        _LOGGER.warning("%s cannot be had (%s); the cached copy in %s is used", request.setting, error, copies[-1])
+        _LOGGER.warning("%s cannot be downloaded (%s); using the cached copy in %s", request.setting, error, copies[-1])
         return copies[-1].name
 
 
@@ -69,15 +70,15 @@ def download(request: HubRequest, name: str, digest: str, choose: Callable[[Coll
             files = _list(request, name, choose)
             if _digest(files) != digest:
                 raise request.refuse(
-                    f"has other files now than those named by {digest}, of which no copy is in {cached.parent};"
-                    " restore them, or leave the digest out for those of now",
+                    f"must have the files of digest {digest}, but they have changed, and there is no copy in "
+                    f"{cached.parent}; restore them, or remove the digest to use the current files",
                     code="unknown_revision",
                 )
             return _download(request, files, cached)
     except _Unreachable as error:
         raise request.refuse(
-            f"cannot be had from Google Cloud Storage ({error}), and no copy of it is in {cached.parent}; see that this"
-            f" machine reaches the network and try again, or {request.instead}",
+            f"cannot be downloaded from Google Cloud Storage ({error}), and there is no copy in {cached.parent}; "
+            f"check that this machine has network access and try again, or {request.instead}",
             code="hub_unreachable",
         ) from error
 
@@ -95,7 +96,7 @@ def _list(request: HubRequest, name: str, choose: Callable[[Collection[str]], li
     blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
     found = {blob.name.removeprefix(prefix): blob for blob in blobs if not blob.name.endswith("/")}
     if not found:
-        raise request.refuse("holds no files; correct the bucket and the directory", code="not_found")
+        raise request.refuse("contains no files; correct the bucket and the directory", code="not_found")
     return {file: found[file] for file in choose(found)}
 
 
@@ -106,7 +107,8 @@ def _client(request: HubRequest) -> Any:
         from google.cloud import storage
     except ImportError as error:
         raise request.refuse(
-            "needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'", code="missing_package"
+            "requires the package google-cloud-storage, which is not installed; pip install 'agent_tunix[gcs]'",
+            code="missing_package",
         ) from error
     try:
         return storage.Client()
@@ -163,7 +165,8 @@ def _explaining(request: HubRequest) -> Iterator[None]:
         from google.cloud.storage.exceptions import DataCorruption
     except ImportError as error:
         raise request.refuse(
-            "needs the package google-cloud-storage; pip install 'agent_tunix[gcs]'", code="missing_package"
+            "requires the package google-cloud-storage, which is not installed; pip install 'agent_tunix[gcs]'",
+            code="missing_package",
         ) from error
     try:
         yield
@@ -179,7 +182,7 @@ def _explaining(request: HubRequest) -> Iterator[None]:
         raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="access_denied") from error
     except (DataCorruption, requests.RequestException) as error:
         raise request.refuse(
-            f"did not arrive whole ({' '.join(str(error).split())}); try again", code="incomplete_download"
+            f"arrived incomplete ({' '.join(str(error).split())}); try again", code="incomplete_download"
         ) from error
     except GoogleAPICallError as error:
         raise request.refuse(f"was refused ({error.message}); try again later", code="hub_failed") from error

@@ -48,9 +48,9 @@ def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind 
         commit = revision if exact else cached_commit(repo_id, revision, kind)
         if commit is None:
             raise request.refuse(
-                f"{error}, and no copy of it is cached in {cache_directory()}; {error.remedy}", code=error.code
+                f"{error}, and there is no copy in the cache {cache_directory()}; {error.remedy}", code=error.code
             ) from error
-        _LOGGER.warning("%s %s; the cached copy of commit %s is used", request.setting, error, commit)
+        _LOGGER.warning("%s %s; using the cached copy of commit %s", request.setting, error, commit)
         return Commit(commit, is_current=False)
     assert info.sha is not None
     if revision != info.sha:
@@ -93,7 +93,7 @@ def download(
             _prepare(request, repo_id, commit, {name: sizes[name] for name in chosen})
             return Path(snapshot_download(repo_id, revision=commit, allow_patterns=chosen))
     except Unreachable as error:
-        copy = f"the copy in {cached} is not whole" if cached.is_dir() else f"it is not in {cache_directory()}"
+        copy = f"the copy in {cached} is incomplete" if cached.is_dir() else f"it is not in {cache_directory()}"
         raise request.refuse(f"{error}, and {copy}; {error.remedy}", code=error.code) from error
 
 
@@ -175,11 +175,11 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
         yield
     except HFValidationError as error:
         raise request.refuse(
-            f"should name a repository as owner/name: {error}", code="invalid_repository_name"
+            f"must name a repository as owner/name: {error}", code="invalid_repository_name"
         ) from error
     except OfflineModeIsEnabled as error:
         remedy = f"unset HF_HUB_OFFLINE, or {request.instead}"
-        raise Unreachable("is not asked for, since HF_HUB_OFFLINE is set", remedy, "hub_offline") from error
+        raise Unreachable("is not requested, because HF_HUB_OFFLINE is set", remedy, "hub_offline") from error
     except HfHubHTTPError as error:
         raise _explain_answer(request, repo_id, revision, kind, error) from error
     except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
@@ -187,8 +187,8 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
         from huggingface_hub import constants
 
         raise Unreachable(
-            f"cannot be had from {constants.ENDPOINT} ({type(reason).__name__}: {reason})",
-            f"see that this machine reaches the network and try again, or {request.instead}",
+            f"cannot be downloaded from {constants.ENDPOINT} ({type(reason).__name__}: {reason})",
+            f"check that this machine has network access and try again, or {request.instead}",
             "hub_unreachable",
         ) from error
     except OSError as error:
@@ -214,31 +214,31 @@ def _explain_answer(
     if isinstance(error, RepositoryNotFoundError):
         if has_token():
             return request.refuse(
-                f"is no {kind} that the hub shows to the token that is set; correct the name, or see that the token"
-                f" may read it ({page})",
+                f"is not a {kind} that the current token can see on the hub; correct the name, or check that the "
+                f"token may read it ({page})",
                 code="not_found",
             )
         return request.refuse(
-            f"is no public {kind} of the hub, and no token is set that might see a private one; correct the name, or"
-            f" {NEW_TOKEN}",
+            f"is not a public {kind} on the hub, and no token for a private one is set; correct the name, or "
+            f"{NEW_TOKEN}",
             code="not_found",
         )
     if isinstance(error, RevisionNotFoundError):
         return request.refuse(
-            f"has no revision {revision!r}; leave it out for the latest, or take one from {page}/commits/main",
+            f"has no revision {revision!r}; omit it for the latest, or use one of {page}/commits/main",
             code="unknown_revision",
         )
     if status == 401:
         return request.refuse(
-            f"was refused, because the token that is set is not valid (any more); {NEW_TOKEN}", code="invalid_token"
+            f"was refused, because the current token is not valid (any more); {NEW_TOKEN}", code="invalid_token"
         )
     if status == 403:
         return request.refuse(
-            f"was refused: {words_of(error)}; see that the token's rights cover it", code="access_denied"
+            f"was refused: {words_of(error)}; check the permissions of the token", code="access_denied"
         )
     if status == 429 or status >= 500:
         return request.refuse(
-            f"was answered with status {status} by {constants.ENDPOINT}; try again later", code="hub_failed"
+            f"failed with status {status} of {constants.ENDPOINT}; try again later", code="hub_failed"
         )
     return request.refuse(f"was refused by {constants.ENDPOINT}: {words_of(error)}", code="download_refused")
 
@@ -248,8 +248,8 @@ def refuse_gated(request: HubRequest, repo_id: str, kind: Kind) -> AgentTunixErr
     page = _page(repo_id, kind)
     if has_token():
         return request.refuse(
-            f"is gated, and the account of the token that is set has not been given access; accept its licence at"
-            f" {page} with that account (or set the HF_TOKEN of one that has), and try again",
+            f"is gated, and the account of the current token has no access; accept its licence at {page} with that "
+            "account (or set the HF_TOKEN of another), and try again",
             code="access_denied",
         )
     return request.refuse(

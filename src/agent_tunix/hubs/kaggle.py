@@ -13,7 +13,8 @@ Kind = Literal["model", "dataset"]
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _OTHER_DISK = "set KAGGLEHUB_CACHE to a directory on another disk"
 _NEW_TOKEN = (
-    "make a token at https://www.kaggle.com/settings, set KAGGLE_USERNAME and KAGGLE_KEY in the environment or in .env"
+    "create a token at https://www.kaggle.com/settings, set KAGGLE_USERNAME and KAGGLE_KEY in the environment or in "
+    ".env"
 )
 
 
@@ -38,12 +39,12 @@ def download(request: HubRequest, handle: str, kind: Kind) -> Path:
     except _Unreachable as error:
         if (copy := _latest_copy(handle, kind)) is None:
             raise request.refuse(
-                f"cannot be had from Kaggle ({error}), and no copy of it is in {_cache()}; see that this machine"
-                f" reaches the network and try again, or {request.instead}",
+                f"cannot be downloaded from Kaggle ({error}), and there is no copy in {_cache()}; check that this "
+                f"machine has network access and try again, or {request.instead}",
                 code="hub_unreachable",
             ) from error
         _LOGGER.warning(
-            "%s cannot be had from Kaggle (%s); the cached copy in %s is used", request.setting, error, copy
+            "%s cannot be downloaded from Kaggle (%s); using the cached copy in %s", request.setting, error, copy
         )
         return copy
 
@@ -81,27 +82,24 @@ def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
     try:
         yield
     except (CredentialError, UnauthenticatedError) as error:
-        raise request.refuse(f"needs to know who asks ({error}); {_NEW_TOKEN}", code="invalid_token") from error
+        raise request.refuse(f"requires a login ({error}); {_NEW_TOKEN}", code="invalid_token") from error
     except requests.HTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status in (401, 403):
             raise request.refuse(
-                f"was refused by Kaggle (status {status}); accept its licence at {page}, {_NEW_TOKEN} of the account"
-                " that did",
+                f"was refused by Kaggle (status {status}); accept its licence at {page}, {_NEW_TOKEN} of that account",
                 code="access_denied",
             ) from error
         if status == 404:
             raise request.refuse(
-                f"is no {kind} on Kaggle that you may see; correct it, or look at {page}", code="not_found"
+                f"is not a {kind} on Kaggle that you can access; correct it, or check {page}", code="not_found"
             ) from error
-        raise request.refuse(
-            f"was answered with status {status} by Kaggle; try again later", code="hub_failed"
-        ) from error
+        raise request.refuse(f"failed with status {status} of Kaggle; try again later", code="hub_failed") from error
     except requests.ConnectionError as error:
         raise _Unreachable(_innermost(error)) from error
     except (requests.RequestException, DataCorruptionError) as error:
         raise request.refuse(
-            f"did not arrive whole ({_innermost(error)}); try again", code="incomplete_download"
+            f"arrived incomplete ({_innermost(error)}); try again", code="incomplete_download"
         ) from error
     except OSError as error:
         if full := explain_full_disk(request, error, _cache(), _OTHER_DISK):

@@ -43,7 +43,9 @@ def push_directory(
     files = {name: path for name, path in files.items() if not name.startswith(".") and "/." not in name}
     if not files:
         raise ModelError(
-            f"{directory} holds no files that could be pushed to {repo_id}; give a model directory", code="no_files"
+            f"{directory} must contain files of a model, but there is nothing to push to {repo_id}; give a model "
+            "directory",
+            code="no_files",
         )
     check_push(repo_id, token)
     size = sum(path.stat().st_size for path in files.values())
@@ -70,7 +72,7 @@ def check_push(repo_id: str, token: str | None = None) -> None:
         )
     if token is None and not has_token():
         raise ModelError(
-            f"pushing to {repo_id} needs a token that may write there, and none is set; {NEW_TOKEN}",
+            f"pushing to {repo_id} requires a token with write permission, but none is set; {NEW_TOKEN}",
             code="missing_token",
         )
 
@@ -87,10 +89,12 @@ def _explaining(repo_id: str) -> Iterator[None]:
         yield
     except HFValidationError as error:
         raise ModelError(
-            f"{begin}: a repository should be named owner/name: {error}", code="invalid_repository_name"
+            f"{begin}: the repository must be named owner/name: {error}", code="invalid_repository_name"
         ) from error
     except OfflineModeIsEnabled as error:
-        raise ModelError(f"{begin} is not tried, since HF_HUB_OFFLINE is set; unset it", code="hub_offline") from error
+        raise ModelError(
+            f"{begin} requires network access, but HF_HUB_OFFLINE is set; unset it", code="hub_offline"
+        ) from error
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status == 401:
@@ -99,21 +103,21 @@ def _explaining(repo_id: str) -> Iterator[None]:
             ) from error
         if status in (403, 404):
             raise ModelError(
-                f"{begin} was refused ({words_of(error)}); the token must have the right to write there, and the owner"
-                f" must be you or an organisation of yours; {NEW_TOKEN}",
+                f"{begin} was refused ({words_of(error)}); the token must have write permission, and the owner must "
+                f"be you or an organisation that you belong to; {NEW_TOKEN}",
                 code="access_denied",
             ) from error
         if status == 429 or status >= 500:
             raise ModelError(
-                f"{begin} was answered with status {status} by {constants.ENDPOINT}; try again later", code="hub_failed"
+                f"{begin} failed with status {status} of {constants.ENDPOINT}; try again later", code="hub_failed"
             ) from error
         raise ModelError(
             f"{begin} was refused by {constants.ENDPOINT}: {words_of(error)}", code="upload_refused"
         ) from error
     except (httpx.TransportError, ConnectionError) as error:
         raise ModelError(
-            f"{begin} did not succeed: {constants.ENDPOINT} cannot be reached ({type(error).__name__}: {error});"
-            " nothing was committed, try again",
+            f"{begin} failed: {constants.ENDPOINT} cannot be reached ({type(error).__name__}: {error}); nothing was "
+            "committed, try again",
             code="hub_unreachable",
         ) from error
     except RuntimeError as error:  # the library wraps an error about one of several files in this

@@ -40,7 +40,8 @@ def check_space(request: HubRequest, size: int, directory: Path, remedy: str) ->
     free = shutil.disk_usage(existing).free
     if size > free:
         raise request.refuse(
-            f"takes {describe_size(size)} in {directory}, where {describe_size(free)} are free; make room, or {remedy}",
+            f"requires {describe_size(size)} in {directory}, but {describe_size(free)} are free; free space, or "
+            f"{remedy}",
             code="disk_full",
         )
 
@@ -49,7 +50,7 @@ def explain_full_disk(request: HubRequest, error: OSError, directory: Path, reme
     """Return the error for a full disk; None if the error has another cause."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
-    return request.refuse(f"does not fit in {directory}: {error.strerror}; make room, or {remedy}", code="disk_full")
+    return request.refuse(f"does not fit in {directory}: {error.strerror}; free space, or {remedy}", code="disk_full")
 
 
 def describe_size(size: int) -> str:

@@ -63,8 +63,8 @@ def find_accelerator(name: str) -> Accelerator:
     """
     if name.lower() not in ACCELERATORS:
         raise ConfigError(
-            f"no device {name!r} is known, only {', '.join(ACCELERATORS)}; give --device-memory, --device-tflops and"
-            " --device-bandwidth of another",
+            f"the device must be one of {', '.join(ACCELERATORS)}, not {name!r}; for another device set "
+            "--device-memory, --device-tflops and --device-bandwidth",
             code="unknown_device",
         )
     return ACCELERATORS[name.lower()]

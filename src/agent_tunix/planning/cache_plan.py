@@ -101,7 +101,7 @@ class CachePlan:
 
     def describe(self) -> str:
         """Return the computation of the bytes as text."""
-        moved = f" + {self.copied} copied as rows end" if self.copied else ""
+        moved = f" + {self.copied} copied when rows end" if self.copied else ""
         return (
             f"keys and values in {self.purpose}: ({self.prompts} prompts × {self.prompt_slots} +"
             f" {self.completions} completions × {self.completion_slots}{moved}) slots × {self.slot_bytes} bytes"
@@ -175,7 +175,8 @@ def check_cache(cache: CachePlan, held: int, available: int) -> None:
         "training.batch_size, grpo.num_generations" if cache.purpose == "training" else "evaluation.batch_size"
     ) + ", generation.max_generation_steps or generation.max_prompt_length"
     raise ConfigError(
-        f"{cache.describe()} = {cache.bytes / 1e9:.2f} GB, beside {held / 1e9:.2f} GB of weights, adapter, reference"
-        f" and optimiser, and a device has {available / 1e9:.2f} GB; lower {lower}, or set model.dtype=bfloat16",
+        f"{cache.describe()} = {cache.bytes / 1000000000.0:.2f} GB, beside {held / 1000000000.0:.2f} GB of weights, "
+        f"adapter, reference and optimiser, but a device has {available / 1000000000.0:.2f} GB; lower {lower}, or "
+        "set model.dtype=bfloat16",
         code="cache_too_large",
     )

@@ -80,8 +80,8 @@ def plannable_architecture(config: ModelConfig) -> Architecture:
     name = location.name if location is not None else ""
     if name not in KNOWN_MODELS:
         raise ModelError(
-            f"model.path={config.path} is not on this disk, and its sizes are not known beforehand; download its"
-            " config.json into a directory and give model.path=DIR, or plan for one of "
+            f"model.path={config.path} requires a known size, but is neither on this disk nor in the table; download "
+            "its config.json into a directory and set model.path=DIR, or plan for one of "
             + ", ".join(f"hf://{known}" for known in KNOWN_MODELS),
             code="unknown_model",
         )

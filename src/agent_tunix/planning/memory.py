@@ -233,20 +233,20 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
     """
     if plan.weights + plan.reference > available:
         raise ConfigError(
-            f"the weights alone need {gigabytes(plan.weights + plan.reference)}, and there are {gigabytes(available)}:"
-            f" {plan.describe()}. {_ADVICE}",
+            f"the weights alone need {gigabytes(plan.weights + plan.reference)}, but only {gigabytes(available)} are "
+            f"available: {plan.describe()}. {_ADVICE}",
             code="weights_too_large",
         )
     if plan.total > available:
         return (
-            f"the run may need about {gigabytes(plan.total)}, and there are {gigabytes(available)}: {plan.describe()}."
-            f" {_ADVICE}"
+            f"the run may need about {gigabytes(plan.total)}, but only {gigabytes(available)} are available: "
+            f"{plan.describe()}. {_ADVICE}"
         )
     return None
 
 
 _ADVICE = (
-    "Less: model.lora_rank=16 (no optimiser state or reference of the base), model.quantization=nf4,"
+    "To use less: model.lora_rank=16 (no optimiser state or reference of the base), model.quantization=nf4,"
     " model.dtype=bfloat16, model.remat=true, a smaller training.micro_batch_size, or more devices"
     " along fsdp or tp of model.mesh_shape"
 )

@@ -60,8 +60,8 @@ def shape_problems(architecture: Architecture, shape: MeshShape, quantization: s
             listed = ", ".join(f"{name} {size}" for name, size in uneven.items())
             good = [n for n in range(1, parts) if not any(size % n for size in sizes.values())]
             found.append(
-                f"model.mesh_shape {shape} divides the model over {axis}={parts}, and {listed} cannot be divided by"
-                f" {parts}; try {axis}={good[-1]}, or model.mesh_shape=auto"
+                f"model.mesh_shape {shape} divides the model over {axis}={parts}, but {listed} is not divisible by "
+                f"{parts}; use {axis}={good[-1]}, or model.mesh_shape=auto"
             )
     return found
 
@@ -117,9 +117,9 @@ def choose_mesh_shape(
     ]
     if not shapes:
         raise ConfigError(
-            f"model.mesh_shape=auto finds no division of the model and of {num_rows} rows of a micro-batch that uses"
-            f" all {devices.count} devices of {devices.count // devices.per_process} processes; try a micro-batch"
-            f" (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows",
+            f"model.mesh_shape=auto must use all {devices.count} devices of {devices.count // devices.per_process} "
+            f"processes, but the model and the {num_rows} rows of a micro-batch cannot be divided so; use a "
+            f"micro-batch (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows",
             code="idle_devices",
         )
     needed = {shape: needs(shape) for shape in [*shapes, _WHOLE]}
@@ -141,16 +141,16 @@ def _reason(
         return each.replace("each of 1 devices", "one device").replace(" each", "")
     parts = [each]
     if needed[shape] > devices.memory * USABLE_MEMORY:
-        parts.append("nothing that the model and the batch allow needs less")
+        parts.append("no mesh that fits the model and the batch needs less")
     elif shape.weight_shards > 1 and needed[_WHOLE] > devices.memory * USABLE_MEMORY:
-        parts.append(f"whole on one device it would be {gigabytes(needed[_WHOLE])}")
+        parts.append(f"on one device it would need {gigabytes(needed[_WHOLE])}")
     most_rows = max(other.row_shards for other in shapes)
     if num_rows is not None and most_rows < devices.count and shape.row_shards == most_rows:
-        parts.append(f"the {num_rows} rows of a micro-batch can be divided by no more than {most_rows} of them")
+        parts.append(f"the {num_rows} rows of a micro-batch can be divided over at most {most_rows} of them")
     if idle := devices.count - shape.size:
         parts.append(
-            f"{idle} of {devices.count} devices stay idle, which no division of the model and of the rows could use;"
-            f" a micro-batch of a multiple of {devices.count} completions can"
+            f"{idle} of {devices.count} devices stay idle, because the model and the rows cannot be divided over "
+            f"them; a micro-batch of a multiple of {devices.count} completions can use all"
         )
     return "; ".join(parts)
 

@@ -40,7 +40,7 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
         return whole.for_sampling() if num_rows is None else whole
 
     if num_rows is None and shape is not None and shape.size > jax.device_count():
-        _LOGGER.info("the mesh %s of the run needs more than the %d devices here", shape, jax.device_count())
+        _LOGGER.info("the mesh %s of the run needs more than the %d devices of this machine", shape, jax.device_count())
         shape = None
     if shape is None:
         choice = choose_mesh_shape(

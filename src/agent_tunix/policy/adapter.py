@@ -43,7 +43,7 @@ def add_adapter(model: nnx.Module, config: ModelConfig, mesh: jax.sharding.Mesh,
         raise ConfigError(explain_no_match(pattern, list(projections), others), code="no_adapted_projection")
     if others:
         _LOGGER.warning(
-            "model.lora_module_path %r also matches %s, which %s no adapter: only matrices that multiply can have one",
+            "model.lora_module_path %r also matches %s, which %s no adapter: only projections can have one",
             pattern,
             abbreviate(others),
             "gets" if len(others) == 1 else "get",

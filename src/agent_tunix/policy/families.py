@@ -86,7 +86,7 @@ def parse_architecture(config: ConfigFile) -> Architecture:
     family = FAMILIES.get(str(model_type))
     if family is None:
         raise ModelError(
-            f"{config.path} has model_type {model_type!r}; supported: {', '.join(FAMILIES)}",
+            f"{config.path}: model_type must be one of {', '.join(FAMILIES)}, not {model_type!r}",
             code="unsupported_model_type",
         )
     return family(config)
@@ -115,12 +115,13 @@ def _common(
     head_dim = config.whole("head_dim", default_head_dim or max(hidden // heads, 1))
     if heads % kv_heads:
         raise ModelError(
-            f"{config.path}: num_attention_heads {heads} must be divisible by num_key_value_heads {kv_heads}",
+            f"{config.path}: num_attention_heads must be divisible by num_key_value_heads, but {heads} is not "
+            f"divisible by {kv_heads}",
             code="invalid_value",
         )
     if head_dim % 2:
         raise ModelError(
-            f"{config.path}: head_dim {head_dim} must be even, because rotary embeddings turn pairs",
+            f"{config.path}: head_dim must be even, because rotary embeddings rotate pairs, not {head_dim}",
             code="invalid_value",
         )
     return {
@@ -141,16 +142,16 @@ def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]])
     for name in _QUANTISED:
         if (value := config.get(name)) is not None:
             raise ModelError(
-                f"{config.path}: the weights are quantised ({name} = {value!r:.100}), which is not supported; give the"
-                " model that they were made from",
+                f"{config.path}: the weights are quantised ({name} = {value!r:.100}), which is not supported; use "
+                "the model before quantisation",
                 code="quantised_weights",
             )
     for name, values in neutral.items():
         config.allow(name, *values)
     if own := [name for name in config.section("auto_map") if name.startswith("AutoModel")]:
         raise ModelError(
-            f"{config.path}: auto_map gives the model code of its own for {', '.join(own)}, which is never run; if the"
-            " model is an ordinary one, remove the key",
+            f"{config.path}: auto_map names custom code of the model for {', '.join(own)}, which is never run; if "
+            "the model does not need it, remove the key",
             code="custom_model_code",
         )
 
@@ -250,7 +251,7 @@ def _read_gemma3(config: ConfigFile) -> Architecture:
     text = config.section("text_config")
     if not text:
         raise ModelError(
-            f"{config.path} lacks 'text_config'; is it the file that was saved with the weights?", code="missing_key"
+            f"{config.path} lacks 'text_config'; check that it was saved with the weights", code="missing_key"
         )
     architecture = _read_gemma3_text(ConfigFile(config.path, text))
     return replace(architecture, model_type=config.get("model_type"))

@@ -39,15 +39,14 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
     devices = jax.devices()
     if sizes.size > len(devices):
         raise ConfigError(
-            f"model.mesh_shape {list(shape)} needs {sizes.size} devices; there are {len(devices)};"
-            f" model.mesh_shape=auto takes those there are, and"
-            f" distributed.num_cpu_devices={sizes.size} tries the mesh on a CPU",
+            f"model.mesh_shape {list(shape)} needs {sizes.size} devices, but there are {len(devices)}; use "
+            f"model.mesh_shape=auto, or distributed.num_cpu_devices={sizes.size} to try the mesh on a CPU",
             code="too_few_devices",
         )
     if jax.process_count() > 1 and sizes.size < len(devices):
         raise ConfigError(
-            f"model.mesh_shape {list(shape)} has {sizes.size} devices, but the {jax.process_count()} processes have"
-            f" {len(devices)}, all of which must take part; model.mesh_shape=auto takes them all",
+            f"model.mesh_shape {list(shape)} must use all {len(devices)} devices of the {jax.process_count()} "
+            f"processes, but uses {sizes.size}; use model.mesh_shape=auto",
             code="idle_devices",
         )
     return jax.sharding.Mesh(np.array(devices[: sizes.size]).reshape(sizes), AXES)

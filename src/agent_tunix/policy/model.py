@@ -37,8 +37,8 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
     family = family_of(architecture.model_type)
     if config.model_family is not None and family_of(config.model_family) != family:
         raise ModelError(
-            f"model.model_family is {config.model_family}, but {directory} holds {architecture.model_type};"
-            f" set model.model_family={family}, or null for whatever config.json says",
+            f"model.model_family must be the family of the model, but it is {config.model_family} and {directory} "
+            f"contains {architecture.model_type}; set model.model_family={family} or null",
             code="wrong_model_family",
         )
     dtype = compute_dtype(config.dtype)

@@ -39,13 +39,13 @@ def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[
     """Return an error message for a pattern that matches no projection, with a suggestion."""
     message = f"model.lora_module_path {pattern!r} matches no projection of the model"
     if others:
-        message += f", only {abbreviate(others)}: a norm or an embedding multiplies by no matrix"
+        message += f", only {abbreviate(others)}; norms and embeddings cannot have an adapter"
     core = pattern.removeprefix(".*").removesuffix(".*")
     loose = f".*({core}).*" if "|" in core else f".*{core}.*"
     leaf = re.split(r"[./\\*|()]+", pattern.rstrip(".*|()/\\"))[-1]
     near = difflib.get_close_matches(leaf, sorted({name.rpartition(".")[2] for name in projections}), n=1)
     if any(matches(loose, name) for name in projections):
-        message += f"; it must match the whole name: try {loose!r}"
+        message += f"; it must match the whole name, for example {loose!r}"
     elif near:
         message += f"; did you mean {'.*' + near[0]!r}?"
     return f"{message}\nThere are: {abbreviate(projections)}"

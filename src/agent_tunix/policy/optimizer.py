@@ -90,16 +90,16 @@ def check_groups(config: OptimizerConfig, model: nnx.Module) -> dict[str, int]:
     for group in parameter_groups(config):
         if not counts[group.name]:
             taken = any(group.match.search(path) for path in paths)
-            why = "only weights that groups before it have" if taken else "no weight that trains"
+            why = "only weights of earlier groups" if taken else "no trained weight"
             raise ConfigError(
-                f"optimizer.groups.{group.name}.match {group.match.pattern!r} matches {why}; these train:"
-                f" {', '.join(paths[:3])} … {paths[-1]}",
+                f"optimizer.groups.{group.name}.match {group.match.pattern!r} must match a trained weight, but "
+                f"matches {why}; the trained weights are: {', '.join(paths[:3])} … {paths[-1]}",
                 code="group_without_weights",
             )
     frozen = {group.name for group in parameter_groups(config) if group.freeze}
     if frozen.issuperset(labels):
         raise ConfigError(
-            "optimizer.groups freezes every weight, so that nothing would be learned; freeze fewer", code="frozen_model"
+            "optimizer.groups must leave a weight to train, but freezes all of them; freeze fewer", code="frozen_model"
         )
     return counts
 

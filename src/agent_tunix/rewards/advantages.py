@@ -66,7 +66,7 @@ def compute_advantages(
     scored_PG = ~np.isnan(totals_PG)
     if scaling == "component":
         if values_CB is None or weights_C is None:
-            raise ValueError("the scaling `component` takes the components' values and weights")
+            raise ValueError("the scaling `component` requires the components' values and weights")
         sums_PG = np.zeros_like(totals_PG)
         for values_B, weight in zip(np.asarray(values_CB), np.asarray(weights_C), strict=True):
             values_PG = np.where(scored_PG, _in_groups(values_B, num_generations, scored_PG), np.nan)
@@ -136,7 +136,7 @@ def unbiased_std(values_PG: Array, scored_PG: NDArray[np.bool_]) -> float:
 def _in_groups(values_B: ArrayLike, num_generations: int, matters_PG: NDArray[np.bool_] | None = None) -> Array:
     values_B = np.asarray(values_B, dtype=np.float64)
     if values_B.ndim != 1 or num_generations < 1 or values_B.size % num_generations:
-        raise ValueError(f"totals of shape {values_B.shape} do not divide into groups of {num_generations}")
+        raise ValueError(f"totals must divide into groups of {num_generations}, but have the shape {values_B.shape}")
     values_PG = values_B.reshape(-1, num_generations)
     infinite_PG = np.isinf(values_PG) if matters_PG is None else ~np.isfinite(values_PG) & matters_PG
     if infinite_PG.any():

@@ -67,7 +67,7 @@ _WORDS: dict[Kind, str] = {
     "judge": "asks a model over the network:",
     "uploaded": "runs uploaded code without isolation,",
     "dataset": "imports a dataset by its name,",
-    "private": "reads what others may not read,",
+    "private": "reads files that other users cannot read,",
     "hub": "loads from a hub with your account or from your cache:",
 }
 
@@ -256,6 +256,6 @@ def digest_file(file: Path) -> str:
             code="unreadable_code",
         ) from error
     raise RunDirectoryError(
-        f"{file} has more than {_MOST_BYTES:,} bytes, too many for a file of code; move it elsewhere",
+        f"{file} must have at most {_MOST_BYTES:,} bytes to be read as code, but has more; move it elsewhere",
         code="code_too_large",
     )

@@ -41,7 +41,7 @@ class Finder:
         if not isinstance(spec, str):
             if not loading.can_score(spec):
                 raise RewardError(
-                    f"{spec!r} is not a reward; write a name, a dotted path or file.py:function", code="not_a_reward"
+                    f"{spec!r} is not a reward; give a name, a dotted path or file.py:function", code="not_a_reward"
                 )
             place, name = loading.place_of(spec), function_name(spec)
             recipe = None if place is None else self._recipe(place, name)
@@ -61,7 +61,7 @@ class Finder:
         if module is None:
             raise UnknownRewardError(
                 f"rewards.modules: there is no module {spec!r} in {self.working_directory} or on the import path; "
-                "a file is given by its path, with .py",
+                "give a file by its path, with .py",
                 code="unknown_module",
             )
         return module
@@ -123,7 +123,7 @@ class Finder:
         raise UnknownRewardError(
             f"there is no reward {name!r}{nearest(name, [*names, *files])} Rewards: {', '.join(names)}."
             + (f" Files of conf/reward: {', '.join(files)}." if files else "")
-            + " A reward of your own is given as module.function or file.py:function."
+            + " Give your own reward as module.function or file.py:function."
         )
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:
@@ -152,7 +152,9 @@ class Finder:
         try:
             source = None if self.fetch is None else self.fetch(spec)
         except StoreError as error:
-            raise UnknownRewardError(f"{unknown} Nor could it be looked up among uploaded ones: {error}") from error
+            raise UnknownRewardError(
+                f"{unknown} It could not be looked up among uploaded rewards either: {error}"
+            ) from error
         if source is None:
             raise unknown
         name = function_name(spec)
@@ -208,7 +210,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     names = list(names)
     known = synonym(name)
     if known in names:
-        return f"; what comes nearest to it here is {known!r}."
+        return f"; the closest here is {known!r}."
     matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {matches[0]!r}?" if matches else "."
 
@@ -221,7 +223,7 @@ def function_name(spec: object) -> str:
         return spec.name
     if not loading.can_score(spec):
         raise RewardError(
-            f"{spec!r} is not a reward; write a name, a dotted path, file.py:function, or a mapping",
+            f"{spec!r} is not a reward; give a name, a dotted path, file.py:function, or a mapping",
             code="not_a_reward",
         )
     name = getattr(spec, "__name__", None) or type(spec).__name__

@@ -34,7 +34,7 @@ def load_file(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     if path.suffix != ".py":
-        raise RewardError(f"{path} is not a Python file; its name must end in .py", code="not_a_python_file")
+        raise RewardError(f"{path} must be a Python file whose name ends in .py", code="not_a_python_file")
     spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
@@ -46,7 +46,7 @@ def load_file(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
-        hint = "; it is no part of a package: import its neighbour by name, as in `import helper`"
+        hint = "; it is not part of a package: import other files by name, for example `import helper`"
         hint = hint if "attempted relative import" in str(error) else ""
         raise RewardError(
             f"{path} could not be imported: {describe_fault(error, str(path))}{hint}", code="import_failed"

@@ -79,8 +79,8 @@ def register_reward_function(
         previous = _registered.get(name)
         if previous is not None and not overwrite and not _is_same(previous, reward):
             raise RewardError(
-                f"a reward named {name!r} is already registered: {previous.describe()}; "
-                "choose another name, or pass overwrite=True",
+                f"a reward named {name!r} is already registered: {previous.describe()}; choose another name, or pass "
+                "overwrite=True",
                 code="duplicate_reward",
             )
         if previous is None and is_shipped(name) and not overwrite:
@@ -121,7 +121,7 @@ def get_builtin(name: str) -> PlainReward:
         return model
     if name not in FAMILIES:
         raise UnknownRewardError(
-            f"no reward is registered as {name!r}; there are: {', '.join(list_reward_functions())}"
+            f"no reward is registered as {name!r}; registered are: {', '.join(list_reward_functions())}"
         )
     module = importlib.import_module(f"agent_tunix.rewards.builtin.{FAMILIES[name]}")
     return PlainReward(getattr(module, f"{name}_reward"), name)
@@ -147,12 +147,14 @@ def check_name(name: object) -> None:
     """Raise RewardError if no reward or component may have this name."""
     if not is_name(name):
         raise RewardError(
-            f"{name!r} cannot name a reward; use at most 100 letters, digits, `_` and `-`, a letter or `_` first",
+            f"{name!r} cannot be the name of a reward; use at most 100 letters, digits, `_` and `-`, starting with a "
+            "letter or `_`",
             code="invalid_name",
         )
     if name in _TAKEN_BY_METRICS:
         raise RewardError(
-            f"{name!r} cannot name a reward: metrics use `rewards/{name}` themselves; choose another name",
+            f"{name!r} cannot be the name of a reward, because `rewards/{name}` is a built-in metric; choose another "
+            "name",
             code="reserved_name",
         )
 
@@ -177,7 +179,7 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     if len(points) > 1:
         raise RewardError(
             f"several installed packages have a reward {name!r}: {', '.join(point.value for point in points)}; "
-            "write the dotted path of the one that is meant",
+            "give the dotted path of the intended one",
             code="ambiguous_reward",
         )
     (point,) = points

@@ -106,7 +106,9 @@ def resolve_reward(
     else:
         entries, name = [_Entry(function_name(spec), spec)], None
     if not entries:
-        raise RewardError("training.reward_function is empty; name a reward, for instance `math`", code="empty_reward")
+        raise RewardError(
+            "training.reward_function must name a reward, but is empty; for example `math`", code="empty_reward"
+        )
     components = _build(entries, finder, args or {})
     return Mixture(components, on_failure=on_failure, name=name)
 
@@ -169,8 +171,8 @@ def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
     for name in names:
         if names.count(name) > 1:
             raise RewardError(
-                f"two rewards of the list are both named {name!r}; name them in a mapping, as in "
-                f"{{{name}: {{function: …}}, {name}_2: {{function: …}}}}",
+                f"the names of a list's rewards must be unique, but two are named {name!r}; use a mapping, for "
+                f"example {{{name}: {{function: …}}, {name}_2: {{function: …}}}}",
                 code="duplicate_component",
             )
     return entries
@@ -179,7 +181,7 @@ def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
 def _entries_of_mapping(spec: Mapping[Any, object]) -> list[_Entry]:
     if spec and set(spec) <= set(COMPONENT_KEYS):
         raise RewardError(
-            "a component needs a name: write {<name>: {function: …, weight: …}}", code="unnamed_component"
+            "a component requires a name; write {<name>: {function: …, weight: …}}", code="unnamed_component"
         )
     return [_entry(name, settings) for name, settings in spec.items()]
 
@@ -195,7 +197,7 @@ def _entry(name: str, settings: object) -> _Entry:
         )
     if settings.get("function") is None:
         raise RewardError(
-            f"component {name!r} names no function; write {name}: {{function: …}}", code="missing_function"
+            f"component {name!r} requires a function; write {name}: {{function: …}}", code="missing_function"
         )
     args = settings.get("args") or {}
     if not isinstance(args, Mapping):
@@ -238,8 +240,8 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
             for parameter, value in given.get(source, {}).items():
                 if args.setdefault(parameter, value) != value:
                     raise RewardError(
-                        f"{parameter!r} of component {entry.name!r} is {args[parameter]!r} in its args "
-                        f"and {value!r} in rewards.args.{source}; keep one of them",
+                        f"{parameter!r} of component {entry.name!r} must be set once, but is {args[parameter]!r} in "
+                        f"its args and {value!r} in rewards.args.{source}; remove one of them",
                         code="contradictory_argument",
                     )
         components.append(
@@ -272,7 +274,7 @@ def _check_all_used(given: Mapping[str, Any], used: set[str]) -> None:
                 f"rewards.args.{name}: no reward of this run is named {name!r}{nearest(name, used)}",
                 code="unknown_reward",
             )
-        logger.warning("rewards.args.%s is not used: this run's rewards are %s", name, ", ".join(sorted(used)))
+        logger.warning("rewards.args.%s has no effect: this run's rewards are %s", name, ", ".join(sorted(used)))
 
 
 def read_components_file(path: Path) -> Mapping[Any, object]:
@@ -289,7 +291,7 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
         raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:
         raise RewardError(
-            f"{path} must hold one key, `components`, with a mapping of components below it",
+            f"{path} must contain one key, `components`, with a mapping of components",
             code="malformed_reward_file",
         )
     components = content["components"]

@@ -136,7 +136,7 @@ class Score:
         if type(value) is not float and value is not None:
             value = _as_float(value)
         if value is not None and not -LARGEST_VALUE <= value <= LARGEST_VALUE:
-            raise ValueError(f"a score must be finite and at most {LARGEST_VALUE:g} in size, not {value!r}")
+            raise ValueError(f"a score must be finite and its absolute value at most {LARGEST_VALUE:g}, not {value!r}")
         _set_value(self, value)
         _set_components(self, {} if components is None else components)
         _set_outcome(self, outcome)
@@ -156,13 +156,13 @@ class Score:
 def _as_float(value: object) -> float:
     """Return the value as a float. NumPy's and `decimal`'s numbers need not compare or multiply like floats."""
     if isinstance(value, str | bytes | bytearray) or not hasattr(type(value), "__float__"):
-        raise TypeError(f"the value of a score is a number or None, not {value!r}")
+        raise TypeError(f"the value of a score must be a number or None, not {value!r}")
     try:
         return float(value)  # type: ignore[arg-type]  # it has `__float__`
     except OverflowError:  # an integer too large
         return math.inf
     except ValueError as error:
-        raise ValueError(f"the value of a score is a number or None, not {value!r}") from error
+        raise ValueError(f"the value of a score must be a number or None, not {value!r}") from error
 
 
 # Setters that bypass `__setattr__`, which a frozen class refuses.

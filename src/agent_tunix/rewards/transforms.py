@@ -156,8 +156,8 @@ def read_transforms(component: str, written: object) -> tuple[Transform, ...]:
 def _read_transform(component: str, written: object) -> Transform:
     if isinstance(written, Mapping) and len(written) > 1:
         raise RewardError(
-            f"the transform of component {component!r} has the keys {', '.join(map(str, written))} in one mapping; "
-            "write a list, so that their order is plain",
+            f"the transform of component {component!r} must have one key, but has {', '.join(map(str, written))}; "
+            "write a list, which fixes their order",
             code="unordered_transforms",
         )
     name: Any
@@ -171,7 +171,7 @@ def _read_transform(component: str, written: object) -> Transform:
     transform = _READERS[name](value)
     if transform is None:
         raise RewardError(
-            f"the transform {name} of component {component!r} is written {_FORMS[name]}, not {written!r}",
+            f"the transform {name} of component {component!r} must be written {_FORMS[name]}, not {written!r}",
             code="invalid_transform",
         )
     return transform

@@ -157,12 +157,12 @@ def claim(config: Config, root: Path) -> RunPaths:
     places = locate(config, root)
     if places.config.exists() and not config.training.resume:
         raise RunDirectoryError(
-            f"{root} already holds a run; go on with it by training.resume=true, or choose another hydra.run.dir",
+            f"{root} already contains a run; resume it with training.resume=true, or choose another hydra.run.dir",
             code="directory_holds_run",
         )
     if not config.training.resume and any(places.checkpoints.glob("step_*")):
         raise RunDirectoryError(
-            f"{places.checkpoints} already holds checkpoints; go on with them by training.resume=true, or choose"
+            f"{places.checkpoints} already contains checkpoints; resume from them with training.resume=true, or choose"
             f" another training.checkpoint_dir",
             code="directory_holds_checkpoints",
         )
@@ -196,7 +196,7 @@ def hold(root: Path) -> Iterator[None]:
             except OSError as error:
                 if attempt == _ATTEMPTS:
                     raise RunDirectoryError(
-                        f"another process is running in {root}; wait for it, or stop it", code="directory_in_use"
+                        f"another process is using {root}; wait for it, or stop it", code="directory_in_use"
                     ) from error
                 time.sleep(_PAUSE_S)
         yield

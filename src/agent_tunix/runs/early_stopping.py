@@ -56,8 +56,9 @@ class BestSoFar:
             return False
         if metric not in row and step == (0 if metric.startswith("eval/") else 1):
             raise ConfigError(
-                f"stopping.metric={metric} is no metric of this run{suggest(metric, sorted(row))}; its rows have"
-                f" {', '.join(sorted(name for name in row if name.partition('/')[0] == metric.partition('/')[0]))}",
+                f"stopping.metric={metric} must be a metric of this run{suggest(metric, sorted(row))}; its metrics "
+                "are "
+                f"{', '.join(sorted(name for name in row if name.partition('/')[0] == metric.partition('/')[0]))}",
                 code="unknown_metric",
             )
         value = row.get(metric)
@@ -84,6 +85,6 @@ class BestSoFar:
         if patience is None or self.waited < patience:
             return None
         return (
-            f"{self._settings.metric} has been no better than {self.value:.4g}, that of step {self.step}, for"
-            f" {self.waited} judgements (stopping.patience={patience})"
+            f"{self._settings.metric} has not improved on {self.value:.4g}, the value of step {self.step}, for "
+            f"{self.waited} evaluations (stopping.patience={patience})"
         )

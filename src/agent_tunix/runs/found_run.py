@@ -43,7 +43,7 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent
     if not (root / "config.yaml").is_file():
-        raise ConfigError(f"{key}={path} should be the directory of a run, but it has no config.yaml", code="not_a_run")
+        raise ConfigError(f"{key}={path} must be the directory of a run, but it has no config.yaml", code="not_a_run")
     check_no_links(root)
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir

@@ -129,8 +129,8 @@ def _check_subset(config: Config) -> None:
         source = find_source(of_set, "train")
         if source not in _WITH_SUBSETS:
             raise ConfigError(
-                f"{prefix}subset={given} is not read by the source {source}, but by {', '.join(_WITH_SUBSETS)};"
-                f" set {prefix}subset=null, or another {prefix}source",
+                f"{prefix}subset={given} has no effect with the source {source}; it applies to "
+                f"{', '.join(_WITH_SUBSETS)}; set {prefix}subset=null, or another {prefix}source",
                 code="unread_subset",
             )
 

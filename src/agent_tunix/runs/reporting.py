@@ -35,7 +35,7 @@ def report(config: Config, root: Path) -> dict[str, Path]:
         try:
             attach_files(config, root, [root / "config.yaml", *written.values()])
         except Exception as error:  # a tracker that fails does not fail the run
-            _LOGGER.error("MLflow did not take the report (%s: %s); it is in %s", type(error).__name__, error, root)
+            _LOGGER.error("MLflow rejected the report (%s: %s); it is in %s", type(error).__name__, error, root)
     return written
 
 
@@ -44,8 +44,8 @@ def _attempt(label: str, write: Callable[[], Path], written: dict[str, Path], ro
         written[label] = write()
     except Exception as error:  # the training is done and saved, so no error here may fail the run
         _LOGGER.error(
-            "the %s was not written (%s: %s); what it is made of is in the run's directory, and `agent-tunix report %s`"
-            " tries again",
+            "the %s was not written (%s: %s); its data is in the run's directory; try again with `agent-tunix report "
+            "%s`",
             label,
             type(error).__name__,
             error,

@@ -107,8 +107,9 @@ def reward_spec(config: Config, working_directory: Path) -> Any:
     named = _named_components(chosen, working_directory)
     if unknown := [name for name in changed if name not in named]:
         raise RewardError(
-            f"reward.components.{unknown[0]} needs a function, or to be in training.reward_function={chosen},"
-            f" which has {', '.join(named)}; set reward.components.{unknown[0]}.function",
+            f"reward.components.{unknown[0]} requires a function, or a component of that name in "
+            f"training.reward_function={chosen}, which has {', '.join(named)}; set "
+            f"reward.components.{unknown[0]}.function",
             code="missing_function",
         )
     return {**named, **{name: {**named[name], **one} if name in changed else one for name, one in components.items()}}

@@ -50,9 +50,9 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
             kept.append(override)
         else:
             raise Unreplayable(
-                f"{override}: {key.lstrip('~')} decides which completions are sampled, or what is made of their"
-                f" advantages; stored completions cannot show its effect. A replay can change training.reward_function,"
-                f" reward, rewards.* and grpo.advantage_scaling; anything else takes a new run"
+                f"{override}: {key.lstrip('~')} cannot be changed in a replay, because it affects sampling or the "
+                "use of the advantages; change only training.reward_function, reward, rewards.* and "
+                "grpo.advantage_scaling, or start a new run"
             )
     if reward is not None:
         config = dataclasses.replace(
@@ -105,8 +105,8 @@ def check_tokenizer(stored: StoredRun) -> None:
     now = fingerprint_tokenizer(directory) if directory is not None else None
     if before is not None and now is not None and now != before:
         raise Unreplayable(
-            f"the tokenizer of {directory} has changed since the run ({before} then, {now} now): the stored token"
-            " counts and ids are no longer what it would give; restore it, or train anew"
+            f"the tokenizer of {directory} has changed since the run ({before} then, {now} now): the stored token "
+            "counts and ids no longer match it; restore it, or train again"
         )
 
 
@@ -133,7 +133,9 @@ def _range(steps: str | None) -> tuple[int, int | None]:
         return 0, None
     first, colon, last = steps.partition(":")
     if not all(end.isdecimal() or not end for end in (first, last)) or not (first or last):
-        raise ConfigError(f"steps must be FIRST:LAST, as 10:20, 10: or :20, not {steps!r}", code="invalid_step_range")
+        raise ConfigError(
+            f"steps must be FIRST:LAST, for example 10:20, 10: or :20, not {steps!r}", code="invalid_step_range"
+        )
     low = int(first) if first else 0
     return low, (int(last) if last else None) if colon else low
 
@@ -157,7 +159,7 @@ def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True
         try:
             mixture.check_parameters(sample.columns)
         except RewardError as error:
-            raise Unreplayable(f"the stored completions cannot be scored with it: {error}") from error
+            raise Unreplayable(f"the stored completions cannot be scored with this reward: {error}") from error
         rewards = [component.reward for component in mixture.components]
         settle_completions(rewards, sample, allow_unsandboxed=config.rewards.allow_unsandboxed)
     return mixture

@@ -78,7 +78,7 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
         write_json(root / SIGNATURE, {"signed": signed, "hmac_sha256": _mac(key, signed)})
     except (OSError, StoreError, ValueError) as error:
         _LOGGER.warning(
-            "the run is not marked as yours, so that commands will ask before they run its rewards: %s", error
+            "the run could not be marked as yours, so commands will ask before they run its rewards: %s", error
         )
 
 
@@ -185,15 +185,14 @@ def check_directory(root: Path, config: Config) -> None:
     if links:
         names = escape_hidden(", ".join(os.path.relpath(path, root) for path in links[:5]))
         raise RunDirectoryError(
-            f"{root} is not marked as a run of yours, and the links in it would have the run write elsewhere: {names};"
-            " replace each by its target, or choose another hydra.run.dir",
+            f"{root} is not marked as your run, and links in it would make the run write elsewhere: {names}; replace "
+            "each by its target, or choose another hydra.run.dir",
             code="links_in_run",
         )
     if config.rewards.allow_unsandboxed and any((root / "rewards").glob("*.py")):
         raise UntrustedRunError(
-            f"{root} is not marked as a run of yours, and the uploaded rewards that it holds would run without"
-            f" isolation; remove {root / 'rewards'}, so that they are fetched again, or set"
-            " rewards.allow_unsandboxed=false"
+            f"{root} is not marked as your run, and the uploaded rewards in it would run without isolation; remove "
+            f"{root / 'rewards'} so that they are downloaded again, or set rewards.allow_unsandboxed=false"
         )
 
 
@@ -335,8 +334,8 @@ def _doubts(root: Path, content: bytes, parts: Sequence[CodePart]) -> _Doubts:
         is_users = is_in_place and part.file is not None and _named(part) == file and not part.file.is_relative_to(here)
         if not is_users and digest != _digest(part, root):
             strange.append(part)
-    moved = "" if is_in_place else f" and was begun in {signed['root']}"
-    return _Doubts(f"is a run of yours{moved}, but what follows is not what it was begun with", False, strange)
+    moved = "" if is_in_place else f" and was started in {signed['root']}"
+    return _Doubts(f"is your run{moved}, but the following has changed since it was started", False, strange)
 
 
 def _verified(root: Path, content: bytes) -> tuple[dict[str, Any] | None, str]:
@@ -410,8 +409,8 @@ def _told(root: Path, reason: str, parts: Iterable[CodePart]) -> str:
 
 def _refusal(root: Path, reason: str, parts: Iterable[CodePart]) -> UntrustedRunError:
     return UntrustedRunError(
-        f"{_told(root, reason, parts)}\nRead what is named. Then allow it by --trust (of evaluate.py: trust=true),"
-        " which is remembered until the run changes, or name a reward of your own, where the command takes one"
+        f"{_told(root, reason, parts)}\nCheck the listed items. Then allow them with --trust (evaluate.py: "
+        "trust=true), which is remembered until the run changes, or name your own reward, if the command accepts one"
     )
 
 
@@ -443,7 +442,7 @@ def _remember(root: Path, content: bytes, parts: Sequence[CodePart]) -> None:
         write_json(path, {"root": os.path.realpath(root), "state": _state(root, content, parts)})
         path.chmod(0o600)
     except (OSError, StoreError) as error:
-        _LOGGER.warning("that the run is trusted is not remembered: %s", error)
+        _LOGGER.warning("the trust in the run could not be stored: %s", error)
 
 
 def _read_config(root: Path) -> bytes:
@@ -487,7 +486,7 @@ def _read_key() -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"the key {path}, by which your runs are known, cannot be used: {error}") from error
+        raise StoreError(f"the key {path}, which signs your runs, cannot be used: {error}") from error
     return key if len(key) == _KEY_BYTES else None
 
 
@@ -499,7 +498,9 @@ def _read_private(path: Path) -> bytes:
     """
     content, status = _read_plain_with_status(path, 2**20)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{path} must be yours alone; remove it, or: chown {os.geteuid()}, chmod 600")
+        raise PermissionError(
+            f"{path} must be owned by you and readable only by you; remove it, or: chown {os.geteuid()}, chmod 600"
+        )
     return content
 
 
@@ -512,7 +513,7 @@ def _read_plain_with_status(path: Path, most: int) -> tuple[bytes, os.stat_resul
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise OSError(f"{path} is no regular file, or too large")
+            raise OSError(f"{path} must be a small regular file, but is not")
         return file.read(most), status
 
 

@@ -87,13 +87,13 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
         try:
             content = read_regular(file)
         except FileNotFoundError:
-            _LOGGER.warning("%s is gone; the reward is fetched again", file)
+            _LOGGER.warning("%s is missing; downloading the reward again", file)
             continue
         except OSError as error:
             raise RunDirectoryError(f"{file} cannot be read: {error}", code="unreadable_file") from error
         source = UploadedSource(entry["id"], entry["name"], entry["format"], entry["version"], content, entry["origin"])
         if source.sha256 != entry["sha256"]:
-            _LOGGER.warning("%s is no longer the file that was fetched from %s", file, source.origin)
+            _LOGGER.warning("%s has changed since it was downloaded from %s", file, source.origin)
         yield source
 
 
@@ -101,7 +101,7 @@ def _entries(environment: Path) -> Sequence[dict[str, Any]]:
     try:
         found = json.loads(read_regular(environment)).get(KEY, [])
         if not isinstance(found, list) or not all(map(_is_entry, found)):
-            raise ValueError(f"{KEY} is not a list of uploaded rewards")
+            raise ValueError(f"{KEY} must be a list of uploaded rewards, but is not")
     except FileNotFoundError:
         return []
     except (OSError, ValueError, AttributeError, RecursionError) as error:

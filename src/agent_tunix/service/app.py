@@ -21,7 +21,7 @@ from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store
 
 _DESCRIPTION = (
-    "Reward functions of a team: uploaded, listed, tried; and its runs, to look into. Every call needs a key:"
+    "Reward functions of a team: uploaded, listed, tried; and its runs, to inspect. Every call requires a key:"
     " `Authorization: Bearer vk_…`."
 )
 

@@ -42,7 +42,7 @@ class Bodies:
                 body = await _read(receive, most)
         except TimeoutError:
             raise Problem(
-                408, "body_timeout", f"the body must have come within {self._timeout_s:g} s; send it again, faster"
+                408, "body_timeout", f"the body must arrive within {self._timeout_s:g} s; send it again, faster"
             ) from None
         if body is None:
             return  # the client disconnected
@@ -58,10 +58,14 @@ def _check_headers(headers: Headers, most: int) -> None:
     encoding = headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise Problem(
-            415, "unsupported_encoding", f"bodies must be sent as they are, not with Content-Encoding: {encoding}"
+            415, "unsupported_encoding", f"bodies must be sent without Content-Encoding, not with: {encoding}"
         )
     if "content-length" in headers and "transfer-encoding" in headers:
-        raise Problem(400, "malformed_request", "the request says twice how long its body is; leave out Content-Length")
+        raise Problem(
+            400,
+            "malformed_request",
+            "the request must have either Content-Length or Transfer-Encoding, but has both; remove Content-Length",
+        )
     if int(headers.get("content-length", "0")) > most:  # the server has checked that it is a number
         raise _too_large(most)
 
@@ -83,4 +87,4 @@ async def _read(receive: Receive, most: int) -> bytes | None:
 
 def _too_large(most: int) -> Problem:
     hint = "log in, or send less" if most <= STRANGERS_BYTES else "send less"
-    return Problem(413, "body_too_large", f"a body may have at most {most:,} bytes here; {hint}")
+    return Problem(413, "body_too_large", f"the body must have at most {most:,} bytes here; {hint}")

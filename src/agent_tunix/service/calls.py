@@ -62,7 +62,8 @@ class StoreCalls:
             raise Problem(
                 503,
                 "busy",
-                f"{waiting} changes are waiting for their turn, {mine} of them with this key; try again in a moment",
+                f"the server is busy: {waiting} changes are queued, {mine} of them with this key; try again in a "
+                "moment",
             )
         turns = self._turns.setdefault(key.id, asyncio.Semaphore(_AT_ONCE_OF_A_KEY))
         self._writing[key.id] += 1

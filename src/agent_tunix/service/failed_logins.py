@@ -37,7 +37,7 @@ class FailedLogins:
             raise Problem(
                 429,
                 "too_many_failed_keys",
-                f"too many keys that are not valid came from this address; look at the key, and wait {wait_s:.1f} s",
+                f"too many invalid keys came from this address; check the key, and wait {wait_s:.1f} s",
                 headers={"Retry-After": str(math.ceil(wait_s))},
             )
 

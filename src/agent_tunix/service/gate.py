@@ -69,7 +69,7 @@ class Gate:
     async def _authenticate(self, scope: Scope) -> Key:
         given = Headers(scope=scope).get("authorization")
         if given is None:
-            raise Problem(401, "missing_key", "an API key is needed: send the header `Authorization: Bearer vk_…`")
+            raise Problem(401, "missing_key", "an API key is required: send the header `Authorization: Bearer vk_…`")
         try:
             return await self._calls.read(self._keys.authenticate, _secret(given))
         except AccessDeniedError:

@@ -30,8 +30,8 @@ class Hosts:
                 raise Problem(
                     400,
                     "invalid_host",
-                    "the Host header must name this service; ask it by the address that it prints, or let whoever"
-                    " serves add the name by --allowed-host",
+                    "the Host header must name this service; use the address that it prints, or have its operator "
+                    "add the name with --allowed-host",
                 )
         await self._app(scope, receive, send)
 

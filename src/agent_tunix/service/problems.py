@@ -56,7 +56,7 @@ def problem_of(error: AgentTunixError) -> Problem:
     """Return the problem for an error of the package; errors that may contain internals become general ones."""
     if not isinstance(error, StoreRequestError):
         if isinstance(error, StoreError):
-            return Problem(503, "store_unavailable", "the store cannot be used at the moment; try again later")
+            return Problem(503, "store_unavailable", "the store is unavailable at the moment; try again later")
         return internal_error()
     status = 400
     if isinstance(error, AccessDeniedError):
@@ -72,4 +72,6 @@ def problem_of(error: AgentTunixError) -> Problem:
 
 def internal_error() -> Problem:
     """Return the problem that reports a defect of ours."""
-    return Problem(500, "internal_error", "the server failed; its log says why, under the X-Request-Id of this answer")
+    return Problem(
+        500, "internal_error", "the server failed; its log has the reason under the X-Request-Id of this response"
+    )

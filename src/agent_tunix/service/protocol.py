@@ -79,9 +79,7 @@ class LimitedProtocol(H11Protocol):
     def _give_up(self) -> None:
         self._deadline = None
         if not self.transport.is_closing() and self._is_idle():
-            self._refuse(
-                Problem(408, "header_timeout", f"the headers must have come within {self.header_timeout_s:g} s")
-            )
+            self._refuse(Problem(408, "header_timeout", f"the headers must arrive within {self.header_timeout_s:g} s"))
 
     def _refuse(self, problem: Problem) -> None:
         """Send an error and close the connection."""

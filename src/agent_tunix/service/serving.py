@@ -16,7 +16,7 @@ try:
     from fastapi import FastAPI
 except ImportError as _error:
     raise ServiceError(
-        f"{_error}; the service needs FastAPI and uvicorn: pip install 'agent_tunix[service]'",
+        f"{_error}; the service requires FastAPI and uvicorn: pip install 'agent_tunix[service]'",
         code="missing_dependency",
     ) from _error
 
@@ -56,8 +56,8 @@ def check_exposure(settings: ServiceSettings, store: Store) -> None:
     if settings.is_loopback or any(key.revoked_at is None for key in store.keys.list()):
         return
     raise ServiceError(
-        f"{settings.host} can be reached from other machines, and there is no key; make one with `agent-tunix keys"
-        " create NAME`, or serve on 127.0.0.1",
+        f"{settings.host} can be reached from other machines, which requires a key, but there is none; create one "
+        "with `agent-tunix keys create NAME`, or serve on 127.0.0.1",
         code="missing_key",
     )
 
@@ -89,7 +89,8 @@ def _make_room(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
         if possible < needed:
             logger.warning(
-                "this process may have %d descriptors, and %d connections take %d; raise it by `ulimit -n %d`",
+                "this process may open %d file descriptors, but %d connections need %d; raise the limit with `ulimit "
+                "-n %d`",
                 *(possible, connections, needed, needed),
             )
 
@@ -103,12 +104,12 @@ def _listen(settings: ServiceSettings) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ServiceError(
-                f"port {settings.port} of {settings.host} is in use; end what serves there, or choose another by"
-                " --port",
+                f"port {settings.port} of {settings.host} is in use; stop the program that uses it, or choose "
+                "another with --port",
                 code="port_in_use",
             ) from error
         raise ServiceError(
-            f"{settings.host}:{settings.port} cannot be listened on: {error}", code="unavailable_address"
+            f"cannot listen on {settings.host}:{settings.port}: {error}", code="unavailable_address"
         ) from error
     listener.set_inheritable(False)
     return listener

@@ -52,7 +52,9 @@ class Tries:
         """
         if self._running >= self._limits.at_once:
             raise Problem(
-                503, "busy", f"{self._running} tries are running, which is all there is room for; try again in a moment"
+                503,
+                "busy",
+                f"the server is busy: {self._running} tries are running, the most allowed; try again in a moment",
             )
         self._running += 1
         try:
@@ -115,7 +117,7 @@ def _score(
         try:
             scores.append(future.result(max(0.0, deadline - time.monotonic())))
         except FutureTimeoutError:
-            detail = f"the {limit_s:g} s of the whole try were over before it was scored"
+            detail = f"the time limit of the whole try, {limit_s:g} s, was reached before it was scored"
             scores.append([Score.failed(Outcome.TIMEOUT, detail)] * len(samples))
     return scores
 
@@ -140,13 +142,13 @@ def _samples(row: TrialRow, number: int, step: int) -> list[Sample]:
 def check_size(rows: Sequence[TrialRow], limits: TryLimits) -> None:
     """Raise Problem if there are more rows or completions than a try may have."""
     if len(rows) > limits.max_rows:
-        raise Problem(400, "too_many_rows", f"a try takes at most {limits.max_rows} rows, not {len(rows)}", "rows")
+        raise Problem(400, "too_many_rows", f"a try accepts at most {limits.max_rows} rows, not {len(rows)}", "rows")
     most = max(len(row.completions) for row in rows)
     if most > limits.max_completions:
         raise Problem(
             400,
             "too_many_completions",
-            f"a row of a try takes at most {limits.max_completions} completions, not {most}",
+            f"a row of a try accepts at most {limits.max_completions} completions, not {most}",
             "rows",
         )
 

@@ -58,8 +58,8 @@ def require(distributed: DistributedConfig) -> None:
         jax.devices()
     except RuntimeError as error:
         raise ConfigError(
-            f"distributed.platform={distributed.platform} finds no device: {error}. Install the extra for it, such as"
-            f" agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto",
+            f"distributed.platform={distributed.platform} requires a device, but JAX finds none: {error}. Install "
+            "its extra, such as agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto",
             code="no_device",
         ) from error
     make_room_for_programs()

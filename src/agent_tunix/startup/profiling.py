@@ -76,7 +76,8 @@ class Profiling(Closing):
             self._attempt("written", self._write)
         elif self._wanted and not self._traced:
             _LOGGER.warning(
-                "profile=true traced nothing: no step from %d to %d was taken; set tracking.profile_steps",
+                "profile=true recorded no trace, because the run took no step from %d to %d; set "
+                "tracking.profile_steps",
                 self._wanted[0],
                 self._wanted[-1],
             )
@@ -99,13 +100,13 @@ class Profiling(Closing):
         trace = {"displayTimeUnit": "ms", "traceEvents": [*events, *device_phases(events)]}
         path.write_bytes(gzip.compress(json.dumps(trace).encode(), compresslevel=6))
         self.path = path
-        _LOGGER.info("steps %d to %d are traced in %s; open it at ui.perfetto.dev", first, last, path)
+        _LOGGER.info("trace of steps %d to %d written to %s; open it at ui.perfetto.dev", first, last, path)
 
     def _attempt(self, verb: str, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception as error:  # A failed trace must not end the run.
-            _LOGGER.error("the trace could not be %s (%s: %s); the run goes on", verb, type(error).__name__, error)
+            _LOGGER.error("the trace could not be %s (%s: %s); the run continues", verb, type(error).__name__, error)
 
 
 def device_phases(events: Iterable[Event]) -> list[dict[str, Any]]:

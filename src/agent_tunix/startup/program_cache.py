@@ -53,16 +53,18 @@ def prepare_cache(setting: str) -> None:
     if given := os.environ.get(_VARIABLE):
         if Path(given).is_dir() and (problem := why_others_can_write(Path(given))) is not None:
             del os.environ[_VARIABLE]
-            _LOGGER.warning("compiled programs are not kept, since they are code: %s; set %s anew", problem, _VARIABLE)
+            _LOGGER.warning(
+                "compiled programs are not cached, because they are code: %s; set %s again", problem, _VARIABLE
+            )
         return
     try:
         directory = cache_directory(setting)
     except RuntimeError as error:  # the user has no home directory
-        _LOGGER.warning("compiled programs are not kept: %s; set distributed.compilation_cache=DIR", error)
+        _LOGGER.warning("compiled programs are not cached: %s; set distributed.compilation_cache=DIR", error)
         return
     _make_private(directory)
     if directory.is_dir() and (reason := why_others_can_write(directory)) is not None:
-        _LOGGER.warning("compiled programs are not kept, since they are code that others could replace: %s", reason)
+        _LOGGER.warning("compiled programs are not cached, because others could replace the code: %s", reason)
         return
     problem = _why_not_written(directory)
     if problem is None:
@@ -70,13 +72,13 @@ def prepare_cache(setting: str) -> None:
         _remove_damaged(directory)
     elif not directory.is_dir():
         _LOGGER.warning(
-            "compiled programs are not kept: %s; choose another directory by distributed.compilation_cache=DIR,"
-            " or none by distributed.compilation_cache=null",
+            "compiled programs are not cached: %s; choose another directory with distributed.compilation_cache=DIR, "
+            "or disable the cache with distributed.compilation_cache=null",
             problem,
         )
         return
     else:
-        _LOGGER.info("compiled programs are read from %s, and none is added: %s", directory, problem)
+        _LOGGER.info("compiled programs are read from %s, but none are added: %s", directory, problem)
     os.environ[_VARIABLE] = str(directory)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _KEEP_NONE if problem else _KEEP_ALL)
 
@@ -108,7 +110,7 @@ def why_others_can_write(directory: Path) -> str | None:
     for place in (inner, *inner.parents):
         status = place.stat()
         if status.st_uid not in (0, os.geteuid()):
-            return f"{place} belongs to another user (number {status.st_uid}); choose a directory of your own"
+            return f"{place} belongs to another user (number {status.st_uid}); choose your own directory"
         is_shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         # With the sticky bit, as on /tmp, users cannot replace the files of others.
         if is_shared and (place == inner or not status.st_mode & stat.S_ISVTX):
@@ -135,7 +137,7 @@ def _why_not_written(directory: Path) -> str | None:
     except OSError as error:
         return f"{directory} cannot be written ({error.strerror})"
     if free < _MIN_FREE_BYTES:
-        return f"the disk of {directory} has {free >> 20} MB left, and {_MIN_FREE_BYTES >> 20} MB are asked for"
+        return f"the disk of {directory} must have {_MIN_FREE_BYTES >> 20} MB free, but has {free >> 20} MB"
     return None
 
 

@@ -76,7 +76,7 @@ def begin(spent: Mapping[str, float] | None = None) -> Iterator[Timeline]:
 
 
 def current() -> Timeline | None:
-    """Return the timeline of this program, or None if none was begun."""
+    """Return the timeline of this program, or None if none was started."""
     return _CURRENT.get()
 
 

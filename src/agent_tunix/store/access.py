@@ -129,7 +129,7 @@ def open_access(url: str | None = None, secret: str | None = None) -> Iterator[S
         return
     if secret is None:
         raise StoreError(
-            f"{server} needs a key: give --key, or set {KEY_VARIABLE} to one of `agent-tunix keys create`",
+            f"{server} requires a key: set --key or {KEY_VARIABLE} to one from `agent-tunix keys create`",
             code="missing_key",
         )
     with _connect(server, secret) as access:
@@ -141,6 +141,6 @@ def _connect(url: str, secret: str) -> AbstractContextManager[StoreAccess]:
         from agent_tunix.client import Client
     except ImportError as error:
         raise StoreError(
-            f"{error}; a server is reached by httpx: pip install 'agent_tunix[service]'", code="missing_dependency"
+            f"{error}; access to a server requires httpx: pip install 'agent_tunix[service]'", code="missing_dependency"
         ) from error
     return Client(url, secret)

@@ -31,7 +31,7 @@ def read_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:  # its message may contain a password
         raise StoreError(
-            f"{DATABASE_VARIABLE} is not the URL of a database; {_WANTED}", code="invalid_database_url"
+            f"{DATABASE_VARIABLE} must be the URL of a database, but is not; {_WANTED}", code="invalid_database_url"
         ) from error
     kind = url.get_backend_name()
     if kind in ("postgresql", "postgres"):
@@ -56,7 +56,7 @@ def connect(url: URL) -> Engine:
         return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(
-            f"{error}; PostgreSQL needs psycopg: pip install 'agent_tunix[postgresql]'", code="missing_dependency"
+            f"{error}; PostgreSQL requires psycopg: pip install 'agent_tunix[postgresql]'", code="missing_dependency"
         ) from error
 
 
@@ -116,8 +116,8 @@ def _told(engine: Engine) -> Iterator[None]:
     except (DBAPIError, PoolTimeoutError) as error:
         cause = str(getattr(error, "orig", None) or error).strip()
         raise StoreError(
-            f"the store at {engine.url.render_as_string()} could not be used: {cause}; look whether the database is"
-            f" there, can be written and has room, or name another in {DATABASE_VARIABLE}",
+            f"the store at {engine.url.render_as_string()} could not be used: {cause}; check that the database "
+            f"exists, is writable and has free space, or set another in {DATABASE_VARIABLE}",
             code="database_unusable",
         ) from error
 
@@ -144,6 +144,6 @@ def make_private(file: Path) -> None:
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreError(
-            f"the store cannot be made at {file} ({error}); name another in {DATABASE_VARIABLE}",
+            f"the store cannot be created at {file} ({error}); set another in {DATABASE_VARIABLE}",
             code="unwritable_location",
         ) from error

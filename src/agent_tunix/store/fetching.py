@@ -32,11 +32,11 @@ def fetch_uploaded(spec: str) -> UploadedSource | None:
                 return _fetch(access, access.get(spec).id)
         except NotStoredError as error:
             raise UnknownRewardError(
-                f"there is no reward function {spec} in the store at {describe_place()}; `agent-tunix store list` shows"
-                " what there is, and AGENT_TUNIX_URL names another store"
+                f"there is no reward function {spec} in the store at {describe_place()}; list them with `agent-tunix "
+                "store list`, or set AGENT_TUNIX_URL to another store"
             ) from error
         except StoreError as error:
-            raise RewardError(f"the reward function {spec} cannot be fetched: {error}") from error
+            raise RewardError(f"the reward function {spec} cannot be downloaded: {error}") from error
     if not is_name(spec) or not _may_hold_something():
         return None
     try:
@@ -70,7 +70,7 @@ def _fetch(access: StoreAccess, id: str) -> UploadedSource:
     source = UploadedSource(record.id, record.name, record.format, record.version, content, describe_place())
     if source.sha256 != record.sha256:
         raise StoreError(
-            f"the source of {id} at {describe_place()} is not the one that was uploaded; upload it anew",
+            f"the source of {id} at {describe_place()} differs from the uploaded one; upload it again",
             code="damaged_source",
         )
     return source

@@ -25,7 +25,7 @@ def make_home() -> Path:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"the directory of the store cannot be made ({error}); set {HOME_VARIABLE} to one that can be written",
+            f"the directory of the store cannot be created ({error}); set {HOME_VARIABLE} to a writable directory",
             code="unwritable_location",
         ) from error
     return directory

@@ -48,7 +48,7 @@ def is_name(text: object) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None and not text.startswith(FUNCTION_PREFIX)
 
 
-NAME_RULE = "at most 64 letters, digits, `_`, `.` and `-`, a letter or `_` first, and not `rf_`"
+NAME_RULE = "at most 64 letters, digits, `_`, `.` and `-`, starting with a letter or `_`, but not with `rf_`"
 
 
 def _draw(alphabet: str, length: int) -> str:

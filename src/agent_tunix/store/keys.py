@@ -79,7 +79,7 @@ class Keys:
         with reading(self._engine) as connection:
             row = connection.execute(_BY_ID, {"id": id}).first()
         if row is None:
-            raise NotStoredError("key_not_found", f"there is no key {id!r}; `agent-tunix keys list` shows them")
+            raise NotStoredError("key_not_found", f"there is no key {id!r}; list the keys with `agent-tunix keys list`")
         return _key(row)
 
     def list(self) -> "list[Key]":
@@ -100,7 +100,9 @@ class Keys:
             connection.execute(live.values(revoked_at=datetime.now(UTC)))
             row = connection.execute(select(keys).where(is_it, keys.c.secret_sha256.is_not(None))).first()
         if row is None:
-            raise NotStoredError("key_not_found", f"there is no key {id_or_name!r}; `agent-tunix keys list` shows them")
+            raise NotStoredError(
+                "key_not_found", f"there is no key {id_or_name!r}; list the keys with `agent-tunix keys list`"
+            )
         return _key(row)
 
     def authenticate(self, secret: str) -> Key:
@@ -130,8 +132,8 @@ def _check_scopes(scopes: Iterable[str]) -> frozenset[str]:
     chosen = frozenset(scopes)
     unknown = sorted(chosen - set(SCOPES))
     if unknown or not chosen:
-        said = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
-        raise StoreRequestError("invalid_scope", f"{said}; there are {', '.join(SCOPES)}", "scopes")
+        said = f"there is no scope {unknown[0]!r}" if unknown else "a key requires a scope"
+        raise StoreRequestError("invalid_scope", f"{said}; the scopes are {', '.join(SCOPES)}", "scopes")
     return chosen
 
 

@@ -65,7 +65,7 @@ def _upgrade(connection: Connection) -> None:
         from alembic.util import CommandError
     except ImportError as error:
         raise StoreError(
-            f"{error}; the store needs Alembic: pip install 'agent_tunix[service]'", code="missing_dependency"
+            f"{error}; the store requires Alembic: pip install 'agent_tunix[service]'", code="missing_dependency"
         ) from error
 
     config = Config(attributes={"connection": connection})
@@ -74,7 +74,7 @@ def _upgrade(connection: Connection) -> None:
         command.upgrade(config, "head")
     except CommandError as error:
         raise StoreError(
-            f"the database of the store was made by a newer agent_tunix ({error}); update agent_tunix, or name another"
-            " database",
+            f"the database of the store belongs to a newer agent_tunix ({error}); update agent_tunix, or use another "
+            "database",
             code="newer_store",
         ) from error

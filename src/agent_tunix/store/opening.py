@@ -10,7 +10,7 @@ try:
     from sqlalchemy import Engine
 except ImportError as _error:
     raise StoreError(
-        f"{_error}; the store needs SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_dependency"
+        f"{_error}; the store requires SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_dependency"
     ) from _error
 
 from agent_tunix.store.database import connect, read_url

@@ -38,7 +38,7 @@ class Key:
         """Raise AccessDeniedError if the key lacks a scope."""
         if scope not in self.scopes:
             raise AccessDeniedError(
-                "insufficient_scope", f"the key {self.name!r} lacks the scope {scope!r}; make one that has it"
+                "insufficient_scope", f"the key {self.name!r} lacks the scope {scope!r}; create a key that has it"
             )
 
 

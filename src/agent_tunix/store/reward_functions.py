@@ -176,7 +176,7 @@ class RewardFunctions:
         content, digest = row
         if content is None or hashlib.sha256(content).hexdigest() != digest:
             raise StoreError(
-                f"the store is damaged: the source of {id} is not what was uploaded; upload it anew",
+                f"the store is damaged: the source of {id} differs from the uploaded one; upload it again",
                 code="damaged_source",
             )
         return bytes(content)
@@ -215,7 +215,7 @@ def _take_name(connection: Connection, owner: Key, name: str) -> int:
     version = connection.execute(mine.with_for_update()).scalar()
     if version is None:
         raise NameTakenError(
-            "name_taken", f"the name {name!r} belongs to another key; upload under a name of your own", "name"
+            "name_taken", f"the name {name!r} belongs to another key; upload it under another name", "name"
         )
     return int(version)
 
@@ -249,7 +249,7 @@ def _position(connection: Connection, after: str) -> tuple[datetime, str]:
 
 def _no_cursor(after: object) -> StoreRequestError:
     return StoreRequestError(
-        "invalid_cursor", f"after must be the id of a reward function of the list, not {after!r}", "after"
+        "invalid_cursor", f"after must be the id of a reward function in the list, not {after!r}", "after"
     )
 
 

@@ -81,25 +81,33 @@ def detect_format(source: bytes) -> Format:
 def _check_bytes(source: bytes) -> None:
     if len(source) > MAX_BYTES:
         raise UploadError(
-            "file_too_large", f"the file has {len(source):,} bytes; at most {MAX_BYTES:,} are kept", "file"
+            "file_too_large", f"the file must have at most {MAX_BYTES:,} bytes, not {len(source):,}", "file"
         )
     if not source.strip():
-        raise UploadError("empty_file", f"the file is empty; it must have `{_EXAMPLE['trl']}`, for instance", "file")
+        raise UploadError(
+            "empty_file", f"the file must define `reward`, but is empty; add, for example, `{_EXAMPLE['trl']}`", "file"
+        )
     try:
         source.decode("utf-8")
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     except (UnicodeDecodeError, SyntaxError) as error:
-        raise UploadError("invalid_encoding", f"the file is not UTF-8 ({error}); save it as UTF-8", "file") from error
+        raise UploadError(
+            "invalid_encoding", f"the file must be UTF-8, but is not ({error}); save it as UTF-8", "file"
+        ) from error
     if encoding not in ("utf-8", "utf-8-sig"):
-        raise UploadError("invalid_encoding", f"the file declares that it is {encoding}; save it as UTF-8", "file")
+        raise UploadError(
+            "invalid_encoding", f"the file must be UTF-8, but declares {encoding}; save it as UTF-8", "file"
+        )
     if b"\0" in source:
-        raise UploadError("invalid_encoding", "the file has NUL bytes, so that it is no Python; upload text", "file")
+        raise UploadError("invalid_encoding", "the file must be Python source, but has NUL bytes; upload text", "file")
 
 
 def _inspect(source: bytes) -> FileFacts:
     facts = inspect_file(source)
     if facts.error is not None:
-        raise UploadError("syntax_error", f"the file is not Python that can be compiled: {facts.error}", "file")
+        raise UploadError(
+            "syntax_error", f"the file must be Python source, but cannot be compiled: {facts.error}", "file"
+        )
     return facts
 
 
@@ -107,24 +115,28 @@ def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
     """Return the function that is named `reward` once the file has run."""
     found = facts.function
     if found is None:
-        hint = f"; the one in line {facts.functions[0].line} is inside of something else" if facts.functions else ""
-        raise UploadError("no_reward_function", f"the file has no `{_OPENING[format]}` at its top level{hint}", "file")
+        hint = f"; the one in line {facts.functions[0].line} is nested" if facts.functions else ""
+        raise UploadError(
+            "no_reward_function",
+            f"the file must have `{_OPENING[format]}` at its top level, but does not{hint}",
+            "file",
+        )
     if found.is_async != (format == "miles"):
         kind, other = ("async", "miles") if found.is_async else ("not async", "trl")
         raise UploadError(
             "wrong_kind",
-            f"line {found.line}: `reward` is {kind}, which a {format} function is not; write `{_EXAMPLE[format]}`, or"
-            f" upload it as {other}",
+            f"line {found.line}: `reward` is {kind}, but a {format} function must not be; write "
+            f"`{_EXAMPLE[format]}`, or upload it as {other}",
             "format",
         )
     if not found.is_literal:
         raise UploadError(
-            "no_reward_function", f"line {found.line} must begin with `{_OPENING[format]}` to the letter", "file"
+            "no_reward_function", f"line {found.line} must begin exactly with `{_OPENING[format]}`", "file"
         )
     if found.is_generator:
         raise UploadError(
             "wrong_kind",
-            f"line {found.line}: `reward` is a generator; return the value or values rather than yield them",
+            f"line {found.line}: `reward` is a generator; return the values instead of yielding them",
             "file",
         )
     return found
@@ -142,7 +154,8 @@ def _check_signature(function: FunctionFacts, format: Format) -> None:
     if convention != format or not (takes_any or format in fitting([parameter.name for parameter in parameters])):
         raise UploadError(
             "invalid_signature",
-            f"line {line}: `reward{function.signature}` cannot be called as {format} functions are; write `{example}`",
+            f"line {line}: `reward{function.signature}` cannot be called with the arguments of {format} functions; "
+            f"write `{example}`",
             "file",
         )
 
@@ -162,18 +175,18 @@ def _stand_in(function: FunctionFacts) -> Any:
 def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterator[str]:
     """Yield advice that improves training, where the file visibly does not follow it."""
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in function.signature.parameters.values()):
-        yield f"line {function.line}: `reward` takes no **kwargs, so that trainers which pass more cannot call it"
+        yield f"line {function.line}: `reward` takes no **kwargs, so trainers that pass more arguments cannot call it"
     constants = {value.number for value in facts.values if value.kind == "constant"}
     if facts.values and all(value.kind in ("constant", "truth") for value in facts.values) and constants <= {0.0, 1.0}:
         yield (
-            "every score is 0 or 1: give partial credit for what is partly right, or the groups in which all"
-            " completions fail teach nothing"
+            "every score is 0 or 1; give partial credit for partly right answers, because a group in which all "
+            "completions fail teaches nothing"
         )
     for value in facts.values:
         if value.kind == "constant" and abs(value.number) > 1:
-            yield f"line {value.line}: a score of {value.number:g} is beyond -1 to 1; keep scores bounded"
+            yield f"line {value.line}: a score of {value.number:g} is outside -1 to 1; keep scores bounded"
         elif value.kind == "length":
-            yield f"line {value.line}: a score that is a length has no bound; divide it by a limit and cut it off"
+            yield f"line {value.line}: a score that is a length has no bound; divide it by a limit and clip it"
     for module in facts.imports:
         if module in _NETWORK:
             yield f"it imports {module}; uploaded rewards run without a network"

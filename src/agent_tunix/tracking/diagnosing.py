@@ -36,6 +36,6 @@ def read_context(run: StoredRun) -> RunContext:
         return RunContext.from_data(run.environment["context"])
     except (KeyError, ValueError) as error:
         raise RunDirectoryError(
-            f"{run.root / 'environment.json'} should describe the run under `context`, but does not ({error}); runs of"
-            " earlier versions cannot be diagnosed"
+            f"{run.root / 'environment.json'} must describe the run under `context`, but does not ({error}); runs of "
+            "earlier versions cannot be diagnosed"
         ) from error

@@ -52,4 +52,4 @@ def read_findings(path: Path) -> list[Finding]:
     try:
         return [Finding.from_data(row) for row in read_rows(path)] if path.exists() else []
     except ValueError as error:
-        raise RunDirectoryError(f"{path} should hold findings, but {error}; remove the line") from error
+        raise RunDirectoryError(f"{path} must contain one finding per line, but {error}; remove the line") from error

@@ -91,6 +91,6 @@ class _FileHandler(logging.FileHandler):
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self.setLevel(logging.CRITICAL + 1)
-            print(f"warning: {self.baseFilename} is not written any more: {error.strerror}", file=sys.stderr)
+            print(f"warning: {self.baseFilename} is no longer written: {error.strerror}", file=sys.stderr)
         else:
             super().handleError(record)

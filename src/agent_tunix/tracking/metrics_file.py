@@ -18,8 +18,8 @@ from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import open_regular
 from agent_tunix.tracking.values import is_metric, to_plain
 
-WRITING_REMEDY = "free some space or correct the permissions, then go on with training.resume=true"
-READING_REMEDY = "give the directory of a run, and see that its files may be read"
+WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
+READING_REMEDY = "give the directory of a run, and check that its files are readable"
 
 _LONGEST_LINE = 64 * 2**20
 _LONGEST_INT = 18
@@ -165,13 +165,13 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             try:
                 row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)
                 if not isinstance(row, dict) or type(row.get("step")) is not int:
-                    raise ValueError("no object with a step")
+                    raise ValueError("it is not an object with a step")
             except (ValueError, RecursionError) as error:
                 if len(line) < _LONGEST_LINE and not file.readline(1):  # the last line may be incomplete
                     return
                 raise RunDirectoryError(
-                    f"each line of {path} should be a JSON object with a step, but line {number} is not ({error}); "
-                    f"remove that line, or start a new run in another directory",
+                    f"each line of {path} must be a JSON object with a step, but line {number} is not ({error}); "
+                    "remove that line, or start a new run in another directory",
                     code="damaged_metrics",
                 ) from error
             yield line, row

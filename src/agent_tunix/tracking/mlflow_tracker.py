@@ -122,7 +122,7 @@ def _open_client(config: Config) -> Any:
         from mlflow import MlflowClient
     except ImportError as error:
         raise ConfigError(
-            "tracking.mlflow=true needs the package mlflow-skinny, which is not installed; pip install"
+            "tracking.mlflow=true requires the package mlflow-skinny, which is not installed; pip install"
             ' "agent_tunix[mlflow]"',
             code="missing_package",
         ) from error
@@ -143,8 +143,8 @@ def _explained(config: Config) -> Iterator[None]:
     except Exception as error:  # MLflow, SQLAlchemy and requests raise many types
         reason = (str(error).strip().splitlines() or ["no details"])[0][:300]
         raise ConfigError(
-            f"MLflow cannot open a run in {_store_of(config)}: {type(error).__name__}: {reason}; set"
-            f" tracking.mlflow_uri to a store that is there, as sqlite:///mlflow.db, or leave tracking.mlflow=false",
+            f"MLflow cannot open a run in {_store_of(config)}: {type(error).__name__}: {reason}; set "
+            "tracking.mlflow_uri to an existing store, for example sqlite:///mlflow.db, or tracking.mlflow=false",
             code="unreachable_tracker",
         ) from error
 
@@ -168,6 +168,6 @@ def _wait(pending: Any) -> None:
     thread.start()
     thread.join(_CLOSE_TIMEOUT_S)
     if thread.is_alive():
-        raise TimeoutError(f"the store did not take the metrics within {_CLOSE_TIMEOUT_S:.0f} s")
+        raise TimeoutError(f"the store did not accept the metrics within {_CLOSE_TIMEOUT_S:.0f} s")
     if failures:
         raise failures[0]

@@ -106,7 +106,7 @@ def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regula
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return RunOutcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
     if outcome.status is RunStatus.RUNNING and not _is_held(root, open_file):
-        return RunOutcome(RunStatus.STOPPED, outcome.overrides, "it ended without a word, as when killed")
+        return RunOutcome(RunStatus.STOPPED, outcome.overrides, "it ended without a report, probably killed")
     return outcome
 
 

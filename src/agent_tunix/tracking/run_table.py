@@ -74,7 +74,8 @@ def find_runs(directory: Path) -> list[Path]:
     """
     if not directory.is_dir():
         raise RunDirectoryError(
-            f"{directory} is no directory; give one that holds runs, as multirun/… does", code="missing_directory"
+            f"{directory} must be a directory of runs, such as multirun/…, but is not a directory; give another",
+            code="missing_directory",
         )
     found = []
     for root, names, _ in os.walk(directory):
@@ -83,7 +84,9 @@ def find_runs(directory: Path) -> list[Path]:
             names.clear()  # do not look for runs inside a run
     if not found:
         raise RunDirectoryError(
-            f"{directory} holds no run; a run's directory has a config.yaml and a metrics.jsonl", code="missing_run"
+            f"{directory} must contain the directory of a run, with a config.yaml and a metrics.jsonl, but contains "
+            "none; give another",
+            code="missing_run",
         )
     return sorted(found, key=lambda run: _natural(str(run)))
 

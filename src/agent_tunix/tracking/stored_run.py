@@ -63,12 +63,12 @@ class StoredRun:
         if not self.root.is_dir():
             kind = "is a file" if self.root.exists() else "does not exist"
             raise RunDirectoryError(
-                f"{self.root} {kind}; give the directory of a run, which holds a config.yaml", code="missing_run"
+                f"{self.root} {kind}; give the directory of a run, which contains a config.yaml", code="missing_run"
             )
         if not (self.root / "config.yaml").is_file():
             holds = ", ".join(sorted(path.name for path in self.root.iterdir())[:8]) or "nothing"
             raise RunDirectoryError(
-                f"{self.root} is not the directory of a run, which holds a config.yaml; it holds {holds}",
+                f"{self.root} must be the directory of a run, which contains a config.yaml, but contains {holds}",
                 code="missing_run",
             )
         check_no_links(self.root)
@@ -120,11 +120,12 @@ class StoredRun:
         try:
             environment = json.loads(read_regular(path))
             if not isinstance(environment, dict):
-                raise ValueError(f"it holds {type(environment).__name__}, not an object")
+                raise ValueError(f"it contains {type(environment).__name__}, not an object")
         except (OSError, ValueError, RecursionError) as error:
             said = getattr(error, "strerror", None) or error
             raise RunDirectoryError(
-                f"{path} should be written by the run as it starts, but: {said}", code="unreadable_environment"
+                f"{path} must be the file that the run wrote when it started, but: {said}",
+                code="unreadable_environment",
             ) from error
         return environment
 
@@ -144,7 +145,8 @@ class StoredRun:
             and isinstance(stored.get("versions", {}), dict)
         ):
             raise RunDirectoryError(
-                f"{self.root / 'environment.json'} holds no reward_fingerprint; it was changed",
+                f"{self.root / 'environment.json'} must have the key reward_fingerprint, but does not, because it "
+                "was changed; restore it",
                 code="missing_fingerprint",
             )
         return stored

@@ -137,8 +137,8 @@ def _refuse_foreign_settings(path: Path) -> None:
     """
     if path.is_file() and "base_url" in read_regular(path).decode(errors="replace").lower():
         raise ConfigError(
-            f"{path} in the working directory names a server of Weights & Biases, to which your key would be sent;"
-            " remove base_url there, and export WANDB_BASE_URL in your shell if you mean it",
+            f"{path} in the working directory sets another server of Weights & Biases, which would get your key; "
+            "remove base_url there, and export WANDB_BASE_URL in your shell if you need it",
             code="foreign_wandb_settings",
         )
 
@@ -161,7 +161,7 @@ class WandbTracker:
             import wandb
         except ImportError as error:
             raise ConfigError(
-                "wandb_disabled=false needs the package wandb, which is not installed;"
+                "wandb_disabled=false requires the package wandb, which is not installed;"
                 ' pip install "agent_tunix[wandb]"',
                 code="missing_package",
             ) from error
@@ -180,7 +180,7 @@ class WandbTracker:
         except wandb.errors.Error as error:
             raise ConfigError(
                 f"Weights & Biases cannot open a run: {error}; run `wandb login`, set WANDB_MODE=offline to send the "
-                f"metrics later, or leave wandb_disabled=true",
+                f"metrics later, or set wandb_disabled=true",
                 code="unreachable_tracker",
             ) from error
         id_file.write_text(self._run.id)
@@ -242,7 +242,7 @@ class _Guarded:
         except Exception as error:  # a tracker's client may raise anything, and must not stop the run
             self._tracker = None
             logger.error(
-                "%s failed and is switched off; the run goes on, and metrics.jsonl has every row (%s: %s)",
+                "%s failed and is disabled; the run continues, and metrics.jsonl has every row (%s: %s)",
                 self._name,
                 type(error).__name__,
                 error,

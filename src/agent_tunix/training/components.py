@@ -203,7 +203,7 @@ def check_eos_tokens(config: Config, tokenizer: Tokenizer) -> None:
     unknown = [token for token in config.generation.eos_tokens or [] if token >= tokenizer.vocab_size]
     if unknown:
         raise ConfigError(
-            f"generation.eos_tokens {unknown} are not among the tokenizer's {tokenizer.vocab_size} ids;"
-            f" its own are {tokenizer.eos_ids}",
+            f"generation.eos_tokens must be among the tokenizer's {tokenizer.vocab_size} ids, not {unknown}; its own "
+            f"are {tokenizer.eos_ids}",
             code="unknown_end_token",
         )

@@ -104,21 +104,23 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
     """
     if to.is_symlink() or (to.exists() and not to.is_dir()):
         raise ExportError(
-            f"{to} should become a directory, but there is a file or a link of that name; choose another",
+            f"{to} must be a new or empty directory, but is a file or a link; choose another",
             code="export_place_is_file",
         )
     if not to.is_dir() or not any(to.iterdir()):
         return
     if not overwrite:
         raise ExportError(
-            f"{to} is not empty; choose another directory, or --overwrite if it is an earlier export",
+            f"{to} must be a new or empty directory, but is not empty; choose another, or --overwrite if it is an "
+            "earlier export",
             code="export_place_not_empty",
         )
     _check_apart(run, to)
     if foreign := sorted(_foreign(to)):
         raise ExportError(
-            f"{to} holds what no export wrote, or has changed since: {', '.join(foreign[:5])}"
-            f"{' …' if len(foreign) > 5 else ''}; nothing was removed. Choose another directory",
+            f"{to} must contain only files of an earlier export, but has other or changed files: "
+            f"{', '.join(foreign[:5])}{(' …' if len(foreign) > 5 else '')}; nothing was removed. Choose another "
+            "directory",
             code="export_place_has_other_files",
         )
 
@@ -131,14 +133,14 @@ def _check_apart(run: FoundRun, to: Path) -> None:
     """
     needed = {"the run": run.root, "its checkpoints": run.checkpoints}
     if (model := find_cached_directory(run.config.model)) is not None:
-        needed["the model that the run began with"] = model
+        needed["the base model of the run"] = model
     place = to.resolve()
     for what, path in needed.items():
         other = path.resolve()
         if place.is_relative_to(other) or other.is_relative_to(place):
             raise ExportError(
-                f"{to} cannot be replaced: {what} lies in {path}, and the one is or holds the other; nothing"
-                " was removed. Choose another directory",
+                f"{to} cannot be replaced, because it contains, or is inside of, {path}, where the run keeps {what}; "
+                "nothing was removed. Choose another directory",
                 code="export_place_needed_by_run",
             )
 
@@ -175,7 +177,7 @@ def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
         partial = Path(tempfile.mkdtemp(prefix=f".{to.name}.partial-", dir=to.parent))
     except OSError as error:
         raise ExportError(
-            f"nothing can be written beside {to}: {error.strerror}; choose another directory",
+            f"the directory of {to} is not writable: {error.strerror}; choose another directory",
             code="unwritable_directory",
         ) from error
     try:
@@ -193,7 +195,8 @@ def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
             shutil.rmtree(earlier, ignore_errors=True)
     except OSError as error:
         raise ExportError(
-            f"{to} could not be written: {error.strerror or error}; is the disk full?", code="export_not_written"
+            f"{to} could not be written: {error.strerror or error}; check that the disk has free space",
+            code="export_not_written",
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

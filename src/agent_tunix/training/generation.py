@@ -57,7 +57,9 @@ def find_source(given: Path, step: Step) -> PolicySource:
         return PolicySource(find_run(given, "RUN"), step, is_run=True)
     if step is not None:
         raise ConfigError(
-            f"{given} is no run, and so has no checkpoint of step {step}; leave --step out", code="step_without_run"
+            f"--step requires a run, but {given} is a model directory without a checkpoint of step {step}; remove "
+            "--step",
+            code="step_without_run",
         )
     from agent_tunix.policy.families import read_architecture
     from agent_tunix.policy.files.directory import find_model_directory
@@ -295,7 +297,8 @@ def choose_sampling(
     given = {name: value for name, value in values.items() if value is not None}
     if inference_config == "greedy" and given:
         raise ConfigError(
-            f"greedy takes the likeliest token and heeds no {', '.join(given)}; leave one of them out",
+            f"greedy sampling always takes the likeliest token, so it cannot be combined with {', '.join(given)}; "
+            "remove one of them",
             code="sampling_settings_of_greedy",
         )
     if inference_config is None and given:

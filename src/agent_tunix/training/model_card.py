@@ -48,10 +48,10 @@ def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str], place:
     what = "LoRA adapter" if adapter else "model"
     how = "on target texts (a supervised start)" if supervised else "by reinforcement learning (GRPO)"
     yield (
-        f"This {what} was trained from {_code(base) if base else 'a model on disk'} {how} with agent_tunix; it is what"
-        f" the policy was after step {step}."
+        f"This {what} was trained from {_code(base) if base else 'a model on disk'} {how} with agent_tunix; it is"
+        f" the policy after step {step}."
     )
-    yield "## How it went"
+    yield "## Results"
     yield _outcome(run, step)
     yield from map(_captioned, plots)
     if not supervised:
@@ -102,7 +102,7 @@ def _outcome(run: StoredRun, step: int) -> str:
         if first is not None and after[name] is not None:
             lines.append(f"| {_escape(name)} | {first:.4g} | {after[name]:.4g} |")
     if len(lines) == 2:
-        return "No measurement of this step is stored."
+        return "No evaluation of this step is stored."
     return "\n".join(lines)
 
 
@@ -110,7 +110,7 @@ def _reward(run: StoredRun) -> str:
     try:
         described, fingerprint = str(run.environment.get("reward", "")), str(run.fingerprint.get("hash", ""))
     except RunDirectoryError as error:
-        return f"Not known: {_escape(error)}"
+        return f"Unknown: {_escape(error)}"
     described = escape_hidden(described).replace("```", "")
     return f"```\n{described}\n```\n\nFingerprint: {_code(fingerprint)}"
 
@@ -119,15 +119,15 @@ def _settings(config: Config, supervised: bool) -> dict[str, Any]:
     model, training, grpo, optimizer = config.model, config.training, config.grpo, config.optimizer
     tuned = f"LoRA, rank {model.lora_rank}, alpha {model.lora_alpha:g}" if model.lora_rank else "all weights"
     algorithm = {
-        "completions a prompt": grpo.num_generations,
-        "updates a batch": grpo.num_iterations,
+        "completions per prompt": grpo.num_generations,
+        "updates per batch": grpo.num_iterations,
         "KL weight β": grpo.beta,
         "clip ε": grpo.epsilon,
     }
     return {
         "data": data_name(config),
         "system prompt": config.prompt.system or "none",
-        "prompts a step": training.batch_size,
+        "prompts per step": training.batch_size,
         **({} if supervised else algorithm),
         "trained": tuned,
         "learning rate": optimizer.learning_rate,

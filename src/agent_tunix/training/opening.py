@@ -91,7 +91,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         config = _from_first(processes, config, lambda: pin(config, paths))
         if processes.count > 1:
             devices = f"{jax.local_device_count()} of {jax.device_count()} devices"
-            _LOGGER.info("this is process %d of %d, with %s", processes.index, processes.count, devices)
+            _LOGGER.info("process %d of %d, with %s", processes.index, processes.count, devices)
         yield OpenedRun(replace(validated, config=config), paths, attempt, stop, processes)
 
 
@@ -134,8 +134,8 @@ def _check_shared(processes: Processes, root: Path) -> None:
     if not all(seen):
         others = ", ".join(str(index) for index, sees in enumerate(seen) if not sees)
         raise RunDirectoryError(
-            f"{root} must be the same directory in every process, but what process 0 writes there is not seen by"
-            f" process {others}; choose one on a shared disk with hydra.run.dir=DIR",
+            f"{root} must be the same directory in every process, but files of process 0 are not visible in process "
+            f"{others}; choose a directory on a shared disk with hydra.run.dir=DIR",
             code="directory_not_shared",
         )
 
@@ -193,7 +193,9 @@ def record_start(
         components: The parts of the run.
     """
     if paths.config.exists() and _compared(from_yaml(paths.config)) != _compared(config):
-        _LOGGER.warning("the configuration is not the one this run was started with; %s is renewed", paths.config)
+        _LOGGER.warning(
+            "the configuration differs from the one this run was started with; %s is rewritten", paths.config
+        )
     run_directory.write_text(paths.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
     directory = components.directory

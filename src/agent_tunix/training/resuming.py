@@ -51,24 +51,24 @@ def check_resumable(
     before = restored.metadata
     if (found := before.get("method", GRPO)) != method:
         raise CheckpointError(
-            f"{root} is a run of `{_COMMANDS[found]}`; go on with it by that command, or begin"
-            " another run with its weights by training.init_checkpoint",
+            f"{root} is a run of `{_COMMANDS[found]}`; resume it with that command, or start a new run from its "
+            "weights with training.init_checkpoint",
             code="other_method",
         )
     check_base(config, components.directory, before.get(METADATA_KEY), components.model_digest, weights_matter=True)
     for line in changed_since(before, now):
-        _LOGGER.warning("since the checkpoint was written, %s", line)
+        _LOGGER.warning("changed since the checkpoint was written: %s", line)
     if before["data"] != components.batches.fingerprint(restored.step):
         raise CheckpointError(
-            "the training rows are not those that the checkpoint was trained on, so the data position means"
-            f" nothing; {_how_to_restore_rows(before, config)}, or start a new run",
+            "resuming requires the training rows of the checkpoint, but they have changed, so its position in the "
+            f"data is invalid; {_how_to_restore_rows(before, config)}, or start a new run",
             code="rows_changed",
         )
     if before.get("reference_sync_steps", 0) > 0 and components.moving_reference is None:
         raise CheckpointError(
-            "the checkpoint's reference policy is not what training began with, which this run would take instead;"
-            f" resume with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta"
-            f" above 0, or start a new run",
+            "resuming requires the checkpoint's reference policy, but this run would use the initial policy; resume "
+            f"with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta above 0, or start a new "
+            "run",
             code="reference_moved",
         )
 
@@ -79,8 +79,8 @@ def _how_to_restore_rows(metadata: dict[str, Any], config: Config) -> str:
     if before == seed or fraction == 1.0:
         return "restore the data"
     return (
-        f"training.train_fraction={fraction:g} splits the rows by the seed, which was {before} and is {seed}:"
-        f" go on with seed={before}"
+        f"training.train_fraction={fraction:g} splits the rows by the seed, which was {before} and is now {seed}: "
+        f"resume with seed={before}"
     )
 
 
@@ -98,9 +98,9 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
     changed = reward_changed_since(before, now)
     if changed and config.rewards.on_change == "refuse":
         raise CheckpointError(
-            "the reward is not the one that the checkpoint was trained on:\n  "
+            "the reward differs from the one that the checkpoint was trained with:\n  "
             + "\n  ".join(changed)
-            + "\nRestore it, or go on with rewards.on_change=warn.",
+            + "\nRestore it, or resume with rewards.on_change=warn.",
             code="reward_changed",
         )
     for line in changed:
@@ -111,8 +111,8 @@ def tell_gaps(metrics: Path, step: int) -> None:
     """Warn of steps up to a checkpoint whose rows `metrics.jsonl` lacks."""
     if missing := missing_steps(metrics, step):
         _LOGGER.warning(
-            "%s lacks the rows of steps that the checkpoint of step %d comes after: %s. Training goes on without"
-            " them; what is drawn from that file will have gaps",
+            "%s lacks rows of steps before the checkpoint of step %d: %s. Training continues without them; plots of "
+            "that file will have gaps",
             metrics,
             step,
             _name_ranges(missing),

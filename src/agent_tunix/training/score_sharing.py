@@ -67,16 +67,16 @@ def why_first_scores(mixture: Mixture, execution: str) -> str | None:
         execution: Value of `rewards.execution`.
     """
     if execution == "ray":
-        return "rewards.execution=ray has workers of its own"
+        return "rewards.execution=ray has its own workers"
     for component in mixture.components:
         inner = component.reward
         if isinstance(inner, Mixture):
             if reason := why_first_scores(inner, execution):
                 return reason
         elif getattr(inner, "needs_batch", False):
-            return f"{component.name} looks at the whole batch"
+            return f"{component.name} needs the whole batch"
         elif getattr(inner, "limits_itself", False):
-            return f"{component.name} has limits of its own"
+            return f"{component.name} has its own limits"
     return None
 
 

@@ -189,7 +189,7 @@ class RunSession:
         """
         for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop:
-                _LOGGER.info("the run ends early, after step %d of %d: %s", step - 1, self.max_steps, reason)
+                _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
                 self._save(step - 1)
                 return
             self._stop_if_asked(step - 1)
@@ -344,7 +344,7 @@ class RunSession:
             return 0
         restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
         if restored is None:
-            _LOGGER.info("nothing to resume in %s; starting afresh", self._paths.checkpoints)
+            _LOGGER.info("nothing to resume in %s; starting from the beginning", self._paths.checkpoints)
             return 0
         check_resumable(restored, self._metadata, config, components, self._method, self._paths.root)
         if self._method == GRPO:
@@ -391,9 +391,9 @@ class RunSession:
         reached = step if learned.updates_applied else step - 1
         self._save(reached)
         raise NonFiniteUpdateError(
-            f"step {step}: the loss is {learned.loss} and the gradient norm {learned.grad_norm};"
-            f" the weights were not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or look"
-            f" for extreme rewards. {self._how_to_resume(reached)}"
+            f"step {step}: the loss is {learned.loss} and the gradient norm {learned.grad_norm}; the weights were "
+            "not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or check for extreme "
+            f"rewards. {self._how_to_resume(reached)}"
         )
 
     def _how_to_resume(self, step: int) -> str:
@@ -404,7 +404,7 @@ class RunSession:
     def _say_how_to_resume(self, step: int) -> str:
         if step == 0:
             return "No step was completed, so there is nothing to resume."
-        return f"The checkpoint of step {step} is saved; go on with:\n  {resume_command(self._paths.root)}"
+        return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(self._paths.root)}"
 
     def _list_paths(self) -> dict[str, Path | str]:
         paths: dict[str, Path | str] = {

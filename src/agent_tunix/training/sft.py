@@ -58,8 +58,8 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
                 if result.left_out and not warned:
                     warned = True
                     _LOGGER.warning(
-                        "step %d: %d rows have nothing to learn from, and later ones may not either (sft/left_out"
-                        " counts them): %s",
+                        "step %d: %d rows have no usable target and are skipped, as later ones may be (sft/left_out "
+                        "counts them): %s",
                         step,
                         len(result.left_out),
                         result.left_out[0],

@@ -101,7 +101,8 @@ class SupervisedTrainer:
         num_tokens, num_rows = int(targets.mask.sum()), len(targets.tokens)
         if not num_tokens:
             raise DataError(
-                f"step {step}: no row of the batch has a target that fits; the first: {targets.left_out[0]}",
+                f"step {step}: at least one row of the batch must have a usable target, but none has; the first: "
+                f"{targets.left_out[0]}",
                 code="batch_without_target",
             )
         weight = (num_rows // size) / num_tokens

@@ -64,9 +64,9 @@ def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
     size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
     if shape is not None and size % shape.row_shards:
         raise ConfigError(
-            f"a micro-batch of {size} targets must be divisible by {shape.row_shards}, the devices that"
-            f" model.mesh_shape {shape} divides rows over (data × fsdp); try"
-            f" training.micro_batch_size={shape.row_shards}",
+            "a micro-batch of targets must be divisible by the devices that share its rows (data × fsdp of "
+            f"model.mesh_shape {shape}), but {size} is not divisible by {shape.row_shards}; use "
+            f"training.micro_batch_size={shape.row_shards}",
             code="indivisible_micro_batch",
         )
     for example in peek_examples(config).values():
@@ -105,10 +105,10 @@ def _text(columns: Mapping[str, Any], name: str, wanted_by: str) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():
-        what = f"is {value!r}" if name in columns else f"is not among {', '.join(columns)}"
+        what = f"is {value!r}" if name in columns else f"is not one of {', '.join(columns)}"
         raise DataError(
-            f"the column {name!r}, which {wanted_by} needs for a target, {what}; give the rows a worked solution"
-            " (`solution`, or in GSM8K's way before ####), or name the column with sft.target_column",
+            f"the column {name!r}, which {wanted_by} requires for a target, {what}; add a worked solution to the "
+            "rows (`solution`, or before #### as in GSM8K), or set sft.target_column",
             code="missing_target",
         )
     return value.strip()
@@ -146,7 +146,9 @@ def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pa
             continue
         if len(ids) > longest:
             key = "sft.max_target_length" if config.sft.max_target_length else "generation.max_generation_steps"
-            left_out.append(f"a target has {len(ids)} tokens, more than {key}={longest}; raise sft.max_target_length")
+            left_out.append(
+                f"a target must have at most {key}={longest} tokens, not {len(ids)}; raise sft.max_target_length"
+            )
             continue
         token_BT[row, : len(ids)] = ids
         mask_BT[row, : len(ids)] = True

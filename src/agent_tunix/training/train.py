@@ -80,7 +80,9 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
 
 def _log_scores(step: int, result: StepResult, training: TrainingConfig) -> None:
     if all(score.value is None for score in result.scores):
-        _LOGGER.warning("step %d: no completion was scored, so nothing was learned: %s", step, result.scores[0].detail)
+        _LOGGER.warning(
+            "step %d: no completion was scored, so the weights were not updated: %s", step, result.scores[0].detail
+        )
     if training.log_rewards or training.log_level == "debug":
         log = logging.getLogger("agent_tunix.rewards")
         log.info("step %d\n%s", step, scores_table(result))

@@ -146,7 +146,7 @@ def _import_optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ConfigError(
-            'a search needs Optuna, which is not installed; pip install "agent_tunix[sweep]"', code="missing_optuna"
+            'a search requires Optuna, which is not installed; pip install "agent_tunix[sweep]"', code="missing_optuna"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
@@ -160,8 +160,8 @@ def _check_first_trial(search: Search) -> None:
     """
     if not search.space:
         raise ConfigError(
-            "there is nothing to search; give a key more than one value, as 'grpo.beta=0,0.02' or"
-            " 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'",
+            "a search requires a key with more than one value, but there is none; add one, for example "
+            "'grpo.beta=0,0.02' or 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'",
             code="empty_search_space",
         )
     check(compose_overrides([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
@@ -202,8 +202,8 @@ def _open_study(optuna: Any, search: Search) -> Any:
         stored = study.user_attrs.get(name, value)
         if stored != value:
             raise ConfigError(
-                f"{storage} holds a search whose {name} is {stored!r}, not {value!r}; go on with that one, or choose"
-                f" another --directory",
+                f"{storage} contains a search whose {name} is {stored!r}, not {value!r}; continue with {{stored}}, "
+                "or choose another --directory",
                 code="search_differs",
             )
         study.set_user_attr(name, value)
@@ -277,10 +277,10 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             _end(process)
     if process.returncode:
         said = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise TrialError(f"its run ended with status {process.returncode}: {' '.join(said[-3:])[-500:]}")
+        raise TrialError(f"its run exited with status {process.returncode}: {' '.join(said[-3:])[-500:]}")
     values = [value for _, value in _values(root, search, after=0)]
     if not values:
-        raise TrialError(f"no step of its run has a number for {_measure(search)}; it is in {root}")
+        raise TrialError(f"no step of its run has a value of {_measure(search)}; see {root}")
     return values[-1]
 
 
@@ -334,7 +334,7 @@ def _held(directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RunDirectoryError(
-                f"another search is at work in {directory}; wait for it, or stop it", code="directory_in_use"
+                f"another search is running in {directory}; wait for it, or stop it", code="directory_in_use"
             ) from error
         yield
 

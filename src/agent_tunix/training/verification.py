@@ -192,5 +192,5 @@ def _finish(run: _Run) -> None:
             run.errors.seek(0)
             text = run.errors.read().strip()[-2000:]
             raise VerificationError(
-                f"a run ended by itself with status {run.process.returncode}:\n{text}", code="run_failed"
+                f"a run exited on its own with status {run.process.returncode}:\n{text}", code="run_failed"
             )

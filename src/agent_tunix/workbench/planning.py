@@ -81,7 +81,7 @@ class Plan:
         difficulties: By temperature.
         choice: Recommended forecast: the fewest completions per step among those within the target, or if there is
             none, the fewest dead groups.
-        target: Largest share of dead groups that is wanted.
+        target: Largest acceptable share of dead groups.
     """
 
     num_samples: int
@@ -132,11 +132,11 @@ class Plan:
         yield ""
         if not self.within_target:
             yield (
-                f"no group size keeps the dead groups within {self.target:.0%}; change the problems first (leave out"
-                " those that are too easy or too hard), or give the reward partial credit"
+                f"no group size keeps the dead groups within {self.target:.0%}; change the problems first (remove "
+                "those that are too easy or too hard), or add partial credit to the reward"
             )
         yield f"recommended: {' '.join(self.overrides)}"
-        yield f"(prompts: the fewest a step with which {ALIVE_GROUPS} groups are expected to teach something)"
+        yield f"(prompts: the fewest per step for {ALIVE_GROUPS} expected groups that are not dead)"
 
 
 def _difficulty_lines(difficulty: Difficulty) -> Iterator[str]:
@@ -156,14 +156,14 @@ def make_plan(pilots: Mapping[float, Floats], group_sizes: Sequence[int], target
     Args:
         pilots: Temperature → [P, K] totals, NaN if unscored; the same P and K for all.
         group_sizes: Each from 2 to K.
-        target: Largest share of dead groups that is wanted, 0 to 1.
+        target: Largest acceptable share of dead groups, 0 to 1.
 
     Raises:
         ValueError: There is no pilot, or a group size is out of range.
     """
     shapes = {totals.shape for totals in pilots.values()}
     if len(shapes) != 1 or 0 in (shape := shapes.pop()):
-        raise ValueError("pilots must be given, all of one shape, with at least one completion")
+        raise ValueError("pilots must all have the same shape and at least one completion")
     num_samples = shape[1]
     for size in group_sizes:
         if not 2 <= size <= num_samples:

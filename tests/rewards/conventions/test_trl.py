@@ -140,12 +140,12 @@ def takes_messages(completions: Any) -> list[float]:
         (
             lambda completions: [float(not isinstance(c, str) and "a" in c[0]["content"]) for c in completions],
             "text",
-            "it takes both, but for the same completion it has 0.0 as text and 1 as messages",
+            "it accepts both, but gives the same completion 0.0 as text and 1 as messages",
         ),
         (takes_text, "text", "it takes text"),
-        (takes_messages, "messages", "it takes messages and no text (TypeError"),
+        (takes_messages, "messages", "it accepts messages but not text (TypeError"),
         (lambda completions: [float(len(c)) for c in completions], "text", "it takes text"),
-        (lambda completions: 1 / 0, "text", "it took neither text (ZeroDivisionError"),
+        (lambda completions: 1 / 0, "text", "it accepts neither text (ZeroDivisionError"),
     ],
 )
 def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason: str) -> None:
@@ -162,7 +162,7 @@ def test_the_choice_is_told_and_kept(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "agent_tunix.rewards"):
         reward.score(samples("a"))
         reward.score(samples("a"))
-    assert caplog.text.count("reward 'mine' is given completions as messages: it takes messages") == 1
+    assert caplog.text.count("reward 'mine' gets completions as messages: it takes messages") == 1
     assert reward.describe().endswith("trl, completions as messages)")
 
 
@@ -190,9 +190,9 @@ def test_trying_happens_elsewhere_and_leaves_no_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason", "timeout_s"),
     [
-        ("import os; os._exit(7)", "it took neither text (the worker process exited with status 7)", 60.0),
-        ("while True: pass", "trying it decided nothing: took longer than 1 s", 1.0),
-        ("bytearray(8 << 30); return [0.0]", "it took neither text (MemoryError", 60.0),
+        ("import os; os._exit(7)", "it accepts neither text (the worker process exited with status 7)", 60.0),
+        ("while True: pass", "the trial was inconclusive: took longer than 1 s", 1.0),
+        ("bytearray(8 << 30); return [0.0]", "it accepts neither text (MemoryError", 60.0),
         ("import os; os.system('sleep 1000 &'); return [0.0]", "it takes text", 60.0),
         ("import sys; sys.stdout.close(); return [0.0]", "it takes text", 60.0),
     ],

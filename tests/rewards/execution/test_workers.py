@@ -264,7 +264,7 @@ def test_what_cannot_be_made_again_runs_inline_and_says_so(caplog: pytest.LogCap
     mixture = resolve_reward(lambda response: float(threading.current_thread() is threading.main_thread()))
     with make_runner(mixture) as runner:
         assert runner.reward.score([Sample("x")])[0].value == 1.0
-    assert "cannot be made again in another process" in caplog.text
+    assert "cannot be rebuilt in another process" in caplog.text
     with raises(RewardError, "not_portable"):
         make_runner(mixture, "process")
 

@@ -378,4 +378,4 @@ def test_a_worker_that_dies_before_each_call_does_not_go_on_for_ever() -> None:
         """
     )
     assert score.outcome is Outcome.ERROR
-    assert "exited with status 3 whenever it was to be called" in score.detail
+    assert "exited with status 3 each time it was called" in score.detail

@@ -177,4 +177,4 @@ def test_without_deepeval_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None if name == "deepeval" else True)  # type: ignore[attr-defined]
     with raises(RewardError, "missing_dependency") as caught:
         load_judge("geval_judge").bind("coherent", {"model": "m", "rubric": "Good?"})
-    assert "requires deepeval; run `pip install agent_tunix[deepeval]`" in str(caught.value)
+    assert "requires deepeval, which is not installed; run `pip install agent_tunix[deepeval]`" in str(caught.value)

@@ -203,7 +203,7 @@ def test_a_spent_budget_of_requests_ends_in_errors_that_name_it(bench: Bench) ->
     judge = bench.judge(max_requests=3)
     scores = judge.score(MANY[:5])
     assert sorted(score.outcome for score in scores) == ["error", "error", "scored", "scored", "scored"]
-    assert "the judge's budget is spent: max_requests=3" in next(s.detail for s in scores if s.value is None)
+    assert "the judge's budget is used up: max_requests=3" in next(s.detail for s in scores if s.value is None)
     assert judge.score([Sample("no")])[0].outcome is Outcome.ERROR
     assert len(bench.server.requests) == 3
     bench.server.always = lambda request: Answer(500, {})
@@ -256,7 +256,7 @@ def test_a_request_given_up_is_charged_at_its_estimate(bench: Bench) -> None:
     [
         ({"model": None}, "missing_argument", "`model`"),
         ({"rubric": None}, "missing_argument", "`rubric`"),
-        ({"modle": "x"}, "unknown_argument", "'modle' to set; it has: api_key_env,"),
+        ({"modle": "x"}, "unknown_argument", "'modle'; it has: api_key_env,"),
         ({"model": 3}, "invalid_argument", "a text"),
         ({"base_url": "api.openai.com"}, "invalid_argument", "a URL such as"),
         ({"base_url": "ftp://api.openai.com"}, "invalid_argument", "a URL such as"),
@@ -307,7 +307,7 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
     with raises(RewardError, "missing_dependency") as caught:
         load_judge("judge").bind("tone", ARGS)
-    assert "httpx and tenacity; run `pip install agent_tunix[judge]`" in str(caught.value)
+    assert "httpx and tenacity, which is not installed; run `pip install agent_tunix[judge]`" in str(caught.value)
 
 
 def test_a_column_that_the_dataset_lacks_is_an_error_before_training() -> None:

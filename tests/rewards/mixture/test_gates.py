@@ -41,7 +41,7 @@ def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: s
 def test_a_requirement_that_does_not_exist_is_refused() -> None:
     with raises(RewardError, "unknown_component") as caught:
         order_of({"a": {"corect": 1.0}, "correct": {}}, {"a": 0.0, "correct": 0.0})
-    assert "'a' requires 'corect', which is no component; there are: a, correct" in str(caught.value)
+    assert "'a' requires 'corect', which is not a component; the components are: a, correct" in str(caught.value)
 
 
 @pytest.mark.parametrize("written", ["b", ["b"], {}, {"b": "1"}, {"b": None}, {"b": True}])

@@ -155,7 +155,7 @@ def test_a_gate_whose_component_failed_leaves_the_completion_unscored_even_if_th
     mixture = Mixture([by_column("a", 0.0), one("b", requires={"a": 1.0})])
     first, second = mixture.score(samples({"a": math.nan}, {"a": 1.0}))
     assert (first.value, first.outcome) == (None, Outcome.ERROR)
-    assert first.detail.startswith("component 'b': its gate asks for 'a': returned nan")
+    assert first.detail.startswith("component 'b': its gate requires 'a': returned nan")
     assert second.value == 1.0
 
 
@@ -172,7 +172,7 @@ def test_a_route_keeps_a_component_from_other_rows() -> None:
     assert seen == ["1"]
     assert values(scores) == [5.0, 2.0, None]
     assert scores[2].outcome is Outcome.NOT_APPLICABLE
-    assert scores[1].terms["sums"].detail == "its rows have kind = math, and this one 'poem'"
+    assert scores[1].terms["sums"].detail == "its rows have kind = math, but this one has 'poem'"
 
 
 def test_a_gated_component_does_not_apply_to_rows_that_its_requirement_skips() -> None:
@@ -284,7 +284,7 @@ def test_a_value_that_a_map_does_not_hold_is_an_error_that_names_it() -> None:
     mixture = Mixture([by_column("a", transforms=(Map({0.0: -1.0}),))])
     first, second = mixture.score(samples({"a": 0.0}, {"a": 0.7}))
     assert first.value == -1.0
-    assert (second.outcome, second.detail) == (Outcome.ERROR, "component 'a': its transform has no image of 0.7")
+    assert (second.outcome, second.detail) == (Outcome.ERROR, "component 'a': its transform has no value for 0.7")
     assert second.components == {"a": 0.7}
 
 

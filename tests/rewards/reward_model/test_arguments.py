@@ -33,7 +33,7 @@ def build(**args: Any) -> Any:
         ({"path": "./nowhere"}, "missing_model", "nowhere"),
         ({"path": "/no/such/model"}, "missing_model", "path=/no/such/model"),
         ({"path": "a/b/c"}, "missing_model", "path=a/b/c"),
-        ({"pth": "x"}, "unknown_argument", "'pth' to set; it has: path"),
+        ({"pth": "x"}, "unknown_argument", "'pth'; it has: path"),
         ({"activation": "tanh"}, "invalid_argument", "none, sigmoid, softmax, not 'tanh'"),
         ({"prompt": True}, "invalid_argument", "with, without, pair"),
         ({"max_length": 0}, "invalid_argument", "`max_length` must be at least 1"),
@@ -66,7 +66,9 @@ def test_without_torch_the_error_says_what_to_install(directory: Path, monkeypat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with raises(RewardError, "missing_dependency") as caught:
         resolve_reward({"rm": {"function": "reward_model", "args": {"path": str(directory)}}})
-    assert "torch and transformers; run `pip install agent_tunix[reward_model]`" in str(caught.value)
+    assert "torch and transformers, which is not installed; run `pip install agent_tunix[reward_model]`" in str(
+        caught.value
+    )
 
 
 def test_without_args_it_says_that_it_needs_them() -> None:

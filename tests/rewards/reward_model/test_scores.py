@@ -122,8 +122,8 @@ def test_an_activation_is_that_of_torch(activation: str, encoder: Path) -> None:
 def test_a_model_that_its_arguments_do_not_fit_is_refused_when_it_is_loaded(decoder: Path, encoder: Path) -> None:
     for directory, args, told in (
         (encoder, {}, "the model has 3 outputs (0: LABEL_0, "),
-        (decoder, {"label_index": 1}, "label_index=1 is not among the model's 1 outputs"),
-        (decoder, {"max_length": 4096}, "the 256 tokens that the model takes"),
+        (decoder, {"label_index": 1}, "label_index must be one of the model's 1 outputs"),
+        (decoder, {"max_length": 4096}, "max_length must be at most 256"),
     ):
         with raises(RewardError, "load_failed") as caught:
             build(directory, **args).open()

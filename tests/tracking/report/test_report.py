@@ -50,7 +50,7 @@ def test_a_report_has_every_picture_and_read_again_is_the_same(tmp_path: Path) -
     assert page == tmp_path / "out" / "report.html"
     assert charts_of(page).keys() >= {
         *("Total reward", "Distribution of the total", "Held-out accuracy", "correct", "brevity"),
-        *("Share of the advantage", "Effective weights", "In conflict with the rest", "KL from the reference"),
+        *("Share of the advantage", "Effective weights", "Conflict with the rest", "KL from the reference"),
         *("Entropy", "Gradient norm", "Clipped ratios", "Length", "Dead groups"),
     }
     total = charts_of(page)["Total reward"]["lines"][0]
@@ -161,7 +161,7 @@ def test_many_steps_and_components_stay_small(tmp_path: Path) -> None:
     assert page.stat().st_size < 5_000_000
     lines = [line for chart in charts_of(page).values() for line in chart["lines"]]
     assert max(len(line["x"]) for line in lines) <= 400
-    for said in ("Each point of a curve stands for up to", "2 further components"):
+    for said in ("Each point of a curve represents up to", "2 further components"):
         assert said in page.read_text("utf-8")
 
 

@@ -90,9 +90,9 @@ def replace_column(table: pa.Table) -> pa.Table:
     [
         *((lambda path, content=content: path.write_bytes(content), "") for content in (b"", b"PAR1", b"text")),
         (lambda path: path.write_bytes(path.read_bytes()[:-100]), ""),
-        (lambda path: pq.write_table(pa.table({"step": [1]}), path), "it holds no rollouts"),
+        (lambda path: pq.write_table(pa.table({"step": [1]}), path), "it contains no rollouts"),
         (lambda path: pq.write_table(of_version(99, pq.read_table(path)), path), "version 99 of the schema"),
-        (lambda path: pq.write_table(replace_column(pq.read_table(path)), path), "'{' is no stored value"),
+        (lambda path: pq.write_table(replace_column(pq.read_table(path)), path), "'{' is not a stored value"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:

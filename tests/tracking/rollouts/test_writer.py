@@ -138,7 +138,7 @@ def test_a_directory_that_cannot_be_made_is_told_and_counted(tmp_path: Path, cap
     (tmp_path / "rollouts").write_text("a file")
     writer = write(tmp_path / "rollouts", make_step(1), make_step(2))
     assert writer.dropped == 8
-    assert "the run goes on without them" in caplog.text
+    assert "the run continues without them" in caplog.text
 
 
 def test_a_step_that_cannot_be_stored_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

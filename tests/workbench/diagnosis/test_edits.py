@@ -82,5 +82,5 @@ def test_a_value_is_read_back_as_it_was() -> None:
 
 
 def test_what_no_override_can_hold_is_refused() -> None:
-    with pytest.raises(TypeError, match="an override cannot hold"):
+    with pytest.raises(TypeError, match="an override cannot contain"):
         write({1, 2})

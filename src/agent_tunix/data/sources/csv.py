@@ -36,7 +36,7 @@ def read_csv(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
                     if fields is None:
                         break
                     if len(fields) != len(header):
-                        raise RowError(f"not {len(header)} fields, as the header has", f"it has {len(fields)}")
+                        raise RowError(f"not the {len(header)} fields of the header", f"it has {len(fields)}")
                 except RowError as error:
                     dropped.add(error.reason, before + records.line, error.detail)
                 else:
@@ -58,7 +58,7 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
         header = records.next()
     except RowError as error:
         raise DataError(
-            f"{path} should begin with a header, but its first row is none: {error.reason} {error.detail}".rstrip(),
+            f"{path} must begin with a header, but its first row is not one: {error.reason} {error.detail}".rstrip(),
             code="invalid_header",
         ) from error
     if header is None:
@@ -66,7 +66,8 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise DataError(
-            f"the header of {path} has several columns named {', '.join(map(repr, twice))}; give each its own name",
+            f"the column names of {path} must be unique, but its header repeats {', '.join(map(repr, twice))}; "
+            "rename them",
             code="duplicate_column",
         )
     return header

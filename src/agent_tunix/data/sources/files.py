@@ -44,7 +44,7 @@ def faults_of(split: Split, path: Path) -> Iterator[None]:
         said = str(error)
         where = "" if str(path) in said else f" {path}:"
         raise DataError(
-            f"the {split} rows cannot be read:{where} {said}; check the file and its permissions",
+            f"the {split} rows cannot be read:{where} {said}; check that the file exists and is readable",
             code="unreadable_file",
         ) from error
 

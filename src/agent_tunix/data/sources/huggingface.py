@@ -44,7 +44,7 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
             for number, columns in enumerate(rows, start=1):
                 yield Row(number, dict(columns))
     except hub.Unreachable as error:
-        raise place.request.refuse(f"{error}, and no copy of it is cached; {error.remedy}", code=error.code) from error
+        raise place.request.refuse(f"{error}, and there is no cached copy; {error.remedy}", code=error.code) from error
 
 
 def _load_directory(
@@ -79,8 +79,8 @@ def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming
         subsets = ", ".join(sorted(path.parents[1].name for path in prepared))
         what = f"has several subsets, {subsets}; name one with data.subset" if prepared else "does not have it"
         raise place.request.refuse(
-            f"cannot be had from the hub now, and the cache {below} {what}; or try again when this machine reaches the"
-            f" network, or {place.request.instead}",
+            f"cannot be downloaded from the hub, and the cache {below} {what}; try again when this machine has "
+            f"network access, or {place.request.instead}",
             code="not_cached",
         )
     files = [*prepared[0].glob(f"*-{place.split}.arrow"), *prepared[0].glob(f"*-{place.split}-*-of-*.arrow")]
@@ -130,8 +130,8 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
         plain = file if "://" in file else os.path.abspath(file)
         if not plain.startswith(within) or ".." in file.split("/"):
             raise DataError(
-                f"{place.key}={place.path} names {file}, which is no file of the dataset and is not read; choose"
-                " another dataset, or remove the file from the data_files of its README.md",
+                f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; "
+                "choose another dataset, or remove the file from the data_files of its README.md",
                 code="dataset_reads_elsewhere",
             )
 
@@ -161,8 +161,8 @@ def _refusal(place: RemoteLocation, split: Split, error: Exception) -> AgentTuni
         return hub.refuse_gated(place.request, place.name, "dataset")
     if "scripts are no longer supported" in said:
         return place.request.refuse(
-            "is read by a program of its own, which is not run; choose a copy of it in Parquet (a revision"
-            " refs/convert/parquet may have one: set data.revision)",
+            "needs its own loading script, which is not run; use a copy in Parquet (the revision "
+            "refs/convert/parquet may have one: set data.revision)",
             code="dataset_program",
         )
     return DataError(f"{place.key}={place.path} cannot be loaded: {said}", code="damaged_dataset")

@@ -45,8 +45,8 @@ def _refuse_array(path: Path, first_line: bytes) -> None:
     if first_line.lstrip().startswith(b"["):
         name = uncompressed(path.name)
         raise DataError(
-            f"{path} is a JSON array, but rows must be one JSON object a line; write them so, as with"
-            f" jq -c '.[]' {name} > {name.rpartition('.')[0]}.jsonl",
+            f"{path} must contain one JSON object per line, but is a JSON array; convert it, for example with jq -c "
+            f"'.[]' {name} > {name.rpartition('.')[0]}.jsonl",
             code="json_array",
         )
 
@@ -63,7 +63,7 @@ def _parse_row(line: bytes, limit: int) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RowError("not UTF-8", f"byte {error.start + 1} is 0x{line[error.start]:02x}") from error
     except UnicodeEncodeError as error:
-        raise RowError("not Unicode", "an escape stands for half a surrogate pair") from error
+        raise RowError("not Unicode", "an escape encodes half a surrogate pair") from error
     except json.JSONDecodeError as error:
         raise RowError("not JSON", f"{error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # a number with thousands of digits; brackets nested too deep

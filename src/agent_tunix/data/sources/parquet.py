@@ -57,8 +57,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             file = pq.ParquetFile(path, buffer_size=READ_AHEAD_BYTES, pre_buffer=False)
         except pa.ArrowInvalid as error:
             raise DataError(
-                f"{path} is not a whole Parquet file: {error}; the end of a file that was half written or half"
-                f" downloaded is missing: write or download it again",
+                f"{path} is an incomplete Parquet file: {error}; write or download it again",
                 code="incomplete_file",
             ) from error
         with file:
@@ -67,7 +66,8 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise DataError(
-                    f"{path} has several columns named {', '.join(map(repr, twice))}; give each its own name",
+                    f"the column names of {path} must be unique, but it repeats {', '.join(map(repr, twice))}; "
+                    "rename them",
                     code="duplicate_column",
                 )
             _require_bounded(file.metadata, path)
@@ -109,7 +109,7 @@ def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]]
             except UnicodeDecodeError as error:
                 rows = RowError("not UTF-8", str(error))
             except (ValueError, OverflowError) as error:
-                rows = RowError("a value that Python has not", str(error))
+                rows = RowError("a value that Python cannot represent", str(error))
         if isinstance(rows, RowError) and end - start > 1:
             middle = (start + end) // 2
             stretches += [(middle, end), (start, middle)]

@@ -41,7 +41,8 @@ def source_of_path(config: Config, split: Split) -> str:
         known = ", ".join(f"{name}{suffixes[0]}" for suffixes in SUFFIXES.values())
         if kinds:
             raise DataError(
-                f"{key}={given} has {name} files of several kinds; set data.source={' or '.join(kinds)}",
+                f"{key}={given} must contain {name} files of one kind, but has several; set "
+                f"data.source={' or '.join(kinds)}",
                 code="mixed_formats",
             )
         raise DataError(_not_in_directory(key, given, known, split), code="missing_split")
@@ -52,8 +53,8 @@ def source_of_path(config: Config, split: Split) -> str:
         raise _missing(key, given, path, "No such file or directory", split)
     every = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
     raise DataError(
-        f"{key}={given} does not say what kind of file it is; name it with one of {every}, or set data.source="
-        f"{', '.join(SUFFIXES)}",
+        f"the kind of the file {key}={given} is unknown; use one of the suffixes {every}, or set "
+        f"data.source={', '.join(SUFFIXES)}",
         code="unknown_format",
     )
 
@@ -80,8 +81,8 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
     if path is None:
         suffix = SUFFIXES[source][0]
         raise DataError(
-            f"data.source={source} needs the {split} rows, but neither data.path nor training.{split}_data_dir is set; "
-            f"set data.path to a directory with train{suffix} and test{suffix}, or to one file",
+            f"data.source={source} requires the {split} rows, but neither data.path nor training.{split}_data_dir is "
+            f"set; set data.path to a directory with train{suffix} and test{suffix}, or to one file",
             code="no_path",
         )
     if os.path.isdir(path):
@@ -91,7 +92,8 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         alike = [file for file in found if not _is_numbered(file.name, name)]
         if len(alike) > 1:
             raise DataError(
-                f"{key}={given} has {' and '.join(file.name for file in alike)}; leave one, or give one file",
+                f"{key}={given} must have one file per split, but has {' and '.join(file.name for file in alike)}; "
+                "remove all but one, or set the path of one file",
                 code="duplicate_split",
             )
         if not alike:
@@ -106,10 +108,10 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         except OSError as error:
             raise _missing(key, given, file, error.strerror or str(error), split) from error
     if split == "test" and key == "data.path":
-        what = "is one file, which holds" if len(found) == 1 else f"means {len(found)} files, which hold"
+        what = "is one file, which contains" if len(found) == 1 else f"matches {len(found)} files, which contain"
         raise DataError(
-            f"data.path={given} {what} training rows and leaves none for evaluation; "
-            f"set training.train_fraction=0.9 to hold some of them out, or training.test_data_dir to another file",
+            f"data.path={given} {what} training rows but no rows for evaluation; set training.train_fraction=0.9 to "
+            "hold some of them out, or training.test_data_dir to another file",
             code="no_evaluation_rows",
         )
     return found
@@ -153,20 +155,22 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
     others = [file.name for file, match in zip(files, matches, strict=True) if not match]
     if others:
         raise DataError(
-            f"{where} has both {shards[0].string} and {_some(others, len(others))}; leave the files of one set",
+            f"{where} must contain one set of shards, but has both {shards[0].string} and "
+            f"{_some(others, len(others))}; keep the files of one set",
             code="mixed_shards",
         )
     totals = sorted({match[3] for match in shards}, key=int)
     numbers = [int(match[2]) for match in shards]
     if len(totals) > 1 or len(set(numbers)) < len(numbers):
         raise DataError(
-            f"{where} has files of several sets, as {shards[0].string} and {shards[-1].string}; leave those of one",
+            f"{where} must contain one set of shards, but has {shards[0].string} and {shards[-1].string}; keep the "
+            "files of one set",
             code="mixed_shards",
         )
     total, first = int(totals[0]), 0 if 0 in numbers or int(totals[0]) not in numbers else 1
     if too_high := [match.string for match in shards if not first <= int(match[2]) < first + total]:
         raise DataError(
-            f"{where} has {_some(too_high, len(too_high))}, a number that a set of {total} has not",
+            f"{where} must contain the {total} shards of one set, but has {_some(too_high, len(too_high))}; remove it",
             code="unexpected_shard",
         )
     if len(numbers) < total:
@@ -177,8 +181,9 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
             f"{name}{separator}{number:0{digits}}-of-{of}{end}" for number in itertools.islice(absent, NAMES_SHOWN)
         ]
         raise DataError(
-            f"{where} has {len(numbers)} of {total} files of a set and lacks {_some(names, total - len(numbers))};"
-            f" add what is missing, or give a pattern, as {where}/{name}{separator}*, if these are all you want",
+            f"{where} must contain all {total} files of a set, but has {len(numbers)} and lacks "
+            f"{_some(names, total - len(numbers))}; add them, or use a pattern such as {where}/{name}{separator}* to "
+            "select only these",
             code="missing_shards",
         )
 
@@ -206,12 +211,12 @@ def _stem(name: str) -> str:
 
 
 def _not_in_directory(key: str, given: str | None, wanted: str, split: Split) -> str:
-    return f"{key}={given} should lead to the {split} rows, but there is no {wanted} in it; {_remedy(key, split)}"
+    return f"{key}={given} must contain the {split} rows, but there is no {wanted} in it; {_remedy(key, split)}"
 
 
 def _missing(key: str, given: str | None, path: Path, why: str, split: Split) -> DataError:
     return DataError(
-        f"{key}={given} should lead to the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
+        f"{key}={given} must contain the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
         code="missing_file",
     )
 
@@ -221,5 +226,5 @@ def _remedy(key: str, split: Split) -> str:
     if key == "data.path":
         remedy += f" or name the split with data.{split}_split"
     if split == "test":
-        remedy += " or set training.train_fraction=0.9 to hold some training rows out"
+        remedy += " or set training.train_fraction=0.9 to hold out some training rows"
     return remedy

@@ -65,13 +65,13 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
     given = config.data.path if override is None else override
     if given is None:
         raise DataError(
-            f"data.source={source} needs the name of a dataset, and none is given; set {_EXAMPLES[source]}",
+            f"data.source={source} requires the name of a dataset, but none is set; set {_EXAMPLES[source]}",
             code="no_dataset_name",
         )
     match = _SCHEME.fullmatch(given)
     if match is not None and SCHEMES.get(match[1]) != source:
         raise DataError(
-            f"{key}={given} is no dataset of data.source={source}; set {_EXAMPLES[source]}", code="wrong_scheme"
+            f"{key}={given} is not a dataset of data.source={source}; set {_EXAMPLES[source]}", code="wrong_scheme"
         )
     name, _, revision = (match[2] if match else given).partition("@")
     return RemoteLocation(
@@ -88,7 +88,7 @@ def no_such_split(place: RemoteLocation, split: Split, splits: object) -> DataEr
     """Return the error for a split that the dataset does not have."""
     remedy = f"name one of them with data.{split}_split"
     if split == "test":
-        remedy += ", or set training.train_fraction=0.9 to hold some training rows out"
+        remedy += ", or set training.train_fraction=0.9 to hold out some training rows"
     return DataError(
         f"{place.key}={place.path} has no split {place.split!r}; it has {splits}; {remedy}", code="missing_split"
     )

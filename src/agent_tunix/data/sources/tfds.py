@@ -60,19 +60,23 @@ def _open(config: Config, split: Split, dropped: Dropped) -> Iterator[Mapping[st
         rows = builder.as_data_source(split=place.split)
     except tfds.core.DatasetNotFoundError as error:
         near = difflib.get_close_matches(place.name, [*tfds.list_builders(with_community_datasets=False), "gsm8k"], n=1)
-        advice = f"; did you mean {near[0]}?" if near else "; https://www.tensorflow.org/datasets/catalog lists them"
-        raise place.request.refuse(f"is no dataset of TensorFlow Datasets{advice}", code="not_found") from error
+        advice = (
+            f"; did you mean {near[0]}?" if near else ("; https://www.tensorflow.org/datasets/catalog lists the names")
+        )
+        raise place.request.refuse(f"is not a dataset of TensorFlow Datasets{advice}", code="not_found") from error
     except NotImplementedError as error:
         raise place.request.refuse(
-            f"is prepared in {data_dir or 'its directory'} in a form that only TensorFlow reads; prepare it again in"
-            ' another directory with `tfds.builder(NAME, data_dir=DIR, file_format="array_record")'
-            ".download_and_prepare()`, and name that with training.train_data_dir and training.test_data_dir",
+            f"is prepared in {data_dir or 'its directory'} in a format that only TensorFlow can read; prepare it "
+            "again in another directory with `tfds.builder(NAME, data_dir=DIR, "
+            'file_format="array_record").download_and_prepare()`, and set it as training.train_data_dir and '
+            "training.test_data_dir",
             code="unsupported_format",
         ) from error
     except (OSError, ImportError, tfds.download.DownloadError) as error:
         raise place.request.refuse(
-            f"could not be prepared ({type(error).__name__}: {' '.join(str(error).split())}); see that this machine"
-            " reaches the network and try again, or prepare it on another one and copy ~/tensorflow_datasets",
+            f"could not be prepared ({type(error).__name__}: {' '.join(str(error).split())}); check that this "
+            "machine has network access and try again, or prepare it on another machine and copy "
+            "~/tensorflow_datasets",
             code="preparation_failed",
         ) from error
     dropped.origin = f"{place.split} of {builder.data_path}"

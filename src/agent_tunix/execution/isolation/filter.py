@@ -113,7 +113,7 @@ def restrict_calls() -> None:
         OSError: The kernel refused, or the architecture has no filter.
     """
     if not can_filter():
-        raise OSError(f"there is a seccomp filter for Linux on {' and '.join(_ARCHITECTURES)} alone")
+        raise OSError(f"the seccomp filter supports only Linux on {' and '.join(_ARCHITECTURES)}")
     program = make_program(os.uname().machine)
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))

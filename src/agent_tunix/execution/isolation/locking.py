@@ -61,7 +61,7 @@ def lock(
     drop_capabilities()
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has reset this
     if os.getppid() != parent:
-        raise OSError("the process that keeps this one is gone")
+        raise OSError("the parent process has ended")
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     os.chdir(working)
@@ -104,7 +104,7 @@ def _check_reach(writable: str | None) -> None:
         needed.append((writable, os.R_OK | os.W_OK | os.X_OK))
     for path, rights in needed:
         if not os.access(path, rights):
-            raise OSError(f"{path} is out of reach of users without rights, as isolated processes are")
+            raise OSError(f"{path} cannot be read by unprivileged users, as which isolated processes run")
 
 
 def _limit(limits: dict[int, int]) -> None:

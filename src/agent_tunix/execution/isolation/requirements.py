@@ -16,8 +16,8 @@ _PASSED_BY_ALL = 0o001
 _SECCOMP_MODE_FILTER = 2
 REMEDY = "Run it on Linux 5.13 or later (x86-64 or ARM)"
 REMEDY_FOR_UPLOADS = (
-    f"{REMEDY}, or, where all who can upload are trusted with everything that this user can read and do, allow it:"
-    " rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve and agent-tunix rewards"
+    f"{REMEDY}, or, if you trust everyone who can upload with all permissions of this user, allow it: "
+    "rewards.allow_unsandboxed=true, or --allow-unsandboxed of agent-tunix serve and agent-tunix rewards"
 )
 
 
@@ -26,14 +26,14 @@ def problems() -> list[str]:
     if not kernel.is_linux():
         return [f"isolation needs Linux, and this is {sys.platform}"]
     if not can_filter():
-        return [f"isolation is made for x86-64 and 64-bit ARM, and this is {os.uname().machine}"]
+        return [f"isolation needs x86-64 or 64-bit ARM, and this is {os.uname().machine}"]
     found = []
     if not landlock_version():
         found.append(
-            "the kernel has no Landlock (it has since Linux 5.13, where `lsm=` of its command line includes it)"
+            "the kernel has no Landlock (available since Linux 5.13 if `lsm=` on its command line includes it)"
         )
     if not _has_seccomp():
-        found.append("the kernel, or what confines this process, lets it set no seccomp filter")
+        found.append("seccomp filters are blocked by the kernel or by the container of this process")
     if os.geteuid() == 0:
         found += _problems_of_root()
     return found
@@ -55,7 +55,9 @@ def require_isolation(what: str, remedy: str = REMEDY) -> None:
 
 def unavailable(what: str, why: str, remedy: str = REMEDY) -> SandboxUnavailableError:
     """Return the error for code that cannot be isolated."""
-    return SandboxUnavailableError(f"{what} is not run, because it cannot be isolated here: {why}. {remedy}")
+    return SandboxUnavailableError(
+        f"{what} requires isolation, which is not available on this machine: {why}. {remedy}"
+    )
 
 
 def _has_seccomp() -> bool:
@@ -69,20 +71,20 @@ def _problems_of_root() -> list[str]:
     capabilities = effective_capabilities()
     if not capabilities >> _KILL & 1:
         return [
-            "root has been denied ending processes of other users (CAP_KILL), as isolated ones are; start it as an"
-            " ordinary user"
+            "isolation as root requires CAP_KILL, to end isolated processes, but it is missing; start the process as "
+            "an ordinary user"
         ]
     if not (capabilities >> _SETUID & 1 and capabilities >> _SETGID & 1):
         return [
-            "root has been denied changing its user (CAP_SETUID, CAP_SETGID), and code of others never runs as root;"
-            " start it as an ordinary user"
+            "isolation as root requires CAP_SETUID and CAP_SETGID, because code of others never runs as root, but "
+            "they are missing; start the process as an ordinary user"
         ]
     library = Path(os.__file__).resolve().parent
     closed = [path for path in (library, *library.parents) if not path.stat().st_mode & _PASSED_BY_ALL]
     if closed and not capabilities >> _SYS_ADMIN & 1:
         return [
-            f"{closed[-1]}, where this Python lies, is closed to users without rights, as workers are, and root has"
-            " been denied mounts (CAP_SYS_ADMIN); install Python where all users can read it"
+            "isolation as root requires a Python that unprivileged workers can read, or CAP_SYS_ADMIN to mount it, "
+            f"but {closed[-1]} is closed to them; install Python where all users can read it"
         ]
     return []
 

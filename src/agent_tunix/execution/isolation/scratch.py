@@ -37,7 +37,7 @@ def remove(directory: str) -> None:
         _empty(Path(directory))
         os.rmdir(directory)
     except OSError as error:
-        logger.warning("%s, which a worker has left, stays: %s", directory, error)
+        logger.warning("%s, left behind by a worker, could not be removed: %s", directory, error)
 
 
 def _empty(top: Path) -> None:
@@ -69,6 +69,6 @@ def _take_files(directory: Path, top: Path) -> list[Path]:
             if entry.is_dir(follow_symlinks=False):
                 inner.append(Path(entry.path))
             else:
-                with contextlib.suppress(OSError):  # go on with the other files
+                with contextlib.suppress(OSError):  # continue with the other files
                     os.unlink(entry.path)
     return inner

@@ -81,9 +81,9 @@ class ProgramClient:
             return {}, set(), str(said["problem"])[:_LONGEST_NAME]
         names, imported = said.get("names"), said.get("imported", [])
         if not isinstance(names, dict) or type(imported) is not list or len(names) + len(imported) > _MOST_NAMES:
-            raise self._lose("it did not say what it defines")
+            raise self._lose("it did not report its definitions")
         if any(type(name) is not str for name in imported):
-            raise self._lose("a name that it imported is no text")
+            raise self._lose("an imported name is not text")
         return (
             {name: self._decode(data) for name, data in names.items() if not name.startswith("__")},
             set(imported),
@@ -103,7 +103,7 @@ class ProgramClient:
         while "ask" in (said := self._receive()):
             self._send(self._answer(said))
         if type(said.get("id")) is not int or said["id"] != number or not isinstance(said.get("printed"), str):
-            raise self._lose("an answer that was not asked for")
+            raise self._lose("an unexpected answer")
         self._note_texts(said["printed"])
         sys.stdout.write(said["printed"])
         if "raised" in said:
@@ -196,7 +196,7 @@ class ProgramClient:
     def _refill(self, given: list[Any], changed: Any) -> None:
         """Update each container to match the program's changed copy."""
         if type(changed) is not list or len(changed) != len(given):
-            raise self._lose("it did not say which arguments changed")
+            raise self._lose("it did not report which arguments changed")
         for container, data in zip(given, changed, strict=True):
             if data is None:
                 continue
@@ -216,7 +216,7 @@ class ProgramClient:
         place, action = asked.get("place"), asked.get("ask")
         args, named = asked.get("args"), asked.get("named")
         if type(place) is not int or not 0 <= place < len(self._own) or type(args) is not list:
-            raise self._lose("it asked for what it was not given")
+            raise self._lose("it asked for something unavailable")
         values = [self._decode(arg) for arg in args]
         try:
             target = self._own[place]
@@ -256,7 +256,7 @@ class ProgramClient:
             make, args, named = _parts_of(value)
             return {"made": [self._encode(make), self._encode(args), self._encode(named)]}
         if _equals_everything(value):
-            raise TypeError(f"{type(value).__name__} equals everything, so the program may not have it to give back")
+            raise TypeError(f"{type(value).__name__} equals everything, so it may not be passed to the program")
         self._own.append(value)
         return {"mine": len(self._own) - 1}
 
@@ -273,7 +273,7 @@ class ProgramClient:
             raise ValueError("no place")
         plain = decode(data["plain"], self._dereference) if "plain" in data else _NOTHING
         if plain is not _NOTHING and type(plain) not in IMMUTABLE:
-            raise ValueError("no plain data")
+            raise ValueError("not plain data")
         self._note_texts(plain)
         known = self._handles.get(place)
         if known is None or plain is not _NOTHING:
@@ -301,7 +301,7 @@ class ProgramClient:
     def _exception_of(self, said: dict[str, Any], special: str) -> BaseException:
         kind, args = self._decode(said["raised"]), self._decode(said.get("args"))
         if not (isinstance(kind, type) and issubclass(kind, BaseException) and type(args) is list):
-            raise self._lose("it raised what is no exception")
+            raise self._lose("it raised something that is not an exception")
         if issubclass(kind, _ENDS_OF_LOOPS):
             if special == "next" and issubclass(kind, StopIteration):
                 return StopIteration()
@@ -373,7 +373,7 @@ class Remote:
             return iter(self.__plain)
         iterator = self.__client.ask([self], special="iter")
         if not isinstance(iterator, Remote):
-            raise TypeError("what it iterates is no iterator")
+            raise TypeError("it iterates over something that is not an iterator")
         return iterator if iterator is self else _items_of(self, iterator, self.__client)
 
     def __next__(self) -> Any:

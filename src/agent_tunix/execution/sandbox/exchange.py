@@ -82,7 +82,7 @@ def _make(name: str, parts: list[Any]) -> Any:
         "datetime.timedelta": datetime.timedelta,
     }
     if any(type(part) not in (int, float, str) for part in parts):
-        raise ValueError(f"parts of {name} are numbers and texts")
+        raise ValueError(f"parts of {name} must be numbers or texts")
     return makers[name](*parts)
 
 
@@ -128,7 +128,7 @@ def decode(data: Any, dereference: Callable[[dict[str, Any]], Any]) -> Any:
         return dereference(data)
     name, parts = data["type"], decode(data["parts"], dereference)
     if not isinstance(name, str) or type(parts) is not list:
-        raise ValueError("a type has a name and a list of parts")
+        raise ValueError("a type must have a name and a list of parts")
     return _CONTAINERS[name][1](parts) if name in _CONTAINERS else _make(name, parts)
 
 
@@ -153,7 +153,7 @@ class Line:
         """
         data = json.dumps(message).encode() + b"\n"
         if len(data) > LONGEST_MESSAGE_BYTES:
-            raise ValueError(f"a message of {len(data)} bytes, where {LONGEST_MESSAGE_BYTES} are the most")
+            raise ValueError(f"a message must have at most {LONGEST_MESSAGE_BYTES} bytes, not {len(data)}")
         while data:
             data = data[os.write(self._writing, data) :]
 
@@ -169,5 +169,5 @@ class Line:
             raise EOFError("the other process has ended, or sent a message that is too long")
         message = json.loads(line)
         if not isinstance(message, dict):
-            raise ValueError("a message is an object")
+            raise ValueError("a message must be an object")
         return message

@@ -107,7 +107,7 @@ class Server:
                 return {"exception": one.__name__, "own": own}
             if issubclass(one, BaseException):
                 own.append([one.__name__, self._place(one)])
-        raise AssertionError("every exception is derived from a built-in one")
+        raise AssertionError("every exception must be derived from a built-in one")
 
     def _args_of(self, error: BaseException) -> list[Any]:
         def refuse(value: Any) -> Any:

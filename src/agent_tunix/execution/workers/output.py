@@ -56,7 +56,7 @@ class OutputLog:
 
     def _tell_left_out(self) -> None:
         if self._num_left_out:
-            logger.info("%s: %d more lines were left out", self._source, self._num_left_out)
+            logger.info("%s: %d more lines omitted", self._source, self._num_left_out)
         self._num_left_out = 0
 
 

@@ -120,9 +120,9 @@ class WorkerProcess:
         if self._grew():
             return "grew"
         if threading.active_count() > MOST_LEFT_BEHIND:
-            return "threads were left behind"
+            return "threads kept running"
         if linux.has_children() and len(linux.children_of(os.getpid())) > MOST_LEFT_BEHIND:
-            return "child processes were left behind"
+            return "child processes kept running"
         return ""
 
     def _grew(self) -> bool:

@@ -81,7 +81,7 @@ class ChatTemplate:
 
     def _over_limit(self, error: Exception) -> ModelError:
         return ModelError(
-            f"{self._origin} is not rendered: {_describe(error)}; set prompt.chat_template to another",
+            f"{self._origin} cannot be rendered: {_describe(error)}; set prompt.chat_template to another",
             code="template_limit",
         )
 
@@ -96,7 +96,7 @@ def read_chat_template(setting: str) -> str:
         return setting
     if not setting.endswith(_SUFFIXES):
         raise ConfigError(
-            f"prompt.chat_template must be a Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}",
+            f"prompt.chat_template must be Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}",
             code="unknown_chat_template",
         )
     try:
@@ -124,7 +124,7 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
             found = json.loads(read_regular(legacy)).get("chat_template")
         except (ValueError, AttributeError) as error:
             raise ModelError(
-                f"{legacy} should hold an object with chat_template, but: {error}", code="damaged_config"
+                f"{legacy} must contain an object with chat_template, but: {error}", code="damaged_config"
             ) from error
     if isinstance(found, list):
         named = [entry for entry in found if isinstance(entry, dict) and entry.get("name") == "default"]

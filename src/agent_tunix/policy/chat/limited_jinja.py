@@ -103,12 +103,12 @@ class _Meter(threading.local):
     def charge(self, units: int) -> None:
         self._work += units
         if self._work > MAX_WORK:
-            raise TemplateLimitError("it takes more work than any conversation needs; is there a loop without end?")
+            raise TemplateLimitError("it exceeds the limit of operations, possibly by an endless loop")
 
     def write(self, value: Any) -> None:
         self._output += len(value) if self.looks_short(value) else self.made(value).characters
         if self._output > MAX_OUTPUT:
-            raise TemplateLimitError(f"it writes more than {MAX_OUTPUT:,} characters")
+            raise TemplateLimitError(f"its output exceeds {MAX_OUTPUT:,} characters")
 
     def looks_short(self, value: Any) -> bool:
         """Count a short text and return True; return False, without counting, for everything else."""
@@ -140,7 +140,7 @@ class _Meter(threading.local):
     def require(size: int) -> None:
         """Refuse a size above `MAX_SIZE`."""
         if size > MAX_SIZE:
-            raise TemplateLimitError(f"it makes a value of more than {MAX_SIZE:,} characters or values")
+            raise TemplateLimitError(f"it builds a value of more than {MAX_SIZE:,} characters or values")
 
     def _walk(self, value: Any) -> tuple[_Size, bool]:
         """Return the size of a value, and True if it may change."""
@@ -244,7 +244,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             TemplateError: The source is invalid, too long or too deep.
         """
         if len(source) > MAX_SOURCE:
-            raise TemplateLimitError(f"it has {len(source):,} characters, more than {MAX_SOURCE:,}")
+            raise TemplateLimitError(f"it has {len(source):,} characters, above the limit of {MAX_SOURCE:,}")
         self.meter.begin()
         for functions in (self.filters, self.tests):
             given: dict[str, Any] = dict(functions)
@@ -300,7 +300,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             bits = left.bit_length(), right.bit_length()
             expected = bits[0] * max(right, 1) if operator == "**" and bits[1] < 64 else sum(bits)
             if expected > _MAX_BITS or (bits[1] >= 64 and operator == "**"):
-                raise TemplateLimitError(f"it makes a number of more than {_MAX_BITS} bits")
+                raise TemplateLimitError(f"it computes a number of more than {_MAX_BITS} bits")
         elif operator == "*":
             times = next((one for one in (left, right) if isinstance(one, int)), 1)
             meter.require(max(times, 0) * max(sizes))
@@ -387,7 +387,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         numbers = [abs(one) for one in given if isinstance(one, int | float)] if name in _SIZED else []
         number = max(numbers, default=0)
         if not number <= MAX_SIZE:
-            raise TemplateLimitError(f"{name} is given a number above {MAX_SIZE:,}")
+            raise TemplateLimitError(f"{name} gets a number above {MAX_SIZE:,}")
         if name in ("indent", "expandtabs"):
             meter.require(size.characters + _lines(subject) * (int(number) + longest))
         elif name == "tojson":

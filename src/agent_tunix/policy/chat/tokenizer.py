@@ -56,7 +56,7 @@ class Tokenizer:
         path = directory / "tokenizer.json"
         if not path.is_file():
             raise ModelError(
-                f"{directory} has no tokenizer.json; save the tokenizer there in its fast form",
+                f"{directory} has no tokenizer.json; save the fast tokenizer there",
                 code="missing_tokenizer",
             )
         try:
@@ -76,7 +76,8 @@ class Tokenizer:
         self.eos_ids: list[int] = list(dict.fromkeys(i for i in [eos, *extra] if isinstance(i, int)))
         if not self.eos_ids:
             raise ModelError(
-                f"{directory}: neither tokenizer_config.json nor generation_config.json names an eos token",
+                f"{directory}: tokenizer_config.json or generation_config.json must name an eos token, but neither "
+                "does; add eos_token to tokenizer_config.json",
                 code="missing_eos_token",
             )
         pad = self._token_id("pad_token")
@@ -234,7 +235,7 @@ class Tokenizer:
         """
         if self._template is None:
             raise ModelError(
-                f"{self._directory} has no chat template, as base models have none; choose prompt=plain, or set"
+                f"{self._directory} has no chat template, which is usual for base models; set prompt=plain, or set"
                 f" prompt.chat_template to a Jinja text or a .jinja file (`agent-tunix generate`: --prompt-config"
                 f" plain, or --raw)",
                 code="missing_chat_template",
@@ -270,5 +271,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):
-        raise ModelError(f"{path} must hold an object, not {type(loaded).__name__}", code="damaged_config")
+        raise ModelError(f"{path} must contain an object, not {type(loaded).__name__}", code="damaged_config")
     return loaded

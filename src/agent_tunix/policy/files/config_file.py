@@ -46,7 +46,7 @@ class ConfigFile:
         except (OSError, ValueError, RecursionError) as error:
             raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
         if not isinstance(values, dict):
-            raise ModelError(f"{path} must hold an object, not {type(values).__name__}", code="damaged_config")
+            raise ModelError(f"{path} must contain an object, not {type(values).__name__}", code="damaged_config")
         return cls(path, values)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "ConfigFile":
@@ -117,7 +117,7 @@ class ConfigFile:
             only = " or ".join(repr(each) for each in supported)
             raise ModelError(
                 f"{self.path}: {name} = {value!r:.100} is not supported{f', only {only}' if only else ''};"
-                " the model would not be computed as it was trained",
+                " the model would be computed differently than in training",
                 code="unsupported_feature",
             )
 
@@ -142,7 +142,7 @@ class ConfigFile:
         allowed = ("full_attention",) if pattern is None else ("full_attention", "sliding_attention")
         if not isinstance(kinds, list) or len(kinds) != count or not all(kind in allowed for kind in kinds):
             raise ModelError(
-                f"{self.path}: layer_types must name {count} layers of {', '.join(allowed)}; it is {kinds!r}",
+                f"{self.path}: layer_types must name {count} layers of {', '.join(allowed)}, not {kinds!r}",
                 code="unsupported_layer_types",
             )
         return tuple(kinds)
@@ -153,7 +153,7 @@ class ConfigFile:
         parameters = self.section(name)
         if any(isinstance(value, dict) for value in parameters.values()):
             raise ModelError(
-                f"{self.path}: {name} for each kind of layer is not supported; it is {parameters!r}",
+                f"{self.path}: {name} must not differ between kinds of layers, not {parameters!r}",
                 code="unsupported_rope",
             )
         return self._make_rope(name, parameters, "rope_theta", default_theta)
@@ -170,7 +170,7 @@ class ConfigFile:
         by_kind = self.section(name)
         if not all(isinstance(value, dict) for value in by_kind.values()):
             raise ModelError(
-                f"{self.path}: {name} must hold an object for each kind of layer; it is {by_kind!r}",
+                f"{self.path}: {name} must contain an object for each kind of layer, not {by_kind!r}",
                 code="unsupported_rope",
             )
         parameters = by_kind.get(kind, {})
@@ -182,7 +182,7 @@ class ConfigFile:
         rope_type = parameters.get("rope_type", parameters.get("type", "default"))
         if not isinstance(rope_type, str) or rope_type not in _ROPE_KEYS:
             raise ModelError(
-                f"{self.path}: {name} of type {rope_type!r} is not supported, only {', '.join(_ROPE_KEYS)}",
+                f"{self.path}: the type of {name} must be one of {', '.join(_ROPE_KEYS)}, not {rope_type!r}",
                 code="unsupported_rope",
             )
         inner = ConfigFile(self.path, {f"{name}.{key}": value for key, value in parameters.items()})
@@ -198,7 +198,8 @@ class ConfigFile:
         low, high = bounds
         if low >= high:
             raise ModelError(
-                f"{self.path}: {name}.low_freq_factor {low:g} must be below high_freq_factor {high:g}",
+                f"{self.path}: {name}.low_freq_factor must be below high_freq_factor, but {low:g} is not below "
+                f"{high:g}",
                 code="invalid_value",
             )
         key = "original_max_position_embeddings"
@@ -210,7 +211,7 @@ class ConfigFile:
         value = self.get(name, default)
         if value is None:
             raise ModelError(
-                f"{self.path} lacks {name!r}; is it the file that was saved with the weights?", code="missing_key"
+                f"{self.path} lacks {name!r}; check that it was saved with the weights", code="missing_key"
             )
         return value
 

@@ -121,7 +121,7 @@ def _request(location: Location) -> HubRequest:
 def _advice(path: str) -> str:
     """Return a suggestion for a path that does not exist."""
     if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path):
-        return f"; give a Hugging Face model directory on disk, or hf://{path} for the model of the hub"
+        return f"; give a Hugging Face model directory on disk, or hf://{path} for a model on the hub"
     return "; give a Hugging Face model directory on disk"
 
 

@@ -78,7 +78,8 @@ def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, 
     pairs = _adapter_pairs(policy)
     if not pairs:
         raise ModelError(
-            "the policy has no adapter, since all its weights were trained (model.lora_rank=0); export it whole"
+            "an adapter export requires an adapter, but all weights were trained (model.lora_rank=0); export the "
+            "whole model"
         )
     tensors = {}
     for module, (a, b) in pairs.items():
@@ -251,8 +252,8 @@ def _check_link(path: Path) -> None:
     if not path.is_symlink() or target.is_relative_to(within) or not is_private(target):
         return
     raise ExportError(
-        f"{path} is a link to {target}, which others may not read, and would be copied into the export; remove the"
-        " link, or put a copy of the file in its place",
+        f"{path} is a link to {target}, which other users cannot read, so it is not copied into the export; remove "
+        "the link, or replace it by a copy of the file",
         code="private_link_in_model",
     )
 

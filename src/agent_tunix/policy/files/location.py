@@ -66,9 +66,9 @@ def parse_location(path: str | None) -> Location | None:
     if scheme not in _NAMES:
         page = re.fullmatch(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)/?.*", rest)
         advice = f"write hf://{page[1]}" if page else f"give a directory, {', '.join(_FORMS.values())}"
-        raise ModelError(f"model.path={path} is not an address of a model; {advice}", code="invalid_address")
+        raise ModelError(f"model.path={path} is not the address of a model; {advice}", code="invalid_address")
     named = _NAMES[scheme].fullmatch(rest)
     # With such parts, the path in the cache would lead out of the cache.
     if named is None or not {".", ".."}.isdisjoint(rest.replace("@", "/").split("/")):
-        raise ModelError(f"model.path={path} should be {_FORMS[scheme]}", code="invalid_address")
+        raise ModelError(f"model.path must be {_FORMS[scheme]}, not {path}", code="invalid_address")
     return Location(scheme, named["name"], named["revision"])

@@ -73,7 +73,7 @@ def _describe_tensors(path: Path) -> list[str]:
             return lines
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         raise ModelError(
-            f"{path} is damaged or half downloaded ({error!r}); fetch it again", code="damaged_weights"
+            f"{path} is damaged or incomplete ({error!r}); download it again", code="damaged_weights"
         ) from error
 
 

@@ -44,8 +44,8 @@ def check_files(where: str, names: Collection[str]) -> None:
         return
     if "adapter_config.json" in names:
         raise ModelError(
-            f"{where} holds an adapter, not a model; merge it into its base with PEFT's `merge_and_unload()`, save"
-            " that with `save_pretrained`, and give its directory",
+            f"{where} must contain a model, but contains an adapter; merge it into its base with PEFT's "
+            "`merge_and_unload()`, save that with `save_pretrained`, and give its directory",
             code="adapter_without_model",
         )
     if "config.json" not in names:
@@ -53,12 +53,11 @@ def check_files(where: str, names: Collection[str]) -> None:
     other = sorted(name for name in names if name.endswith((".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")))
     if other:
         raise ModelError(
-            f"{where} has its weights in {other[0]} and not in *.safetensors, which alone is read; convert them"
-            " with transformers: `AutoModelForCausalLM.from_pretrained(SOURCE).save_pretrained(DIR)`, and set"
-            " model.path=DIR",
+            f"{where} must have its weights in *.safetensors, but has {other[0]}; convert them with transformers: "
+            "`AutoModelForCausalLM.from_pretrained(SOURCE).save_pretrained(DIR)`, and set model.path=DIR",
             code="unsupported_weights",
         )
-    raise ModelError(f"{where} has no *.safetensors file; is the download complete?", code="missing_weights")
+    raise ModelError(f"{where} has no *.safetensors file; check that the download is complete", code="missing_weights")
 
 
 def check_weights(directory: Path) -> None:
@@ -70,20 +69,20 @@ def check_weights(directory: Path) -> None:
     for name in sorted(indexed_files(directory)):
         if not (directory / name).is_file():
             raise ModelError(
-                f"{directory} lacks {name}, which its {INDEX} names; fetch it again, or the whole model",
+                f"{directory} lacks {name}, which its {INDEX} names; download it again, or the whole model",
                 code="missing_weights",
             )
     for path in sorted(directory.glob("*.safetensors")):
         if not path.is_file():
-            what = "a link to a file that is gone" if path.is_symlink() else "no file"
+            what = "a link to a file that does not exist" if path.is_symlink() else "no file"
             raise ModelError(
-                f"{path} is {what}; fetch it again, or give the directory that the files are in", code="missing_weights"
+                f"{path} is {what}; download it again, or give the directory with the files", code="missing_weights"
             )
         size, needed = path.stat().st_size, _length_by_header(path)
         if needed is None or size != needed:
-            should = "whose header is damaged" if needed is None else f"where its header says {needed:,}"
+            should = "and its header is damaged" if needed is None else f"but its header requires {needed:,}"
             raise ModelError(
-                f"{path} is damaged or half downloaded ({size:,} bytes, {should}); delete and fetch it again",
+                f"{path} is damaged or incomplete ({size:,} bytes, {should}); delete and download it again",
                 code="damaged_weights",
             )
 
@@ -120,12 +119,12 @@ def indexed_files(directory: Path) -> set[str]:
         names = {str(name) for name in index["weight_map"].values()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(
-            f"{path} is damaged or half downloaded ({error!r}); delete and fetch it again", code="damaged_index"
+            f"{path} is damaged or incomplete ({error!r}); delete and download it again", code="damaged_index"
         ) from error
     if outside := sorted(name for name in names if not name.endswith(".safetensors") or Path(name).name != name):
         raise ModelError(
-            f"{path} names {outside[0]!r}, but weights must be *.safetensors files beside it; correct it, or fetch the"
-            " model again",
+            f"{path} must only name *.safetensors files in its own directory, but names {outside[0]!r}; correct it, "
+            "or download the model again",
             code="damaged_index",
         )
     return names

@@ -54,7 +54,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
     if not embeddings:
         raise ModelError(
-            f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; are all files downloaded?",
+            f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; check that all files are downloaded",
             code="missing_tensor",
         )
     if len(embeddings) > 1:
@@ -77,13 +77,13 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     unknown = [name for name in found if name not in known and not _is_set_aside(name, architecture)]
     if unknown:
         raise ModelError(
-            f"{directory} has {_some(unknown)}, which its config.json, of model_type {architecture.model_type},"
-            " does not account for; the model would not be computed as it was trained",
+            f"{directory} has {_some(unknown)}, which the model_type {architecture.model_type} of its config.json "
+            "does not have; the model would be computed differently than in training",
             code="unknown_tensor",
         )
     if missing:
         raise ModelError(
-            f"{directory} has no {_some(missing)} in its *.safetensors; are all files downloaded?",
+            f"{directory} has no {_some(missing)} in its *.safetensors; check that all files are downloaded",
             code="missing_tensor",
         )
     for tensor, stored in located.items():
@@ -108,12 +108,13 @@ def _some(names: list[str]) -> str:
 def _check_stored(directory: Path, tensor: Tensor, stored: Stored) -> None:
     if stored.shape != tensor.shape:
         raise ModelError(
-            f"{directory}: {stored.name} has the shape {stored.shape}, but config.json asks for {tensor.shape}",
+            f"{directory}: {stored.name} must have the shape {tensor.shape} of config.json, but has {stored.shape}; "
+            "check that both belong to the same model",
             code="wrong_tensor_shape",
         )
     if stored.kind not in _TYPES:
         raise ModelError(
-            f"{directory}: {stored.name} is stored as {stored.kind}, but weights must be one of {', '.join(_TYPES)}",
+            f"{directory}: {stored.name} must be stored as one of {', '.join(_TYPES)}, not {stored.kind}",
             code="unsupported_tensor_type",
         )
 
@@ -133,9 +134,9 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
             same = all(np.array_equal(one[span], other[span]) for span in spans)
     if not same:
         raise ModelError(
-            f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = true;"
-            " set it to false if the model was trained with an output projection of its own, and else remove the"
-            " tensor",
+            f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = "
+            "true; set it to false if the model was trained with a separate output projection, otherwise remove the "
+            "tensor",
             code="untied_projection",
         )
 
@@ -148,8 +149,8 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
             for name in tensors.keys():  # noqa: SIM118  # not a dictionary
                 if name in found:
                     raise ModelError(
-                        f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files that"
-                        " are not of this model",
+                        f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files "
+                        "that do not belong to this model",
                         code="duplicate_tensor",
                     )
                 part = tensors.get_slice(name)
@@ -174,7 +175,7 @@ def list_files(directory: Path) -> list[Path]:
     if missing := [file.name for file in files if not file.is_file()]:
         raise ModelError(
             f"{INDEX} in {directory} names {len(files)} files, but {', '.join(missing)}"
-            f" {'is' if len(missing) == 1 else 'are'} not there; the download is not complete",
+            f" {'is' if len(missing) == 1 else 'are'} not there; complete the download",
             code="missing_weights",
         )
     return files
@@ -192,5 +193,5 @@ def open_tensors(file: Path) -> Iterator[Any]:
             yield tensors
     except (SafetensorError, OSError) as error:
         raise ModelError(
-            f"{file} is damaged or half downloaded ({error}); fetch it again", code="damaged_weights"
+            f"{file} is damaged or incomplete ({error}); download it again", code="damaged_weights"
         ) from error

@@ -114,7 +114,7 @@ def _sharding(tensor: Tensor, leaf: Any, mesh: jax.sharding.Mesh) -> jax.shardin
     for size, axis in zip(leaf.get_value().shape, axes, strict=False):
         if axis is not None and size % mesh.shape[axis]:
             raise ConfigError(
-                f"model.mesh_shape {list(mesh.devices.shape)} divides {tensor.name} over {mesh.shape[axis]} devices"
-                f" ({axis}), but its axis has {size} entries; choose a number that divides {size}"
+                f"model.mesh_shape {list(mesh.devices.shape)} divides {tensor.name} over {mesh.shape[axis]} devices "
+                f"({axis}), but the size of its axis, {size}, is not divisible by that; use a divisor of {size}"
             )
     return sharding_over(mesh, *axes)

@@ -198,7 +198,7 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
     if not (_is_one_formula(answer) and _is_one_formula(reference.text)):
         detail = (
             _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT)
-            + ": they have parts that the grammar does not read, and math-verify compares only single formulas"
+            + ": they have parts that the grammar does not support, and math-verify compares only single formulas"
         )
         return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, ours.is_number)
     verdict, reason, timed_out = ask(answer, reference.text)
@@ -217,7 +217,7 @@ def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
             return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, True)
         return _compare_numbers(number, reference.number)
     if len(answer) > LONGEST_THOROUGH:
-        detail = f"more than {LONGEST_THOROUGH:,} characters are no answer"
+        detail = f"an answer must have at most {LONGEST_THOROUGH:,} characters"
         return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, number is not None)
     if _canonical(answer) == _canonical(reference.text):
         verdict, tier = Verdict.EQUAL, Tier.EXACT

@@ -113,8 +113,10 @@ class Verifiers:
             scores = executor.submit(Job(_RECIPE, samples, calls)).result()
         except (RewardError, OSError, CancelledError) as error:  # no process could start, or all were closed
             self._drop(executor)
-            logger.warning("math-verify has no process to run in: %r", error)
-            return [Ruling(Verdict.UNDECIDED, f"math-verify has no process to run in: {error!r}")] * len(samples)
+            logger.warning("the process for math-verify could not be started: %r", error)
+            return [Ruling(Verdict.UNDECIDED, f"the process for math-verify could not be started: {error!r}")] * len(
+                samples
+            )
         return [self._ruling(score) for score in scores]
 
     def _started(self) -> "LocalExecutor":
@@ -147,7 +149,7 @@ class Verifiers:
 
 
 _OUT_OF_PATIENCE = Ruling(
-    Verdict.UNDECIDED, f"not tried, after {PATIENCE} others of its batch took math-verify too long"
+    Verdict.UNDECIDED, f"not tried, because math-verify timed out on {PATIENCE} others of the batch"
 )
 
 VERIFIERS = Verifiers()

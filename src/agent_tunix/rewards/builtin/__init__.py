@@ -12,19 +12,19 @@ class Kind(enum.StrEnum):
     """The property that a reward measures. It decides which checks apply to the reward."""
 
     CORRECTNESS = "correctness"
-    """Whether the answer is right: the gold solution earns the most, and no form alone earns it."""
+    """Correctness of the answer: the gold solution earns the most, and form alone does not earn it."""
 
     FORM = "form"
-    """Whether the response has a certain form, whatever its answer."""
+    """Form of the response, regardless of its answer."""
 
     LENGTH = "length"
-    """How long the response is."""
+    """Length of the response."""
 
     QUALITY = "quality"
-    """How the response is written."""
+    """Style of the response."""
 
     COMPOSITE = "composite"
-    """Correctness and something else: a right answer, however long, beats a wrong one, however short."""
+    """Correctness and something else: a right answer always earns more than a wrong one, regardless of length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
             for given, expected in zip(parsed["inputs"], parsed["outputs"], strict=False)
         ]
     if not isinstance(parsed, Sequence) or isinstance(parsed, str) or not parsed:
-        raise BadReferenceError(f"the column `tests` holds none: {excerpt(tests)}")
+        raise BadReferenceError(f"the column `tests` must contain tests, not {excerpt(tests)}")
     checks: list[str] = []
     dialogues: list[tuple[str, str]] = []
     for test in parsed[:_MOST_TESTS]:
@@ -98,7 +98,9 @@ def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
         elif isinstance(test, Mapping) and isinstance(test.get("input"), str) and isinstance(test.get("output"), str):
             dialogues.append((test["input"], test["output"]))
         else:
-            raise BadReferenceError(f"a test is a statement, or has `input` and `output` as text; not {excerpt(test)}")
+            raise BadReferenceError(
+                f"a test must be a statement, or have `input` and `output` as text, not {excerpt(test)}"
+            )
     return checks, dialogues
 
 

@@ -94,7 +94,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     if tagged is None or not tagged.strip():
         return Score(0.0, detail="no answer between <answer> and </answer>")
     if tagged == str(answer):
-        return Score(3.0, detail="the answer is the reference to the letter")
+        return Score(3.0, detail="the answer is identical to the reference")
     comparison = _compare(tagged, answer)
     if comparison.equal:
         value = 1.5
@@ -192,7 +192,7 @@ def reference_text(answer: Any) -> str:
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         with suppress(ValueError):  # the int has more digits than Python converts to text
             return str(answer)
-    raise BadReferenceError(f"the reference {excerpt(answer)} is no text")
+    raise BadReferenceError(f"the reference {excerpt(answer)} is not text")
 
 
 def normal_text(text: str) -> str:

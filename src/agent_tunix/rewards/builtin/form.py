@@ -120,7 +120,7 @@ def _parse(template: str) -> _Template:
             slots.append(False)
     if not tags or len(set(tags)) < len(tags):
         raise RewardError(
-            f"prompt.format must hold tags around its slots, each of them once; it is {template!r}",
+            f"prompt.format must contain tags around its slots, each exactly once, not {template!r}",
             code="invalid_template",
         )
     return _Template(tuple(tags), tuple(slots))

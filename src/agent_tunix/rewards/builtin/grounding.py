@@ -48,7 +48,7 @@ def citations_reward(response: str, sources: Any) -> Score:
     """
     expected = _ids(sources)
     if not expected:
-        raise BadReferenceError(f"the column `sources` names none: {excerpt(sources)}")
+        raise BadReferenceError(f"the column `sources` must name sources, not {excerpt(sources)}")
     cited = {part.strip().casefold() for found in _CITATION.findall(response) for part in found.split(",")} - {""}
     right = len(cited & expected)
     value = 2 * right / (len(cited) + len(expected))

@@ -50,7 +50,7 @@ def response_length_reward(response: str, fewest: int = 20, most: int = 300) -> 
         raise ValueError(f"fewest must be from 1 to most, not fewest={fewest} and most={most}")
     words = len(response.split())
     value = words / fewest if words < fewest else brevity(words, limit=2 * most, free=most)
-    return Score(value, detail=f"{words} words, {fewest} to {most} wanted")
+    return Score(value, detail=f"{words} words, {fewest} to {most} required")
 
 
 def soft_overlong_reward(response: str, num_tokens: int = 0, max_tokens: int = 1024, buffer_tokens: int = 256) -> Score:
@@ -100,7 +100,7 @@ def cosine_length_reward(
     [0.573223, 0.5, -0.5]
     """
     if min(right_short, right_long) < max(wrong_short, wrong_long):
-        raise ValueError("a right answer would earn less than a wrong one; right_* must not lie below wrong_*")
+        raise ValueError("right_* must be at least wrong_*, or a right answer would earn less than a wrong one")
     if max_tokens < 1 or max(abs(value) for value in (right_short, right_long, wrong_short, wrong_long)) > 1:
         raise ValueError("max_tokens must be at least 1, and the four values within -1 and 1")
     correctness, answer_detail = grade_answer(response, answer)
@@ -116,4 +116,4 @@ def count_tokens(response: str, num_tokens: int) -> tuple[int, str]:
     if num_tokens > 0:
         return num_tokens, f"{num_tokens} tokens"
     estimate = sum(1 for _ in _WORD_OR_SIGN.finditer(response))
-    return estimate, f"{estimate} words and signs (the tokens are not known)"
+    return estimate, f"{estimate} words and signs (the tokens are unknown)"

@@ -53,13 +53,13 @@ def _score(response: str, validator: Any) -> Score:
     try:
         fault = next(validator.iter_errors(value), None)
     except RecursionError:
-        return Score(0.25, detail="it is nested too deeply to be checked")
+        return Score(0.25, detail="it is nested too deeply to check")
     except BadReferenceError:
         raise
     except Exception as error:  # the schema has a reference that does not resolve
         raise BadReferenceError(f"the schema cannot be used: {error}") from error
     if fault is None:
-        return Score(1.0, detail="it follows the schema")
+        return Score(1.0, detail="it matches the schema")
     return Score(0.25, detail=f"at {fault.json_path}: {excerpt(fault.message)}")
 
 
@@ -69,7 +69,7 @@ def _validator(schema: Any) -> Any:
         import referencing
     except ImportError as error:
         raise RewardError(
-            "json_schema needs jsonschema: pip install agent_tunix[schema]", code="missing_dependency"
+            "json_schema requires jsonschema: pip install agent_tunix[schema]", code="missing_dependency"
         ) from error
     try:
         if isinstance(schema, str):

@@ -44,7 +44,7 @@ def step_format_reward(response: str, enough: int = 3) -> Score:
     seen |= {
         " ".join(found[0].split()).casefold() for found in _ORDINAL.finditer(response) if len(found[0].split()) > 1
     }
-    return Score(min(1.0, len(seen) / enough), detail=f"{len(seen)} steps, of {enough} that are enough")
+    return Score(min(1.0, len(seen) / enough), detail=f"{len(seen)} steps of the required {enough}")
 
 
 def multi_line_reward(response: str, enough: int = 3) -> Score:

@@ -26,7 +26,7 @@ def think_format_reward(response: str) -> Score:
         for problem, applies in (
             ("<think> is not closed", not closing),
             ("a tag is repeated", "<think>" in thought or "<think>" in rest or "</think>" in rest),
-            ("nothing is thought", not thought.strip()),
+            ("the reasoning is empty", not thought.strip()),
             ("nothing follows", not rest.strip()),
         )
         if applies
@@ -80,7 +80,7 @@ def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Scor
     """
     wanted = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if not wanted:
-        raise ValueError("tags names no tag; write for instance tags=reasoning,answer")
+        raise ValueError("tags must name at least one tag, but is empty; write, for example, tags=reasoning,answer")
     top, crossed = _top_level_pairs(response)
     named = [name for name, _ in top if name in wanted]
     right = sum(named.count(tag) == 1 and any(name == tag and filled for name, filled in top) for tag in wanted)

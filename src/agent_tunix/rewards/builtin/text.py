@@ -25,7 +25,7 @@ def multiple_choice_reward(response: str, answer: Any, letters: str = "ABCDE") -
     """
     reference = extract_choice(f"<answer>{reference_text(answer)}</answer>", letters)
     if reference is None:
-        raise BadReferenceError(f"the reference {excerpt(answer)} is none of the letters {letters}")
+        raise BadReferenceError(f"the reference {excerpt(answer)} must be one of the letters {letters}")
     chosen = extract_choice(response, letters)
     return Score(1.0 if chosen == reference else 0.0, detail=f"chosen: {chosen}, right: {reference}")
 

@@ -183,7 +183,7 @@ class Convention(abc.ABC):
             for parameter in call.required:
                 if parameter not in available:
                     raise RewardSignatureError(
-                        f"reward {self.name!r} requires the parameter `{parameter}`, which nothing provides; "
+                        f"reward {self.name!r} requires the parameter `{parameter}`, which is not provided; "
                         f"available: {', '.join(sorted(available))}. Give it a default, or set "
                         f"rewards.args.{self.name}.{parameter}. ({self.describe()})",
                         code="missing_parameter",

@@ -69,9 +69,11 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
         return "plain"  # its error says which parameter is missing
     raise RewardSignatureError(
         f"reward {name!r} takes {call.signature}, which "
-        + (f"fits the conventions {' and '.join(fits)}" if fits else "does not tell its convention")
-        + "; name `response` (plain), `completions` (trl), `args, sample` (miles) or `rollout_id` (environment), or "
-        f"say which it is: rewards.convention={'|'.join(fits or CONVENTIONS)}",
+        + (f"fits the conventions {' and '.join(fits)}" if fits else "fits no convention")
+        + (
+            "; name `response` (plain), `completions` (trl), `args, sample` (miles) or `rollout_id` (environment), "
+            f"or set rewards.convention={'|'.join(fits or CONVENTIONS)}"
+        ),
         code="ambiguous_convention",
     )
 

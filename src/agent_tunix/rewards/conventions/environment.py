@@ -67,8 +67,8 @@ class EnvironmentReward(Convention):
             if self._single is not None and _takes_several(self._single):
                 if self._group is not None:
                     raise RewardSignatureError(
-                        f"reward {self.name!r}: `compute_reward` takes a group, {self._single.signature}, beside "
-                        "`compute_group_reward`; keep one of them",
+                        f"reward {self.name!r}: `compute_reward` takes a group, {self._single.signature}, and there "
+                        "is `compute_group_reward` too; keep one of them",
                         code="conflicting_methods",
                     )
                 self._single, self._group = None, self._single

@@ -92,7 +92,8 @@ class MilesReward(Convention):
         call = Call(self.target)
         if "sample" not in call.names and "samples" not in call.names:
             raise RewardSignatureError(
-                f"reward {self.name!r} takes {call.signature}; a miles reward takes `args, sample` or `args, samples`",
+                f"a miles reward must take `args, sample` or `args, samples`, but {self.name!r} takes "
+                f"{call.signature}; rename its parameters",
                 code="no_sample_parameter",
             )
         self.needs_group = "samples" in call.names

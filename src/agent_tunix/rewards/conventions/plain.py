@@ -104,8 +104,8 @@ class PlainReward(Convention):
         takes_response = any(name in RESPONSE_NAMES for name in call.names)
         if not takes_response and (not call.takes_any or _only_keywords_are_the_response(call)):
             raise RewardSignatureError(
-                f"reward {self.name!r} takes {call.signature}, and none of these is `response`, the completion's text; "
-                "arguments are passed by name, so rename that parameter to `response`",
+                f"a plain reward must take `response`, the completion's text, but {self.name!r} takes "
+                f"{call.signature}; arguments are passed by name, so rename that parameter to `response`",
                 code="no_response_parameter",
             )
         return [call]

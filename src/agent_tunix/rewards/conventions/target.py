@@ -174,18 +174,18 @@ def _signature_of(target: Target, method: str) -> inspect.Signature:
     given = target.given
     if not target.is_class and not method and not callable(given):
         raise RewardSignatureError(
-            f"reward {target.name!r} is {given!r}, which cannot be called; name a function", code="not_callable"
+            f"reward {target.name!r} must be callable, but is {given!r}; name a function", code="not_callable"
         )
     if target.is_class and not method and not any("__call__" in vars(kind) for kind in given.__mro__):
         raise RewardSignatureError(
-            f"reward {target.name!r} is the class {given.__qualname__}, which has neither `__call__` nor "
-            "`compute_reward`; name a function, or write one of these methods",
+            f"reward {target.name!r} is the class {given.__qualname__}, which must have `__call__` or "
+            "`compute_reward`, but has neither; name a function, or write one of these methods",
             code="not_callable",
         )
     if target.is_class and (missing := sorted(getattr(given, "__abstractmethods__", ()))):
         raise RewardSignatureError(
-            f"reward {target.name!r} is the class {given.__qualname__}, which lacks the methods that its base demands: "
-            f"{', '.join(missing)}; write them, or name a class that has them",
+            f"reward {target.name!r} is the class {given.__qualname__}, which lacks required methods of its base "
+            f"class: {', '.join(missing)}; write them, or name a class that has them",
             code="abstract_class",
         )
     function = getattr(given, method or "__call__") if target.is_class or method else given
@@ -193,7 +193,7 @@ def _signature_of(target: Target, method: str) -> inspect.Signature:
         signature = _outermost(function, inspect.signature(function))
     except (TypeError, ValueError) as error:
         raise RewardSignatureError(
-            f"reward {target.name!r} shows no signature: {error}; wrap it in a function", code="no_signature"
+            f"reward {target.name!r} has no readable signature: {error}; wrap it in a function", code="no_signature"
         ) from error
     if target.is_class and not isinstance(inspect.getattr_static(given, method or "__call__"), staticmethod):
         if isinstance(inspect.getattr_static(given, method or "__call__"), classmethod):
@@ -233,7 +233,6 @@ def refuse_unknown(name: str, args: Mapping[str, Any], settable: list[str], take
     for argument in args:
         if argument not in settable and not takes_any:
             raise RewardError(
-                f"reward {name!r} has no argument {argument!r} to set; "
-                f"it has: {', '.join(settable) or 'none'}. ({where})",
+                f"reward {name!r} has no argument {argument!r}; it has: {', '.join(settable) or 'none'}. ({where})",
                 code="unknown_argument",
             )

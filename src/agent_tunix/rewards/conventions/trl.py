@@ -121,28 +121,28 @@ class TrlReward(Convention):
         """
         text = attempt("text")
         if text.is_final:
-            return FormChoice("text", f"trying it decided nothing: {text.refusal}", is_guess=True)
+            return FormChoice("text", f"the trial was inconclusive: {text.refusal}", is_guess=True)
         if not text.refusal and text.value:
-            return FormChoice("text", "it takes text")
+            return FormChoice("text", "it accepts text")
         messages = attempt("messages")
         if text.refusal and messages.refusal:
-            reason = f"it took neither text ({text.refusal}) nor messages ({messages.refusal})"
+            reason = f"it accepts neither text ({text.refusal}) nor messages ({messages.refusal})"
             return FormChoice("text", reason, is_guess=True)
         if text.refusal:
-            return FormChoice("messages", f"it takes messages and no text ({text.refusal})")
+            return FormChoice("messages", f"it accepts messages but not text ({text.refusal})")
         if messages.value:
-            reason = f"it takes both, but for the same completion it has {text.value} as text and {messages.value:g} as"
+            reason = f"it accepts both, but gives the same completion {text.value} as text and {messages.value:g} as"
             return FormChoice("text", f"{reason} messages", is_guess=True)
-        return FormChoice("text", "it takes text")
+        return FormChoice("text", "it accepts text")
 
     def settle(self, choice: FormChoice) -> None:
         """Use the chosen form from now on and log it."""
         self.settings = replace(self.settings, completions=choice.completions)
         if self.recipe is not None:
             self.recipe = replace(self.recipe, completions=choice.completions)
-        text = f"reward {self.name!r} is given completions as {choice.completions}: {choice.reason}"
+        text = f"reward {self.name!r} gets completions as {choice.completions}: {choice.reason}"
         if choice.is_guess:
-            logger.warning("%s; say yourself which it is: rewards.completions=text or messages", text)
+            logger.warning("%s; set rewards.completions=text or messages", text)
         else:
             logger.info("%s (rewards.completions)", text)
 
@@ -223,14 +223,16 @@ class _Log:
         """Store one value for each completion."""
         values = list(values)
         if len(values) != self._count:
-            raise ValueError(f"log_extra({column!r}, …) got {len(values)} values for {self._count} completions")
+            raise ValueError(
+                f"log_extra({column!r}, …) requires one value per completion, but got {len(values)} for {self._count}"
+            )
         self._extras[str(column)] = own_copy(values)
 
     def metric(self, name: str, value: float) -> None:
         """Log a number of the batch. Numbers logged under one name are averaged."""
         number = to_number(value)
         if isinstance(number, str):
-            raise ValueError(f"log_metric({name!r}, …) takes a finite number, not {value!r}")
+            raise ValueError(f"log_metric({name!r}, …) requires a finite number, not {value!r}")
         self._metrics.setdefault(str(name), []).append(number)
 
     def attach(self, scores: list[Score]) -> list[Score]:
@@ -267,5 +269,7 @@ def token_ids_of(sample: Sample) -> list[int]:
         LookupError: They are unknown. An empty list would look like an empty completion.
     """
     if not sample.tokens and (sample.num_tokens or sample.response):
-        raise LookupError("the token ids of this completion are not known here, so `completion_ids` cannot be given")
+        raise LookupError(
+            "`completion_ids` is not available, because the token ids of this completion are unknown here"
+        )
     return list(sample.tokens)

@@ -90,7 +90,7 @@ class RayExecutor(Closing):
             import ray
         except ImportError as error:
             raise RewardError(
-                "rewards.execution=ray needs Ray: pip install 'agent_tunix[ray]', or set rewards.execution=process",
+                "rewards.execution=ray requires Ray: pip install 'agent_tunix[ray]', or set rewards.execution=process",
                 code="missing_dependency",
             ) from error
         self._ray: Any = ray

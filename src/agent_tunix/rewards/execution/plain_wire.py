@@ -31,9 +31,9 @@ def load(content: bytes) -> list[Any]:
     try:
         reply = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise BrokenFrameError(f"a reply that is no JSON: {str(error)[:100]}") from None
+        raise BrokenFrameError(f"a reply that is not JSON: {str(error)[:100]}") from None
     if not isinstance(reply, list) or not reply or not isinstance(reply[0], str):
-        raise BrokenFrameError("a reply that names no kind")
+        raise BrokenFrameError("a reply without a kind")
     kind, *rest = reply
     parts = [_read_detail(part) if isinstance(part, str) else part for part in rest]
     if any(isinstance(part, bool | float | Mapping | None) for part in parts):
@@ -63,7 +63,7 @@ def _count_items(value: Any, depth: int) -> int:
 
 def _read_score(score: Any) -> PlainScore:
     if not isinstance(score, list) or len(score) != 7:
-        raise BrokenFrameError("what is no score")
+        raise BrokenFrameError("something that is not a score")
     value, outcome, detail, extras, seconds, components, metrics = score
     if not (
         (value is None or _is_number(value))

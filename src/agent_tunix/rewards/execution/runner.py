@@ -82,8 +82,7 @@ class Runner(Closing, Generic[AnyReward]):
         if getattr(reward, "limits_itself", False):
             if self._settings.execution in ("process", "ray"):
                 logger.info(
-                    "reward %r is asked for from this process, within limits of its own, whatever rewards.execution=%s "
-                    "says: %s",
+                    "reward %r runs in this process with its own limits, regardless of rewards.execution=%s: %s",
                     reward.name,
                     self._settings.execution,
                     reward.describe(),
@@ -99,7 +98,7 @@ class Runner(Closing, Generic[AnyReward]):
         if self._settings.execution == "inline" or (stays and is_builtin(reward)):
             return InlineReward(reward, self._settings, self._loop)
         if recipe is None:
-            text = f"reward {reward.name!r} cannot be made again in another process: {reward.describe()}"
+            text = f"reward {reward.name!r} cannot be rebuilt in another process: {reward.describe()}"
             if self._settings.execution != "auto":
                 raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline", code="not_portable")
             logger.warning("%s; it runs in this process, without limits", text)
@@ -208,7 +207,7 @@ class IsolatedReward(PlacedReward):
         recipe = recipe_of(other)
         if recipe is None:
             raise RewardError(
-                f"reward {other.name!r} cannot be made again in another process: {other.describe()}",
+                f"reward {other.name!r} cannot be rebuilt in another process: {other.describe()}",
                 code="not_portable",
             )
         self._executor.prepare(recipe)

@@ -55,7 +55,7 @@ class ExecutionSettings:
                 raise RewardError(f"rewards.{name} must be above 0 and finite, not {value}", code="invalid_limit")
         if self.num_workers is not None and self.num_workers < 1:
             raise RewardError(
-                f"rewards.num_workers must be at least 1, not {self.num_workers}; null: one for each core",
+                f"rewards.num_workers must be at least 1, not {self.num_workers}; null starts one per core",
                 code="invalid_limit",
             )
 

@@ -137,7 +137,7 @@ class Supervisor:
         try:
             self._nursery.close()
         except Exception:
-            logger.exception("the process that keeps the reward workers could not be ended")
+            logger.exception("the supervisor of the reward workers could not be stopped")
         for worker in list(self._workers.values()):
             self._forget(worker)
         self._backlog.give_up(fault)
@@ -285,7 +285,7 @@ class Supervisor:
                 self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
                 self._wait_for_call(worker, worker.task)
             case ("broke", str(why)):
-                worker.verdict = f"had to end: {why}"
+                worker.verdict = f"had to stop: {why}"
                 worker.connection.ignore()
             case ("done", str(tired)) if worker.ready and (worker.task.ended or not worker.task.left):
                 self._finish(worker, worker.task, tired)
@@ -328,7 +328,7 @@ class Supervisor:
                 self._nursery.kill(worker.number)
                 continue
             if self._settings.sandboxed and worker.sent and not worker.ready:
-                worker.verdict = "did not begin with the completions that it was sent"
+                worker.verdict = "did not start with the completions that it was sent"
                 worker.ready = True
             else:
                 worker.timed_out = worker.ready or worker.building is not None
@@ -362,14 +362,14 @@ class Supervisor:
 
     def _replace_nursery(self) -> None:
         """Start a new nursery after users' code killed the old one, and every worker with it."""
-        logger.warning("the process that keeps the reward workers was killed; it is started anew")
+        logger.warning("the supervisor of the reward workers was killed; restarting it")
         self._nursery.close()
         self._nursery.sweep()
         for worker in list(self._workers.values()):
-            self._bury(worker, "was killed with the process that keeps the workers", "", all_died=True)
+            self._bury(worker, "was killed with the supervisor of the workers", "", all_died=True)
         self._failed_starts += 1
         if self._failed_starts > _MOST_FAILED_STARTS:
-            raise RewardError("the process that keeps the reward workers cannot be kept alive", code="workers_failed")
+            raise RewardError("the supervisor of the reward workers keeps dying", code="workers_failed")
         self._nursery = self._start_nursery()
 
     def _start_nursery(self) -> NurseryClient:
@@ -397,7 +397,7 @@ class Supervisor:
         elif worker.task is not None:
             worker.task.work.failed_deliveries += 1
             if worker.task.work.failed_deliveries > _MOST_FAILED_STARTS:
-                worker.task.work.broken = f"the worker process {worker.verdict or how} whenever it was to be called"
+                worker.task.work.broken = f"the worker process {worker.verdict or how} each time it was called"
             self._backlog.put_back(worker.task)
             self._failed_starts += 1
         elif not worker.doomed:

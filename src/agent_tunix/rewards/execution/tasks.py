@@ -49,7 +49,7 @@ class Task:
 
     Attributes:
         share: Number of concurrent calls; None: one after the other.
-        tries: Number of times that each of them was begun before.
+        tries: Number of times that each of them was started before.
         exclusive: True if no other task may run at the same time, because all workers died during an earlier try.
         begun: Start of each call that has begun, by number, in `time.monotonic`.
         ended: Numbers of calls that have their scores.

@@ -18,8 +18,8 @@ def make_uploads_executor(settings: ExecutionSettings) -> LocalExecutor:
     """
     if settings.allow_unsandboxed and (found := problems()):
         logger.warning(
-            "uploaded code runs with everything that this user can read and do, as that has been allowed: it cannot be"
-            " isolated here (%s)",
+            "uploaded code runs with all permissions of this user, as allowed, because this machine cannot isolate "
+            "it (%s)",
             "; ".join(found),
         )
         return LocalExecutor(replace(settings, execution="process", sandboxed=False))

@@ -137,8 +137,7 @@ class _Worker:
             plain_wire.has_too_many_items(plain) or len(self._process.pack(plain)) > plain_wire.LARGEST_REPLY_BYTES // 2
         ):
             detail = (
-                f"the scores and what was logged with them take more than {plain_wire.LARGEST_REPLY_BYTES >> 21} MB"
-                " or are too many"
+                f"the scores and their logs take more than {plain_wire.LARGEST_REPLY_BYTES >> 21} MB or are too many"
             )
             plain = [wire.to_plain(Score.failed(Outcome.ERROR, detail)) for _ in scores]
         self._process.send("ended", number, plain)
@@ -167,13 +166,13 @@ class _Worker:
 
     def _end(self) -> None:
         tired = self._process.why_tired(self._num_calls)
-        self._process.send("done", tired or ("tasks that cannot be cancelled were left behind" if self._strays else ""))
+        self._process.send("done", tired or ("tasks that cannot be cancelled kept running" if self._strays else ""))
 
 
 def _to_plain(score: Score) -> wire.PlainScore:
     try:
         if score.detail.startswith("MemoryError"):
-            score = Score.failed(score.outcome, f"{score.detail}; rewards.memory_mb bounds it", score.seconds)
+            score = Score.failed(score.outcome, f"{score.detail}; rewards.memory_mb is the limit", score.seconds)
         return wire.to_plain(score)
     except BaseException as error:  # a user's object may raise anything when it is read
         return wire.to_plain(Score.failed(Outcome.ERROR, f"the score cannot be read: {describe_fault(error)}"))

@@ -93,7 +93,8 @@ class JudgeArguments:
         """Return the value, or raise an error that says how to give it."""
         if value is None:
             raise RewardError(
-                f"judge {self.judge!r} requires `{name}`; give it in its args, as in {example}", code="missing_argument"
+                f"judge {self.judge!r} requires `{name}`; set it in its args, for example {example}",
+                code="missing_argument",
             )
         return value
 
@@ -101,7 +102,7 @@ class JudgeArguments:
         """Raise RewardError if an argument is left that no call took."""
         for name in self._left:
             raise RewardError(
-                f"judge {self.judge!r} has no argument {name!r} to set; it has: {', '.join(sorted(self._known))}",
+                f"judge {self.judge!r} has no argument {name!r}; it has: {', '.join(sorted(self._known))}",
                 code="unknown_argument",
             )
 

@@ -172,7 +172,7 @@ class Judge(abc.ABC):
         for column in self.columns:
             if column not in columns:
                 raise RewardSignatureError(
-                    f"judge {self.name!r} is to be shown the column `{column}`, which the dataset lacks; "
+                    f"judge {self.name!r} requires the column `{column}`, which the dataset lacks; "
                     f"it has: {', '.join(sorted(columns)) or 'none'}",
                     code="missing_column",
                 )
@@ -200,7 +200,8 @@ class Judge(abc.ABC):
         missing = [module for module in self.needed_modules if importlib.util.find_spec(module) is None]
         if missing:
             raise RewardError(
-                f"judge {self.name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[{self.extra}]`",
+                f"judge {self.name!r} requires {' and '.join(missing)}, which is not installed; run `pip install "
+                f"agent_tunix[{self.extra}]`",
                 code="missing_dependency",
             )
         arguments = JudgeArguments(self.name, self.args)
@@ -279,7 +280,7 @@ def column_text(sample: Sample, column: str) -> str:
     value = sample.columns.get(column)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if value is None or not text.strip():
-        raise BadReferenceError(f"the column {column!r}, which the judge is to be shown, is missing or empty")
+        raise BadReferenceError(f"the column {column!r}, which the judge requires, is missing or empty")
     return text
 
 

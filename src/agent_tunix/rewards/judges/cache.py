@@ -81,7 +81,7 @@ class ReplyCache:
                 return row
             except (sqlite3.Error, OSError) as error:
                 self._given_up = True
-                logger.warning("the judges' cache %s is not used any more: %s", self.path, error)
+                logger.warning("the judges' cache %s is no longer used: %s", self.path, error)
                 if self._connection is not None:
                     self._connection.close()
                     self._connection = None

@@ -146,7 +146,7 @@ class Endpoint:
             raise JudgeFault(str(fault))
         if following != self._dialect and fault.parameter in ("seed", "temperature"):
             logger.warning(
-                "%s at %s takes no `%s`, so its verdicts may vary", self.settings.model, self.settings.base_url,
+                "%s at %s does not support `%s`, so its verdicts may vary", self.settings.model, self.settings.base_url,
                 fault.parameter,
             )  # fmt: skip
         self._dialect = following
@@ -219,7 +219,7 @@ class Endpoint:
                             raise JudgeFault(f"the endpoint's answer is longer than {LONGEST_ANSWER_BYTES} bytes")
             return response.status_code, response.headers, bytes(content)
         except httpx.ConnectTimeout:
-            raise TransientFault(f"{self.settings.base_url} accepts no connection") from None
+            raise TransientFault(f"{self.settings.base_url} refuses connections") from None
         except (TimeoutError, httpx.TimeoutException):
             raise SlowEndpoint(f"the judge took longer than {self.settings.timeout_s:g} s (timeout_s)") from None
         except httpx.RequestError as error:
@@ -236,7 +236,7 @@ class Endpoint:
             except (ValueError, RecursionError):
                 raise TransientFault(f"the endpoint's answer is not JSON: {shorten(text)}") from None
             if not isinstance(answer, dict):
-                raise MalformedVerdict(f"the endpoint's answer is no JSON object: {shorten(text)}")
+                raise MalformedVerdict(f"the endpoint's answer is not a JSON object: {shorten(text)}")
             if "error" in answer and not answer.get("choices"):
                 raise TransientFault(f"the endpoint answered with an error: {error_of(text)[0]}")
             return answer
@@ -247,12 +247,12 @@ class Endpoint:
         if status in _TRANSIENT or status >= 500:
             wait_s = retry_after(headers)
             if wait_s is not None and wait_s > LONGEST_WAIT_S:
-                raise JudgeFault(f"{told} (Retry-After: {wait_s:g} s, and at most {LONGEST_WAIT_S:g} s are waited)")
+                raise JudgeFault(f"{told} (Retry-After: {wait_s:g} s, above the limit of {LONGEST_WAIT_S:g} s)")
             raise TransientFault(told, wait_s)
         if status in (400, 404, 415, 422) and (unsupported := unsupported_parameter(message, parameter)):
             raise UnsupportedParameter(told, unsupported)
         if status == 401 and self.settings.api_key_env is None:
-            told += " (no key was sent: name its environment variable in `api_key_env`)"
+            told += " (no key was sent; set `api_key_env` to its environment variable)"
         raise JudgeFault(told)
 
     def _without_key(self, text: str) -> str:

@@ -50,7 +50,7 @@ class GEvalJudge(Judge):
         self.criteria = rubric
         self.expected = arguments.take_text("expected")
         if self.columns:
-            raise arguments.refusal("columns", list(self.columns), "left out; G-Eval has `expected`")
+            raise arguments.refusal("columns", list(self.columns), "omitted; G-Eval has `expected`")
         self.columns = (self.expected,) if self.expected else ()
 
     async def _judge_all(self, asker: "Asker", samples: Sequence[Sample], gate: asyncio.Semaphore) -> list[Score]:

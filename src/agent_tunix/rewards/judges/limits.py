@@ -103,10 +103,10 @@ class JudgeBudget:
         """Reserve the highest cost of a request; raise BudgetSpent if the request would exceed the budget."""
         with self._lock:
             if self.max_requests is not None and self._requests >= self.max_requests:
-                raise BudgetSpent(f"the judge's budget is spent: max_requests={self.max_requests}")
+                raise BudgetSpent(f"the judge's budget is used up: max_requests={self.max_requests}")
             if self.max_cost is not None and self._cost + cost > self.max_cost:
                 raise BudgetSpent(
-                    f"the judge's budget is spent: {self._cost:.6g} of max_cost={self.max_cost:g}, "
+                    f"the judge's budget is used up: {self._cost:.6g} of max_cost={self.max_cost:g}, "
                     f"and the next request may cost {cost:.3g}"
                 )
             self._requests += 1

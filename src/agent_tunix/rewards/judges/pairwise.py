@@ -102,7 +102,7 @@ class PairwiseJudge(Judge):
 
     async def _judge_group(self, asker: "Asker", members: list[Sample], gate: asyncio.Semaphore) -> list[Score]:
         if len(members) < 2:
-            return [Score.failed(Outcome.NOT_APPLICABLE, "a group of one has no one to be compared with")]
+            return [Score.failed(Outcome.NOT_APPLICABLE, "a group of one completion has no pair to compare")]
         try:
             return await self._rank_group(asker, members, gate)
         except BadReferenceError as error:

@@ -101,7 +101,7 @@ def _read_criterion(
 ) -> Criterion:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "id":
         raise RewardError(
-            f"{name!r} cannot name a criterion; use at most 64 letters, digits, `_` and `-`, and not `id`",
+            f"{name!r} cannot be the name of a criterion; use at most 64 letters, digits, `_` and `-`, and not `id`",
             code="invalid_name",
         )
     if isinstance(given, str):
@@ -129,7 +129,7 @@ def _read_criterion(
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
         raise RewardError(
             f"the weight of criterion {name!r} must be a number above 0, not {weight!r}; "
-            "what is to count against a completion has `polarity: negative`",
+            "for a criterion that counts against a completion set `polarity: negative`",
             code="invalid_weight",
         )
     return Criterion(name, question.strip(), scores, own_polarity, float(weight))
@@ -138,25 +138,26 @@ def _read_criterion(
 def _read_scores(place: str, given: Any) -> dict[str, float]:
     if not isinstance(given, Mapping) or len(given) < 2:
         raise RewardError(
-            f"`{place}` must give at least two verdicts their scores, as in {{yes: 1.0, no: 0.0}}",
+            f"`{place}` must give scores to at least two verdicts, for example {{yes: 1.0, no: 0.0}}",
             code="too_few_verdicts",
         )
     scores: dict[str, float] = {}
     for label, score in given.items():
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise RewardError(
-                f"`{place}` must lie from 0 to 1, not {label}: {score!r}; weights make them larger",
+                f"`{place}` must be from 0 to 1, not {label}: {score!r}; use weights for larger ones",
                 code="invalid_score",
             )
         scores[normalise_label(label)] = float(score)
     if len(scores) < len(given):
         raise RewardError(
-            f"`{place}` has verdicts that differ in case or spaces alone: {', '.join(map(str, given))}",
+            f"`{place}` must have distinct verdicts, but some differ only in case or spaces: "
+            f"{', '.join(map(str, given))}",
             code="duplicate_verdict",
         )
     if len(set(scores.values())) == 1:
         raise RewardError(
-            f"`{place}` gives every verdict the score {score:g}, so that nothing would be judged", code="equal_scores"
+            f"`{place}` must have different scores, but gives every verdict {score:g}", code="equal_scores"
         )
     return scores
 

@@ -93,13 +93,14 @@ class EndpointSettings:
         key = os.environ.get(self.api_key_env, "").strip()
         if not key:
             raise RewardError(
-                f"the environment variable {self.api_key_env} is not set; it holds the key for {self.base_url} "
-                "(export it, put it into .env, or name another variable in `api_key_env`)",
+                f"the environment variable {self.api_key_env} is not set; it must contain the key for "
+                f"{self.base_url}; export it, put it into .env, or set `api_key_env` to another variable",
                 code="missing_api_key",
             )
         if not (key.isascii() and key.isprintable()):
             raise RewardError(
-                f"the key in {self.api_key_env} has characters that no HTTP header can carry", code="invalid_api_key"
+                f"the key in {self.api_key_env} has characters that are not allowed in an HTTP header",
+                code="invalid_api_key",
             )
         return key
 
@@ -155,7 +156,7 @@ def _read_url(arguments: JudgeArguments) -> str:
         # The message does not repeat the URL, because such a part may be secret.
         raise RewardError(
             f"judge {arguments.judge!r}: `base_url` must be without user, query and fragment; "
-            "a key is given by the name of its environment variable, in `api_key_env`",
+            "give a key by setting `api_key_env` to its environment variable",
             code="invalid_argument",
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:

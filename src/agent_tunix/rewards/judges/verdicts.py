@@ -51,15 +51,13 @@ class Form:
             MalformedVerdict: There is no verdict.
         """
         if len(reply) > LONGEST_REPLY:
-            raise MalformedVerdict(f"the reply has {len(reply)} characters; a verdict has at most {LONGEST_REPLY}")
+            raise MalformedVerdict(f"the reply must have at most {LONGEST_REPLY} characters, not {len(reply)}")
         objects = objects_in(reply)
         if not objects:
-            raise MalformedVerdict(f"the judge's reply has no JSON object in it: {_shorten(reply)}")
+            raise MalformedVerdict(f"the judge's reply contains no JSON object: {_shorten(reply)}")
         own = [found for found in objects if str(found.get("id", "")).strip() == code]
         if not own:
-            raise MalformedVerdict(
-                f"the judge's reply has no verdict with the id that was asked for: {_shorten(reply)}"
-            )
+            raise MalformedVerdict(f"the judge's reply has no verdict with the requested id: {_shorten(reply)}")
         return self._verdict(own[-1])
 
     def _verdict(self, found: Mapping[str, Any]) -> JudgeVerdict:

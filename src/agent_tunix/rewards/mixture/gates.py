@@ -53,10 +53,10 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
     for name, least in requires.items():
         verdict, part = verdicts[name][index], parts[name][index]
         if verdict.is_shut:
-            return GateVerdict(False, True, detail=f"gate shut: that of {name} is")
+            return GateVerdict(False, True, detail=f"gate shut, because that of {name} is")
         if verdict.is_open and part is None:
             raise RewardError(
-                f"component {name!r} was not computed on completion {index}, and a gate asks for it",
+                f"component {name!r} was not computed on completion {index}, but a gate requires it",
                 code="missing_score",
             )
         if verdict.is_open and part is not None and part.value is not None:
@@ -65,7 +65,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
         elif undecided is None or undecided.outcome is Outcome.NOT_APPLICABLE:
             reason: Score | GateVerdict = part if verdict.is_open and part is not None else verdict
             undecided = GateVerdict(
-                False, outcome=reason.outcome, detail=f"its gate asks for {name!r}: {reason.detail}"
+                False, outcome=reason.outcome, detail=f"its gate requires {name!r}: {reason.detail}"
             )
     return undecided or OPEN
 
@@ -83,7 +83,8 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
         for other in needed:
             if other not in requires:
                 raise RewardError(
-                    f"component {name!r} requires {other!r}, which is no component; there are: {', '.join(requires)}",
+                    f"component {name!r} requires {other!r}, which is not a component; the components are: "
+                    f"{', '.join(requires)}",
                     code="unknown_component",
                 )
     waiting = {name: set(required) for name, required in requires.items()}
@@ -121,8 +122,8 @@ def read_requires(component: str, written: object) -> dict[str, float]:
         return {}
     if not isinstance(written, Mapping) or not written or not all(map(is_number, written.values())):
         raise RewardError(
-            f"`requires` of component {component!r} must give the least value of another component, "
-            f"as in {{correct: 1.0}}, not {written!r}",
+            f"`requires` of component {component!r} must map another component to its least value, for example "
+            f"{{correct: 1.0}}, not {written!r}",
             code="invalid_requirement",
         )
     return {str(name): float(least) for name, least in written.items()}

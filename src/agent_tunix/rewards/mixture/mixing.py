@@ -113,7 +113,7 @@ class Mixture:
             )
         if not any(may_train(component.weight) for component in self.components):
             raise RewardError(
-                f"no component of {self.name!r} has a weight other than 0, so nothing would train",
+                f"{self.name!r} must have a component with a weight other than 0, but has none; set a weight",
                 code="nothing_to_train",
             )
         if on_failure not in ON_FAILURE:
@@ -160,8 +160,8 @@ class Mixture:
             for index, total in enumerate(totals):
                 if total.outcome in FAILURES:
                     raise RewardError(
-                        f"completion {samples[index].rollout_id or index} went unscored: {total.detail} "
-                        "(rewards.on_failure=exclude goes on without it)",
+                        f"completion {samples[index].rollout_id or index} is unscored: {total.detail} (set "
+                        "rewards.on_failure=exclude to continue without it)",
                         code="unscored_completion",
                     )
         return totals
@@ -182,7 +182,7 @@ class Mixture:
             for index, (part, verdict) in enumerate(zip(parts[name], verdicts[name], strict=True)):
                 if part is None and verdict.is_open:
                     raise RewardError(
-                        f"component {name!r} was not computed on completion {index}, on which it counts",
+                        f"component {name!r} was not computed on completion {index}, where it counts",
                         code="missing_score",
                     )
         return self._combine(parts, verdicts, samples, weights)
@@ -250,7 +250,7 @@ class Mixture:
             elif step == 1 and name not in self._observed:
                 logger.warning(
                     "a weight follows the metric %s, which neither the evaluation before training nor the first step "
-                    "has logged; until it is, the weight stays at `from`",
+                    "logged; the weight stays at `from` until it is logged",
                     name,
                 )
 
@@ -298,8 +298,8 @@ class Mixture:
             for column in component.route.wanted:
                 if column not in columns:
                     raise RewardError(
-                        f"`when` of component {component.name!r} names the column {column!r}, which the dataset lacks; "
-                        f"it has: {', '.join(sorted(columns))}",
+                        f"`when` of component {component.name!r} requires the column {column!r}, which the dataset "
+                        f"lacks; it has: {', '.join(sorted(columns))}",
                         code="missing_column",
                     )
 

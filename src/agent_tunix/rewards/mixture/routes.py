@@ -34,7 +34,7 @@ class Route:
             found = columns.get(column)
             entries = found if isinstance(found, Sequence) and not isinstance(found, str) else [found]
             if not any(_is_same(entry, value) for entry in entries for value in values):
-                return f"its rows have {column} = {' or '.join(map(str, values))}, and this one {found!r}"
+                return f"it applies to rows with {column} = {' or '.join(map(str, values))}, but this one has {found!r}"
         return None
 
     def excludes(self, fixed: Mapping[str, Any]) -> bool:
@@ -69,7 +69,7 @@ def read_route(component: str, written: object) -> Route:
         if all(values and all(isinstance(value, _PLAIN) for value in values) for values in wanted.values()):
             return Route(wanted)
     raise RewardError(
-        f"`when` of component {component!r} must name a column and the value it holds, as in {{kind: math}}, "
-        f"not {written!r}",
+        f"`when` of component {component!r} must map a column to its value, for example {{kind: math}}, not "
+        f"{written!r}",
         code="invalid_route",
     )

@@ -92,7 +92,11 @@ def read_weight(component: str, written: object) -> Weight:
     if isinstance(written, Mapping):
         return _read_schedule(component, written)
     if isinstance(written, bool) or not isinstance(written, int | float):
-        hint = "; YAML reads an exponent only after a point, as in 1.0e-3" if isinstance(written, str) else ""
+        hint = (
+            ("; YAML reads an exponent only after a decimal point, for example 1.0e-3")
+            if isinstance(written, str)
+            else ""
+        )
         raise RewardError(
             f"the weight of component {component!r} must be a number or a schedule, not {written!r}{hint}",
             code="invalid_weight",
@@ -115,7 +119,7 @@ def _read_schedule(component: str, written: Mapping[Any, Any]) -> Schedule:
     if metric is not None and (not isinstance(metric, str) or "/" not in metric):
         raise refuse(f"metric must be a name such as eval/accuracy, not {metric!r}")
     if metric is not None and metric.startswith(_NOT_REPEATABLE):
-        raise refuse(f"{metric} differs between equal runs, so a run could not be repeated")
+        raise refuse(f"{metric} differs between equal runs, which makes a run not reproducible")
     unknown = [key for key in written if key not in ("metric", "from", "to", by, "kind")]
     if unknown:
         raise refuse(f"a schedule over {'steps' if metric is None else 'a metric'} has no key {unknown[0]!r}")
@@ -132,7 +136,9 @@ def _read_schedule(component: str, written: Mapping[Any, Any]) -> Schedule:
         raise refuse(f"{by} must be {'one number' if kind == 'step' else 'two numbers'}, not {written.get(by)!r}")
     if kind == "step":
         if len(set(bounds)) != 1:
-            raise refuse(f"of the kind `step`, {by} is the one number at which the weight changes, not {bounds!r}")
+            raise refuse(
+                f"for the kind `step`, {by} must be the one number at which the weight changes, not {bounds!r}"
+            )
     elif len(bounds) != 2 or bounds[0] == bounds[1] or (metric is None and bounds[0] > bounds[1]):
         raise refuse(f"{by} must be two {'rising' if metric is None else 'different'} numbers, not {written.get(by)!r}")
     return Schedule(float(written["from"]), float(written["to"]), (float(bounds[0]), float(bounds[-1])), kind, metric)

@@ -73,7 +73,7 @@ def _term(weight: float, score: Score | None, verdict: GateVerdict, raw: float, 
     if score.value is None:
         return Term(weight, None, score.outcome, detail=score.detail)
     if math.isnan(value):
-        return Term(weight, None, Outcome.ERROR, detail=f"its transform has no image of {raw:g}")
+        return Term(weight, None, Outcome.ERROR, detail=f"its transform has no value for {raw:g}")
     return Term(weight, value)
 
 
@@ -107,7 +107,7 @@ def total_of(terms: Mapping[str, Term]) -> tuple[float | None, Outcome, str]:
     if weighted and not applies:
         return None, Outcome.NOT_APPLICABLE, "no component applies"
     if not abs(total) <= LARGEST_VALUE:
-        detail = f"the weighted sum is {total}; it may be at most {LARGEST_VALUE:g} in size"
+        detail = f"the absolute weighted sum must be at most {LARGEST_VALUE:g}, not {total}"
         return None, Outcome.ERROR, detail
     return total, _SCORED, ""
 

@@ -89,7 +89,7 @@ class ModelProcess:
         self._send(self._settings.to_data())
         said = self._receive(self._settings.start_timeout_s, "loading the model", "start_timeout_s")
         if "refused" in said:
-            where = "" if self._settings.is_local else "; there is no such directory here, so it was sought on the hub"
+            where = "" if self._settings.is_local else "; there is no such directory, so it was looked up on the hub"
             raise RewardError(
                 f"the reward model {self._settings.path} cannot be loaded: {said['refused']}{where}", code="load_failed"
             )

@@ -57,7 +57,7 @@ class ScoringModel:
         )
         if told["missing_keys"]:
             names = ", ".join(sorted(told["missing_keys"])[:5])
-            raise ValueError(f"the checkpoint lacks weights, which would be random: {names}")
+            raise ValueError(f"the checkpoint must have all weights, but lacks {names}")
         self._model.to(settings["device"]).eval()
         self._max_length = _max_length(settings["max_length"], self._tokenizer, config)
         pad = self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else config.pad_token_id
@@ -89,7 +89,7 @@ class ScoringModel:
                 continue
             size = len(inputs["input_ids"])
             if size > self._max_length:
-                detail = f"its text has {size} tokens, more than max_length={self._max_length}"
+                detail = f"its text must have at most max_length={self._max_length} tokens, not {size}"
                 refused.append({"index": index, "problem": "over_long", "detail": detail, "num_tokens": size})
             elif size == 0:
                 refused.append({"index": index, "problem": "error", "detail": "its text has no tokens"})
@@ -174,9 +174,9 @@ def _choose_label(wanted: int | None, config: Any) -> int:
         return 0
     labels = ", ".join(f"{index}: {name}" for index, name in sorted(config.id2label.items()))
     if wanted is None:
-        raise ValueError(f"the model has {count} outputs ({labels}); say which by label_index")
+        raise ValueError(f"the model has {count} outputs ({labels}); choose one with label_index")
     if not 0 <= wanted < count:
-        raise ValueError(f"label_index={wanted} is not among the model's {count} outputs ({labels})")
+        raise ValueError(f"label_index must be one of the model's {count} outputs ({labels}), not {wanted}")
     return int(wanted)
 
 
@@ -185,8 +185,8 @@ def _refuse_other_heads(config: Any) -> None:
     names = config.architectures or []
     if names and not any("SequenceClassification" in name for name in names):
         raise ValueError(
-            f"the checkpoint holds {', '.join(names)}, which gives no score; a model …ForSequenceClassification is"
-            " wanted"
+            f"the checkpoint must be a …ForSequenceClassification model, but is {', '.join(names)}, which gives no "
+            "score"
         )
 
 
@@ -196,7 +196,7 @@ def _max_length(wanted: int | None, tokenizer: Any, config: Any) -> int:
     # A tokenizer without a limit reports a huge number.
     most = min((bound for bound in bounds if isinstance(bound, int) and 0 < bound < 10**9), default=None)
     if wanted is not None and most is not None and wanted > most:
-        raise ValueError(f"max_length={wanted} is more than the {most} tokens that the model takes")
+        raise ValueError(f"max_length must be at most {most}, the limit of the model, not {wanted}")
     return wanted or most or 4096
 
 

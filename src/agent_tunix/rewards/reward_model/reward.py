@@ -181,8 +181,8 @@ class RewardModel:
     def _settled(self) -> ModelSettings:
         if self.model is None:
             raise RewardError(
-                f"reward {self.name!r} requires args, at least `path`: a directory or a hub id, as in"
-                " {path: models/my_rm}",
+                f"reward {self.name!r} requires args, at least `path`: a directory or a hub id, for example {{path: "
+                "models/my_rm}",
                 code="missing_argument",
             )
         return self.model
@@ -210,7 +210,7 @@ class RewardModel:
                     outcome = Outcome.TIMEOUT if error.timed_out else Outcome.ERROR
                     found |= {position: Score.failed(outcome, str(error)) for position in left}
                 else:
-                    logger.warning("reward %r: %s; it is begun anew", self.name, error)
+                    logger.warning("reward %r: %s; restarting it", self.name, error)
             found |= {left[result["index"]]: self._to_score(result) for result in results}
         return [found[position] for position in range(len(samples))]
 

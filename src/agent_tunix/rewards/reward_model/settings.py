@@ -95,13 +95,13 @@ def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
     for argument, value in args.items():
         if argument not in known:
             raise RewardError(
-                f"reward {name!r} has no argument {argument!r} to set; it has: {', '.join(known)}",
+                f"reward {name!r} has no argument {argument!r}; it has: {', '.join(known)}",
                 code="unknown_argument",
             )
         _check_value(name, argument, value)
     if not args.get("path"):
         raise RewardError(
-            f"reward {name!r} requires `path`, a directory or a hub id, as in {{path: models/my_rm}}",
+            f"reward {name!r} requires `path`, a directory or a hub id, for example {{path: models/my_rm}}",
             code="missing_argument",
         )
     settings = ModelSettings(**{**args, "path": os.path.expanduser(args["path"])})
@@ -134,8 +134,8 @@ def _check_model(name: str, settings: ModelSettings) -> None:
     if not settings.is_local:
         if directory.exists() or not _HUB_ID.fullmatch(settings.path):
             raise RewardError(
-                f"reward {name!r}: path={settings.path} should be a directory that transformers saved, or a model of"
-                f" the Hugging Face hub as `owner/name`, but there is no such directory",
+                f"reward {name!r}: path={settings.path} must be a directory that transformers saved, or a model on "
+                "the Hugging Face hub as `owner/name`, but there is no such directory",
                 code="missing_model",
             )
         return
@@ -144,13 +144,14 @@ def _check_model(name: str, settings: ModelSettings) -> None:
         values = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RewardError(
-            f"reward {name!r}: {config} cannot be read ({error}); is {directory} a model?", code="unreadable_config"
+            f"reward {name!r}: {config} cannot be read ({error}); check that {directory} is a model",
+            code="unreadable_config",
         ) from error
     names = values.get("architectures") or [] if isinstance(values, dict) else []
     if names and not any("SequenceClassification" in str(architecture) for architecture in names):
         raise RewardError(
-            f"reward {name!r}: {directory} holds {', '.join(map(str, names))}, which gives no score; a model"
-            f" …ForSequenceClassification is wanted",
+            f"reward {name!r}: {directory} must be a …ForSequenceClassification model, but is "
+            f"{', '.join(map(str, names))}, which gives no score",
             code="unsupported_architecture",
         )
 
@@ -159,14 +160,14 @@ def _check_python(name: str, settings: ModelSettings) -> None:
     if settings.python is not None:
         if shutil.which(settings.python) is None:
             raise RewardError(
-                f"reward {name!r}: python={settings.python} should be a Python that can be run, but is not",
+                f"reward {name!r}: python={settings.python} must be an executable Python, but is not",
                 code="missing_python",
             )
         return
     missing = [module for module in ("torch", "transformers") if importlib.util.find_spec(module) is None]
     if missing:
         raise RewardError(
-            f"reward {name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[reward_model]`, or install"
-            f" them apart and set its argument `python` to the Python that has them",
+            f"reward {name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[reward_model]`, or "
+            "install them in another environment and set the argument `python` to its Python",
             code="missing_dependency",
         )

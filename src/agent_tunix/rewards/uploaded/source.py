@@ -40,7 +40,9 @@ def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, re
     function = facts.function
     if facts.error is not None or function is None:
         reason = facts.error or f"it has no function `{_FUNCTION}` at its top level"
-        raise RewardError(f"the uploaded reward {source.name!r} ({source.id}, {source.origin}) is of no use: {reason}")
+        raise RewardError(
+            f"the uploaded reward {source.name!r} ({source.id}, {source.origin}) cannot be used: {reason}"
+        )
     _remember_lines(source)
     template: Any = _not_here_async if function.is_async else _not_here
     code = template.__code__.replace(co_filename=source.file, co_firstlineno=function.line)
@@ -105,8 +107,8 @@ def lines_forgotten(source: UploadedSource) -> Iterator[None]:
 
 
 def _not_here(*_: Any, **__: Any) -> Any:
-    raise RewardError("an uploaded reward is called in workers only")
+    raise RewardError("an uploaded reward can only be called in workers")
 
 
 async def _not_here_async(*_: Any, **__: Any) -> Any:
-    raise RewardError("an uploaded reward is called in workers only")
+    raise RewardError("an uploaded reward can only be called in workers")

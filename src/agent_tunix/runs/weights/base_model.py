@@ -47,22 +47,22 @@ def check_base(config: Config, directory: Path, before: str | None, now: str, *,
     """
     if before is None or before == now:
         return
-    found = f"its model had the digest {before}, but what lies in {directory} now has {now}"
+    found = f"its model had the digest {before}, but the model in {directory} now has {now}"
     if config.model.lora_rank > 0:
         raise ModelError(
-            f"the run trains an adapter of a model that is no longer there: {found}. On other weights the adapter"
-            f" computes something else; put the model that the run began with back into {directory}",
+            f"resuming an adapter requires its base model, but {found}. With other weights the adapter computes "
+            f"something else; restore the original model in {directory}",
             code="base_model_replaced",
         )
     if architecture_of(before) != architecture_of(now):
         _LOGGER.warning(
-            "%s: its config.json describes another architecture, in which the trained weights may compute something"
-            " else; restore the one that the run began with",
+            "%s: its config.json describes another architecture, in which the trained weights may compute something "
+            "else; restore the original one",
             found,
         )
     elif weights_matter:
         _LOGGER.warning(
-            "%s; the trained weights are those of the checkpoint, but the model before training, and a reference policy"
-            " that stays, are of other weights",
+            "%s; the trained weights come from the checkpoint, but the model before training and a fixed reference "
+            "policy have other weights",
             found,
         )

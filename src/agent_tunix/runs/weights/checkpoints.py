@@ -136,9 +136,9 @@ class Checkpoints:
             if self._processes.is_first:
                 shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
-                f"the checkpoint of step {step} cannot be written to {self._directory}: {_cause(error)}. Free some"
-                f" space or set training.checkpoint_dir to another disk; earlier checkpoints are whole"
-                f" ({self.steps() or 'there are none'}).",
+                f"the checkpoint of step {step} cannot be written to {self._directory}: {_cause(error)}. Free some "
+                "space or set training.checkpoint_dir to another disk; earlier checkpoints are complete "
+                f"({self.steps() or 'there are none'}).",
                 code="checkpoint_not_written",
             ) from error
 
@@ -197,13 +197,13 @@ class Checkpoints:
             try:
                 return self.restore(step, like)
             except _DamagedError as error:
-                _LOGGER.warning("%s; trying the one before it", error)
+                _LOGGER.warning("%s; trying the previous one", error)
                 damaged.append(str(error))
         if damaged:
             raise CheckpointError(
                 "every checkpoint is damaged:\n  "
                 + "\n  ".join(damaged)
-                + f"\nRemove {self._directory} to start afresh.",
+                + f"\nRemove {self._directory} to start from the beginning.",
                 code="checkpoint_damaged",
             )
         return None
@@ -260,7 +260,7 @@ class Checkpoints:
         try:
             expected = json.loads(read_regular(path / "manifest.json"))
             if not isinstance(expected, dict):
-                raise ValueError(f"manifest.json holds {type(expected).__name__}, not an object")
+                raise ValueError(f"manifest.json contains {type(expected).__name__}, not an object")
             found = _digest_files(path)
         except (OSError, ValueError, RecursionError) as error:
             raise _DamagedError(f"{path} is damaged: {error}", code="checkpoint_damaged") from error
@@ -282,9 +282,9 @@ def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Ar
         there, here = describe(found, name), describe(wanted, name)
         if there != here:
             raise CheckpointError(
-                f"{part} does not fit this model and optimiser: {name} is {there} there and {here} here; resume with"
-                f" the model.*, optimizer.* and grpo.reference_sync_steps settings it was written with, or start a new"
-                f" run",
+                f"{part} must fit this model and optimiser, but {name} is {there} in the checkpoint and {here} in "
+                "this run; resume with the model.*, optimizer.* and grpo.reference_sync_steps settings of the "
+                "checkpoint, or start a new run",
                 code="checkpoint_mismatch",
             )
 
@@ -293,7 +293,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     try:
         metadata = json.loads(read_regular(path / "metadata.json"))
         if not isinstance(metadata, dict):
-            raise ValueError(f"metadata.json holds {type(metadata).__name__}, not an object")
+            raise ValueError(f"metadata.json contains {type(metadata).__name__}, not an object")
     except (OSError, ValueError, RecursionError) as error:
         raise _DamagedError(f"{path} is damaged: {error}", code="checkpoint_damaged") from error
     return metadata

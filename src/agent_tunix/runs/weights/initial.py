@@ -110,8 +110,8 @@ def load_initial(config: Config, policy: "nnx.Module") -> None:
         restored = checkpoints.restore(_choose_step(run, step), {"weights": read_weights(policy)})
     except CheckpointError as error:
         raise CheckpointError(
-            f"{_KEY}={given}: {error}. What trained there must be what trains here: the same model and model.lora_rank;"
-            f" else `agent-tunix export {run.root} --to DIR`, then begin with it by model.path=DIR",
+            f"{_KEY}={given}: {error}. Both runs must train the same model with the same model.lora_rank; otherwise "
+            f"run `agent-tunix export {run.root} --to DIR` and set model.path=DIR",
             code=error.code,
         ) from error
     write_weights(policy, restored.state["weights"])
@@ -133,23 +133,23 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
     here, there = config.model, run.config.model
     if (here.lora_rank > 0) != (there.lora_rank > 0):
         raise ConfigError(
-            f"{_KEY}={run.root} has model.lora_rank={there.lora_rank}, and here it is {here.lora_rank}: an adapter"
-            " cannot begin as a whole model, nor the other way round; `agent-tunix export"
-            f" {run.root} --to DIR`, then begin with it by model.path=DIR",
+            f"{_KEY}={run.root} requires the same model.lora_rank, {there.lora_rank}, but it is {here.lora_rank}: an "
+            "adapter cannot initialise a whole model, nor a whole model an adapter; run `agent-tunix export "
+            f"{run.root} --to DIR` and set model.path=DIR",
             code="adapter_and_whole_weights",
         )
     if here.lora_rank == 0:
         return
     if here.lora_alpha != there.lora_alpha:
         raise ConfigError(
-            f"{_KEY}={run.root} has model.lora_alpha={there.lora_alpha:g}, and here it is {here.lora_alpha:g}; set"
-            f" model.lora_alpha={there.lora_alpha:g}",
+            f"{_KEY}={run.root} requires the same model.lora_alpha, {there.lora_alpha:g}, but it is "
+            f"{here.lora_alpha:g}; set model.lora_alpha={there.lora_alpha:g}",
             code="adapter_scale_differs",
         )
     if here.quantization != there.quantization:
         _LOGGER.warning(
-            "%s=%s was trained on a base with model.quantization=%s, and here it is %s: rounded otherwise, the base"
-            " is not quite the one that the adapter was trained on",
+            "%s=%s was trained on a base with model.quantization=%s, but this run uses %s; the base is rounded "
+            "differently and does not match the adapter exactly",
             _KEY,
             run.root,
             there.quantization or "null",
@@ -159,9 +159,9 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
     theirs = recorded_digest(run.root) or digest_model(find_model_directory(there))
     if (ours := digest_model(find_model_directory(here))) != theirs:
         raise ConfigError(
-            f"{_KEY}={run.root} is an adapter of another model: {there.path or 'the embedded one'}, not"
-            f" {here.path or 'the embedded one'} (their digests are {theirs} and {ours}); give the model that it was"
-            " trained on",
+            f"{_KEY}={run.root} requires the model that its adapter was trained on,"
+            f" {there.path or 'the embedded one'}, but model.path is {here.path or 'the embedded one'} (their digests"
+            f" are {theirs} and {ours}); set model.path to that model",
             code="adapter_of_another_model",
         )
 

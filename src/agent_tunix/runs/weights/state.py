@@ -21,7 +21,7 @@ from agent_tunix.runs.weights.base_model import METADATA_KEY
 from agent_tunix.runs.weights.checkpoints import State
 
 _PROMPTS_CHANGED = (
-    "the prompts are no longer the same tokens: the chat template, prompt.system, prompt.template, prompt.few_shot or"
+    "the prompts have other tokens than before: the chat template, prompt.system, prompt.template, prompt.few_shot or"
     " the tokenizer changed"
 )
 
@@ -103,7 +103,7 @@ def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
     # Older checkpoints do not have these keys.
     before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
-        _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r}, is {value!r}"
+        _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r} and is now {value!r}"
         for name, value in now.items()
         if name not in ("reward", METADATA_KEY) and before.get(name) != value
     ]

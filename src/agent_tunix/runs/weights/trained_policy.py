@@ -75,15 +75,15 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     checkpoints = Checkpoints(run.checkpoints, config.training.max_checkpoints_to_keep)
     if step == "best" and (step := checkpoints.best_step()) is None:
         raise CheckpointError(
-            f"{run.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or"
-            f" give a step: there are {checkpoints.steps()}",
+            f"{run.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or choose one of "
+            f"the steps {checkpoints.steps()}",
             code="no_best_checkpoint",
         )
     like = {"weights": read_weights(policy)}
     restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)
     if restored is None:
         raise CheckpointError(
-            f"{run.checkpoints} has no checkpoint; step=0 is the model before training", code="no_checkpoint"
+            f"{run.checkpoints} has no checkpoint; use step=0 for the model before training", code="no_checkpoint"
         )
     check_base(config, directory, restored.metadata.get(METADATA_KEY), now, weights_matter=False)
     write_weights(policy, restored.state["weights"])

@@ -14,22 +14,20 @@ FUNCTION = (404,)
 
 _SCHEME = "key"
 _DESCRIPTIONS = {
-    400: "The request cannot be understood, or asks for what cannot be",
+    400: "The request is invalid or cannot be fulfilled",
     401: "The key is missing, not valid, or revoked",
-    403: "The key lacks the scope: `read` to look, `write` to upload and delete, `try` to try",
+    403: "The key lacks the scope: `read` to list and get, `write` to upload and delete, `try` to try functions",
     404: "There is no such reward function or run",
-    408: "The request did not come in time",
+    408: "The request did not arrive in time",
     409: "The name belongs to another key",
     413: "The body or the file is too large",
-    415: "The body is of another type than it should be, or is compressed",
+    415: "The body has the wrong type, or is compressed",
     429: "The key makes too many requests, or too many keys that are not valid came from this address",
-    500: "The server failed; its log says why, under the request's id",
-    503: "The server has too much to do, its store cannot be used, or it cannot lock in what it should run",
+    500: "The server failed; its log has the reason under the request's id",
+    503: "The server is overloaded, its store is unavailable, or it cannot isolate the code to run",
 }
 _REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The number of the request in the log"}}
-_RETRY_AFTER = {
-    "Retry-After": {"schema": {"type": "string"}, "description": "Seconds after which it is worth another attempt"}
-}
+_RETRY_AFTER = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds to wait before the next attempt"}}
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

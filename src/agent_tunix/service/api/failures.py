@@ -47,13 +47,13 @@ def _of_validation(errors: Sequence[Any]) -> Problem:
 def _of_http(request: Request, error: HTTPException) -> Problem:
     path = request.url.path
     if error.status_code == 404:
-        return Problem(404, "path_not_found", f"there is nothing at {path}; /openapi.json says what there is")
+        return Problem(404, "path_not_found", f"there is no resource at {path}; see /openapi.json for those there are")
     if error.status_code == 405:
         allowed = sorted(_methods_of(request))
         return Problem(
             405,
             "method_not_allowed",
-            f"{request.method} cannot be done with {path}; only {', '.join(allowed)}",
+            f"{request.method} is not allowed for {path}; use {', '.join(allowed)}",
             headers={"Allow": ", ".join(allowed)},
         )
     if error.status_code == 400:

@@ -50,11 +50,16 @@ def _requires_type(wanted: str) -> Any:
 async def create(
     request: Request,
     key: Asking,
-    name: Annotated[str, Form(description="Of one's own, or a new one", json_schema_extra=_NAME)],
+    name: Annotated[str, Form(description="Name of your own function, or a new one", json_schema_extra=_NAME)],
     file: Annotated[UploadFile, File(description="Python in UTF-8, of at most 256 KB; it is checked, and never run")],
-    format: Annotated[models.Format, Form(description="How its `reward` is called")],
+    format: Annotated[models.Format, Form(description="Calling convention of its `reward`")],
     if_changed: Annotated[
-        bool, Form(description="Where the name's newest version is this very file, answer that one and make none")
+        bool,
+        Form(
+            description=(
+                "If the newest version of the name is identical to the file, return that version and store nothing"
+            )
+        ),
     ] = False,
 ) -> Response:
     """Upload a reward function. A name that belongs to your key gets its next version.
@@ -63,7 +68,9 @@ async def create(
     request.
     """
     if (file.size or 0) > MAX_BYTES:
-        raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
+        raise UploadError(
+            "file_too_large", f"the file must have at most {MAX_BYTES:,} bytes, not {file.size:,}", "file"
+        )
     service = service_of(request)
     source = await file.read()
     made = await service.calls.write(service.store.reward_functions.create, key, name, source, format, if_changed)
@@ -72,10 +79,8 @@ async def create(
 
 async def list_functions(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many")] = 20,
-    after: Annotated[
-        str | None, Query(description="Only those older than the one of this id", json_schema_extra=_ID)
-    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Most functions to return")] = 20,
+    after: Annotated[str | None, Query(description="Only functions older than this id", json_schema_extra=_ID)] = None,
     name: Annotated[str | None, Query(description="Only the versions of this name")] = None,
 ) -> Response:
     """List reward functions, newest first. Following the pages shows each function that is not deleted exactly once."""

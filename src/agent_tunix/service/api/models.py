@@ -25,9 +25,9 @@ class ErrorDetail(Model):
     """Details of an error."""
 
     type: Annotated[str, Field(description="The kind of error: it follows from the status.")]
-    code: Annotated[str, Field(description="A word for programs.")]
-    message: Annotated[str, Field(description="For a person: what was required, what arrived, what to do.")]
-    param: Annotated[str | None, Field(description="Which part of the request is at fault; null: no one part.")]
+    code: Annotated[str, Field(description="Stable name of the error, for programs.")]
+    message: Annotated[str, Field(description="Message for people: what was required, what was given, what to do.")]
+    param: Annotated[str | None, Field(description="Part of the request at fault; null: no single part.")]
 
 
 class ErrorResponse(Model):
@@ -39,14 +39,16 @@ class ErrorResponse(Model):
 class RewardFunction(Model):
     """One uploaded version of a reward function, without its source."""
 
-    id: Annotated[str, Field(pattern=ID, description="Never given twice.")]
+    id: Annotated[str, Field(pattern=ID, description="Unique id; never reused.")]
     object: Literal["reward_function"]
     name: Annotated[str, Field(pattern=NAME)]
-    format: Annotated[Format, Field(description="How it is called.")]
-    created_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="ISO 8601, in UTC.")]
-    version: Annotated[int, Field(ge=1, description="Of the name.")]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Of the file's bytes.")]
-    size: Annotated[int, Field(ge=1, description="Of the file, in bytes.")]
+    format: Annotated[Format, Field(description="Calling convention.")]
+    created_at: Annotated[
+        str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="Time of the upload, ISO 8601, in UTC.")
+    ]
+    version: Annotated[int, Field(ge=1, description="Version of the name.")]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file's bytes.")]
+    size: Annotated[int, Field(ge=1, description="Size of the file, in bytes.")]
     owner: Annotated[str, Field(pattern=KEY_ID, description="The key that owns the name.")]
 
 
@@ -55,7 +57,9 @@ class RewardFunctionList(Model):
 
     object: Literal["list"]
     data: list[RewardFunction]
-    has_more: Annotated[bool, Field(description="Whether there are older ones: ask with `after` as the last one's id.")]
+    has_more: Annotated[
+        bool, Field(description="True if there are older ones: request them with `after` set to the last id.")
+    ]
 
 
 class DeletedRewardFunction(Model):
@@ -85,21 +89,21 @@ class TryRequest(Model):
     )
 
     rows: Annotated[list[TryRow], Field(min_length=1)]
-    step: Annotated[int, Field(ge=0, le=1_000_000_000, description="The training step that the function is told.")] = 0
+    step: Annotated[int, Field(ge=0, le=1_000_000_000, description="Training step to pass to the function.")] = 0
 
 
 class TryScore(Model):
     """Score that the function gave one completion."""
 
-    row: Annotated[int, Field(ge=0, description="Which row, from 0.")]
-    completion: Annotated[int, Field(ge=0, description="Which of its completions, from 0.")]
+    row: Annotated[int, Field(ge=0, description="Index of the row, from 0.")]
+    completion: Annotated[int, Field(ge=0, description="Index of the completion in the row, from 0.")]
     value: Annotated[float | None, Field(description="The score; null unless the outcome is `scored`.")]
     outcome: Outcome
-    detail: Annotated[str, Field(description="Why, for a person.")]
+    detail: Annotated[str, Field(description="Explanation, for people.")]
     seconds: Annotated[float, Field(ge=0, description="Wall time of the call.")]
-    components: Annotated[dict[str, float | None], Field(description="Where the function gives several numbers.")]
-    metrics: Annotated[dict[str, float], Field(description="Numbers that it logged.")]
-    extras: Annotated[dict[str, Any], Field(description="What it wants shown beside the completion.")]
+    components: Annotated[dict[str, float | None], Field(description="Components, if the function returns several.")]
+    metrics: Annotated[dict[str, float], Field(description="Metrics that it logged.")]
+    extras: Annotated[dict[str, Any], Field(description="Extras to show with the completion.")]
 
 
 class TryResult(Model):
@@ -108,4 +112,4 @@ class TryResult(Model):
     object: Literal["try"]
     reward_function: Annotated[str, Field(pattern=ID)]
     data: list[TryScore]
-    seconds: Annotated[float, Field(ge=0, description="Wall time of the whole.")]
+    seconds: Annotated[float, Field(ge=0, description="Total wall time.")]

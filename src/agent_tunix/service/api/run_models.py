@@ -8,7 +8,7 @@ from agent_tunix.service.api.models import Model, Outcome
 
 RUN_ID = "^run_[a-z2-7]{24}$"
 
-Id = Annotated[str, Field(pattern=RUN_ID, description="From where the run lies.")]
+Id = Annotated[str, Field(pattern=RUN_ID, description="Id of the run, derived from its path.")]
 Step = Annotated[int, Field(description="Training step, from 1; 0 is before the first.")]
 
 
@@ -17,14 +17,14 @@ class Run(Model):
 
     id: Id
     object: Literal["run"]
-    name: Annotated[str, Field(description="Where it lies within the directory of runs.")]
+    name: Annotated[str, Field(description="Path of the run within the directory of runs.")]
     state: Literal["running", "finished", "stopped", "failed", "unreadable"]
-    detail: Annotated[str, Field(description="Why it failed or stopped, or cannot be read; else empty.")]
+    detail: Annotated[str, Field(description="Why it failed or stopped, or cannot be read; otherwise empty.")]
     started_at: Annotated[int, Field(ge=0, description="Seconds since 1970, UTC, of its configuration.")]
     step: Annotated[int | None, Field(description="The last step with metrics.")]
     reward: Annotated[float | None, Field(description="The mean total reward of the last step that has one.")]
     method: Annotated[str | None, Field(description="`grpo.loss` of its configuration.")]
-    model: Annotated[str | None, Field(description="The last part of `model.path`, or else `model.model_size`.")]
+    model: Annotated[str | None, Field(description="Last part of `model.path`, otherwise `model.model_size`.")]
 
 
 class RunList(Model):
@@ -32,7 +32,9 @@ class RunList(Model):
 
     object: Literal["list"]
     data: list[Run]
-    has_more: Annotated[bool, Field(description="Whether there are older ones: ask with `after` as the last one's id.")]
+    has_more: Annotated[
+        bool, Field(description="True if there are older ones: request them with `after` set to the last id.")
+    ]
 
 
 class Metrics(Model):
@@ -45,12 +47,14 @@ class Metrics(Model):
 class RunDetail(Run):
     """A run in detail."""
 
-    components: Annotated[list[str], Field(description="Of the reward; each has metrics `rewards/<component>/…`.")]
-    evaluations: Annotated[
-        list[Metrics], Field(description="The metrics `eval/…` of steps that have some; 5,000 at most.")
+    components: Annotated[
+        list[str], Field(description="Components of the reward; each has metrics `rewards/<component>/…`.")
     ]
-    first_rollouts: Annotated[int | None, Field(description="The first step whose rollouts are kept.")]
-    last_rollouts: Annotated[int | None, Field(description="The last.")]
+    evaluations: Annotated[
+        list[Metrics], Field(description="Metrics `eval/…` of the steps that have any; at most 5,000.")
+    ]
+    first_rollouts: Annotated[int | None, Field(description="First step with stored rollouts.")]
+    last_rollouts: Annotated[int | None, Field(description="Last step with stored rollouts.")]
     config: Annotated[dict[str, Any] | None, Field(description="Its configuration; null: it cannot be read.")]
 
 
@@ -60,20 +64,25 @@ class MetricsList(Model):
     object: Literal["list"]
     data: list[Metrics]
     has_more: bool
-    next: Annotated[int | None, Field(description="The `after` of the next page, where there is more by now.")]
-    version: Annotated[str, Field(description="Another than before: the run went back; ask for its rows anew.")]
-    damaged: Annotated[int, Field(ge=0, description="Lines that are no row, and were left out.")]
+    next: Annotated[int | None, Field(description="`after` of the next page, if there is more.")]
+    version: Annotated[
+        str,
+        Field(
+            description="If it differs from before, the run was resumed from an earlier step: request its rows again."
+        ),
+    ]
+    damaged: Annotated[int, Field(ge=0, description="Lines that are not rows and were skipped.")]
 
 
 class RolloutComponent(Model):
     """Result of a reward component for a completion."""
 
     name: str
-    value: Annotated[float | None, Field(description="Its raw value; null where it failed or was not computed.")]
+    value: Annotated[float | None, Field(description="Its raw value; null if it failed or was not computed.")]
     outcome: str | None
     detail: str | None
     weight: float | None
-    weighed: Annotated[float | None, Field(description="What was weighed, after transforms and gates.")]
+    weighed: Annotated[float | None, Field(description="Value that was weighted, after transforms and gates.")]
 
 
 class Rollout(Model):
@@ -87,8 +96,8 @@ class Rollout(Model):
     response: str
     outcome: Outcome
     detail: str
-    reward: Annotated[float | None, Field(description="The total that trained; null: it is not scored.")]
-    advantage: Annotated[float | None, Field(description="As it trained.")]
+    reward: Annotated[float | None, Field(description="Total used in training; null: not scored.")]
+    advantage: Annotated[float | None, Field(description="Advantage used in training.")]
     num_tokens: Annotated[int, Field(description="Its length in tokens.")]
     stop_reason: str
     components: list[RolloutComponent]
@@ -102,9 +111,9 @@ class RolloutList(Model):
     has_more: bool
     next: Annotated[
         str | None,
-        Field(description="The `after` of the next page. A page that few completions match may be short, and go on."),
+        Field(description="`after` of the next page. A page may be short although there are more."),
     ]
-    problems: Annotated[list[str], Field(description="Files that could not be read, and were left out.")]
+    problems: Annotated[list[str], Field(description="Files that could not be read and were skipped.")]
 
 
 class RunFinding(Model):
@@ -115,7 +124,7 @@ class RunFinding(Model):
     severity: str
     step: Step
     summary: str
-    subject: Annotated[str, Field(description="The component it is about; empty for the run as a whole.")]
+    subject: Annotated[str, Field(description="Component that it concerns; empty for the whole run.")]
     evidence: dict[str, Any]
     rollout_ids: list[str]
     edits: Annotated[list[str], Field(description="What to change: overrides of the command line.")]
@@ -127,4 +136,4 @@ class FindingList(Model):
     object: Literal["list"]
     data: list[RunFinding]
     has_more: Literal[False]
-    damaged: Annotated[int, Field(ge=0, description="Lines that are no finding, and were left out.")]
+    damaged: Annotated[int, Field(ge=0, description="Lines that are not findings and were skipped.")]

@@ -26,10 +26,8 @@ Number = Annotated[int | None, Query(ge=0, le=_LAST_STEP)]
 
 async def list_runs(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many")] = 20,
-    after: Annotated[
-        str | None, Query(description="Only those older than the one of this id", json_schema_extra=_ID)
-    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Most runs to return")] = 20,
+    after: Annotated[str | None, Query(description="Only runs older than this id", json_schema_extra=_ID)] = None,
 ) -> Response:
     """List runs, newest first."""
     service = service_of(request)
@@ -59,7 +57,7 @@ async def metrics(
     request: Request,
     id: RunId,
     after: Annotated[int | None, Query(ge=-1, le=_LAST_STEP, description="Only later steps than this")] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="At most so many rows")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="Most rows to return")] = 1000,
 ) -> Response:
     """List a run's metrics, step by step. Ask again with the last step to get new ones."""
     service = service_of(request)
@@ -84,10 +82,10 @@ async def rollouts(
     outcome: Annotated[Outcome | None, Query()] = None,
     min_reward: Annotated[float | None, Query(description="Only with at least this reward")] = None,
     max_reward: Annotated[float | None, Query(description="Only with at most this reward")] = None,
-    q: Annotated[str, Query(max_length=MAX_QUERY, description="Only with this in the response")] = "",
-    sort: Annotated[Order, Query(description="The order within a step; with `-` the greatest first")] = "place",
-    limit: Annotated[int, Query(ge=1, le=MAX_ROLLOUTS, description="At most so many")] = 20,
-    after: Annotated[str | None, Query(description="The `next` of the page before, of the same query")] = None,
+    q: Annotated[str, Query(max_length=MAX_QUERY, description="Only responses that contain this text")] = "",
+    sort: Annotated[Order, Query(description="The order within a step; with `-` in descending order")] = "place",
+    limit: Annotated[int, Query(ge=1, le=MAX_ROLLOUTS, description="Most rollouts to return")] = 20,
+    after: Annotated[str | None, Query(description="`next` of the previous page of the same query")] = None,
 ) -> Response:
     """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""
     service = service_of(request)

@@ -49,7 +49,7 @@ def requires(scope: str) -> Any:
     async def admit(request: Request) -> None:
         session = await find_session(request)
         if session is None:
-            raise Problem(401, "not_logged_in", "this needs a log-in; open /login and give an API key")
+            raise Problem(401, "not_logged_in", "this page requires a login; open /login and enter an API key")
         request.state.session = session
         await _check_rate(request, session)
         if scope != ANY_KEY:
@@ -104,9 +104,7 @@ def check_origin(request: Request) -> None:
     host = headers.get("host", "")
     origin = headers.get("origin", f"http://{host}")
     if headers.get("sec-fetch-site", "same-origin") not in _OWN_SITE or origin.partition("://")[2] != host:
-        raise Problem(
-            403, "foreign_origin", "this can be done from the inspector's own pages alone, not from elsewhere"
-        )
+        raise Problem(403, "foreign_origin", "this request must come from the inspector's own pages")
 
 
 async def _check_token(request: Request, session: Session) -> None:
@@ -115,6 +113,4 @@ async def _check_token(request: Request, session: Session) -> None:
         field = (await request.form()).get(CSRF_FIELD)
         given = field if isinstance(field, str) else ""
     if not hmac.compare_digest(given.encode("utf-8", "replace"), session.csrf.encode()):
-        raise Problem(
-            403, "invalid_csrf_token", "the form is of another log-in, or was not made here; load its page again"
-        )
+        raise Problem(403, "invalid_csrf_token", "the form must belong to this login, but does not; reload its page")

@@ -87,9 +87,9 @@ def _columns(text: str) -> dict[str, Any]:
     try:
         columns = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Problem(400, "invalid_columns", f"the columns are no JSON: {error}", "columns") from error
+        raise Problem(400, "invalid_columns", f"the columns must be JSON: {error}", "columns") from error
     if not isinstance(columns, dict):
-        raise Problem(400, "invalid_columns", 'the columns must be an object of JSON, as {"level": 3}', "columns")
+        raise Problem(400, "invalid_columns", 'the columns must be a JSON object, for example {"level": 3}', "columns")
     return columns
 
 
@@ -102,7 +102,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
     service = service_of(request)
     review = await _review(request, opened, form)
     if not text_of(form, "run"):
-        raise Problem(400, "missing_parameter", "choose the run whose completions are to be scored", "run")
+        raise Problem(400, "missing_parameter", "choose the run whose completions to score", "run")
     run = await service.run_reads.make(service.runs.get, text_of(form, "run"))
     asked = ReplayRequest(
         opened.as_uploaded(),
@@ -150,7 +150,9 @@ async def save(request: Request, id: str) -> Response:
     try:
         if text_of(form, "seen") != sha256_of(source_of(form)):
             raise Problem(
-                409, "not_reviewed", "this source was not looked at yet beside the saved one; show the difference first"
+                409,
+                "not_reviewed",
+                "the difference between this source and the saved one must be shown before saving; show it first",
             )
         name = opened.record.name if opened.is_mine else text_of(form, "name").strip()
         create = service.store.reward_functions.create

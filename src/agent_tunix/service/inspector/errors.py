@@ -12,18 +12,18 @@ from agent_tunix.service.inspector.pages import render
 from agent_tunix.service.problems import Problem
 
 _TITLES = {
-    400: "That cannot be asked",
+    400: "Invalid request",
     401: "Please log in",
     403: "Not allowed",
-    404: "There is nothing here",
-    405: "That cannot be done here",
+    404: "Not found",
+    405: "Not allowed here",
     408: "Too slow",
     409: "Taken",
     413: "Too large",
-    415: "Not understood",
+    415: "Invalid request",
     429: "Too many requests",
     500: "The server failed",
-    503: "Not at the moment",
+    503: "Not available at the moment",
 }
 
 
@@ -43,12 +43,12 @@ def answer(scope: Scope, problem: Problem) -> Response:
         return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
     message = problem.message
     if problem.code == "path_not_found":
-        message = "The address may be mistyped, or what was there is gone."
+        message = "The address may be mistyped, or the page no longer exists."
     page = render(
         request,
         "error.html",
         problem.status,
-        title=_TITLES.get(problem.status, "That did not work"),
+        title=_TITLES.get(problem.status, "The request failed"),
         http_status=problem.status,
         message=message,
         request_id=getattr(request.state, "request_id", ""),

@@ -47,9 +47,11 @@ async def _keep(request: Request, form: FormData) -> str:
     service, file = service_of(request), form.get("file")
     format = cast(Format, text_of(form, "format"))  # the store checks it
     if not isinstance(file, UploadFile) or not file.filename:
-        raise Problem(400, "missing_parameter", "choose a file of Python", "file")
+        raise Problem(400, "missing_parameter", "choose a Python file", "file")
     if (file.size or 0) > MAX_BYTES:
-        raise UploadError("file_too_large", f"the file has {file.size:,} bytes; at most {MAX_BYTES:,} are kept", "file")
+        raise UploadError(
+            "file_too_large", f"the file must have at most {MAX_BYTES:,} bytes, not {file.size:,}", "file"
+        )
     source = await file.read()
     create = service.store.reward_functions.create
     made = await service.calls.write(create, key_of(request), text_of(form, "name"), source, format)

@@ -92,7 +92,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
         run = service.runs.get(id)
         page = run.rollouts.group(step, group, in_full=True)
         if not page.rows:
-            raise Problem(404, "group_not_found", f"no completions of group {group} of step {step} are kept", "group")
+            raise Problem(404, "group_not_found", f"no completions of group {group} of step {step} are stored", "group")
         shown = [show(row, _LONGEST_IN_GROUP) for row in page.rows[:_MOST_OF_A_GROUP]]
         groups = run.rollouts.groups(step)
         place = groups.index(group) if group in groups else 0

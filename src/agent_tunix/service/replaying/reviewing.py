@@ -50,7 +50,11 @@ class Reviews:
             UploadError: The changed source is not a reward function.
         """
         if self._waiting >= _MOST_WAITING:
-            raise Problem(503, "busy", f"{self._waiting} sources are waiting to be looked at; try again in a moment")
+            raise Problem(
+                503,
+                "busy",
+                f"the server is busy: {self._waiting} sources are queued for inspection; try again in a moment",
+            )
         done = asyncio.get_running_loop().run_in_executor(self._threads, review_source, saved, changed, format)
         self._waiting += 1
         done.add_done_callback(self._count_down)

@@ -160,7 +160,9 @@ class Replays:
         """
         if self._running >= self._limits.at_once:
             raise Problem(
-                503, "busy", f"{self._running} replays are running, which is all there is room for; try again later"
+                503,
+                "busy",
+                f"the server is busy: {self._running} replays are running, the most allowed; try again later",
             )
         done = asyncio.get_running_loop().run_in_executor(
             self._threads, replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended

@@ -128,7 +128,10 @@ class BoundedReward:
             futures += (self._placed.begin(later) for later in parts[ahead : number + _AHEAD])
             found = self._deadline.wait(futures.popleft())
             if found is None:
-                detail = f"the {self._deadline.seconds:g} s of the whole replay were over before it was scored"
+                detail = (
+                    f"the time limit of the whole replay, {self._deadline.seconds:g} s, was reached before it was "
+                    "scored"
+                )
                 found = [Score.failed(Outcome.TIMEOUT, detail)] * len(part)
             scores += [Score(one.value, outcome=one.outcome, detail=one.detail, seconds=one.seconds) for one in found]
         return scores

@@ -39,22 +39,22 @@ class Selection:
         span = rollouts.span()
         if span is None:
             raise Unreplayable(
-                "the run has no stored completions; a run that goes on writes them with each checkpoint",
+                "the run has no stored completions; a running run writes them with each checkpoint",
                 code="missing_completions",
             )
         low = span[0] if wanted.first is None else max(wanted.first, span[0])
         self._last = span[1] if wanted.last is None else min(wanted.last, span[1])
         found = self._read(low, most) if low <= self._last else None
         if found is None or found[0].step > self._last:
-            told = f"; what could not be read: {'; '.join(self.problems)}" if self.problems else ""
+            told = f"; unreadable: {'; '.join(self.problems)}" if self.problems else ""
             raise Unreplayable(
-                f"there are no completions of these steps; those of {span[0]} to {span[1]} are stored{told}",
+                f"no completions of these steps are stored; choose steps from {span[0]} to {span[1]}{told}",
                 code="missing_steps",
             )
         self.first, self._size = found
         if len(self.first.samples) > most:
             raise Unreplayable(
-                f"a group has {len(self.first.samples)} completions; a replay takes at most {most}",
+                f"a replay accepts groups of at most {most} completions, not {len(self.first.samples)}",
                 code="exceeded_limit",
             )
 
@@ -71,7 +71,8 @@ class Selection:
         """
         if whole and self._size > self._most:
             raise Unreplayable(
-                f"all {self._size} completions of a step are needed here, and this replay takes at most {self._most}",
+                f"this reward requires all {self._size} completions of a step, but a replay accepts at most "
+                f"{self._most}",
                 code="exceeded_limit",
             )
         done, room = -1, self._most

@@ -31,7 +31,7 @@ class Counterpart:
 
     Attributes:
         kind: `component`: the function replaces one component of the run's reward; `total`: it replaces the whole
-            reward; `saved`: it is compared with the saved source, scored anew, each as the whole reward.
+            reward; `saved`: it is compared with the saved source, scored again, each as the whole reward.
         name: Name of the component, else of the function.
     """
 
@@ -67,18 +67,18 @@ def choose_counterpart(
     if asked == SAVED:
         return Counterpart("saved", saved.name, "as asked")
     if asked is not None:
-        names = ", ".join(components) or "none that its fingerprint tells of"
+        names = ", ".join(components) or "none in its fingerprint"
         raise Unreplayable(
-            f"the run has no component {asked!r}; there are: {names}; `{TOTAL}` and `{SAVED}` can be asked for too",
+            f"the run has no component {asked!r}; use {names}, `{TOTAL}` or `{SAVED}`",
             code="unknown_component",
         )
     for name, of in components.items():
         if of.get("source") == saved.sha256[:_HASH_LENGTH]:
-            return Counterpart("component", name, "it was trained with this very source")
+            return Counterpart("component", name, "the run was trained with this source")
     for name, of in components.items():
         # A function from a user's own file has this name too, but lists the file.
         if of.get("function") == f"{saved.name}.reward" and not of.get("files"):
-            return Counterpart("component", name, "it was trained with another version of this function")
+            return Counterpart("component", name, "the run was trained with another version of this function")
     if saved.name in components:
         return Counterpart("component", saved.name, "it has the function's name")
     return Counterpart("total", saved.name, "no component of the run is this function, or has its name")
@@ -101,7 +101,7 @@ class StoredReward:
             self._components = [_component(key, of, reward) for key, of in components.items()]
         except (RewardError, AttributeError, TypeError) as error:
             raise Unreplayable(
-                f"the run's environment.json does not say what its reward was: {error}", code="unreadable_fingerprint"
+                f"the run's environment.json does not describe its reward: {error}", code="unreadable_fingerprint"
             ) from error
         self._on_failure = on_failure
 
@@ -114,8 +114,8 @@ class StoredReward:
         terms = next((score.terms for score in recorded.scores if score.terms), {})
         if terms.keys() != {component.name for component in self._components}:
             raise Unreplayable(
-                f"the completions of step {recorded.step} were scored by {', '.join(terms) or 'nothing known'}, which"
-                " are not the components of the run's environment.json; compare with the total",
+                f"the completions of step {recorded.step} must have the components of the run's environment.json, "
+                f"but have {', '.join(terms) or 'nothing known'}; compare with the total",
                 code="unmatched_components",
             )
         weights = {name: term.weight for name, term in terms.items()}
@@ -127,7 +127,7 @@ class StoredReward:
             return _Weighed(components, weights, self._on_failure)
         except RewardError as error:
             raise Unreplayable(
-                f"the run's environment.json does not say what its reward was: {error}", code="unreadable_fingerprint"
+                f"the run's environment.json does not describe its reward: {error}", code="unreadable_fingerprint"
             ) from error
 
 
@@ -166,7 +166,7 @@ class _Remembered:
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Return the stored scores; an error for completions on which it was not asked."""
-        detail = f"{self.name} was not computed here in the run, and now it would count"
+        detail = f"{self.name} was not computed for this completion in the run, but would now count"
         return [self._said[id(sample)] or Score.failed(Outcome.ERROR, detail) for sample in samples]
 
     def check_parameters(self, columns: Collection[str]) -> None:

@@ -65,7 +65,7 @@ def open_plain(path: Path) -> BinaryIO:
         descriptor = os.open(path.name, flags, dir_fd=directory)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path.name} is no regular file")
+        raise OSError(f"{path.name} is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 

@@ -72,7 +72,7 @@ class RunIndex:
         first = 0
         if after is not None:
             if after not in found:
-                raise Problem(400, "invalid_cursor", "after must be the id of a run of the list", "after")
+                raise Problem(400, "invalid_cursor", "after must be the id of a run in the list", "after")
             first = list(found).index(after) + 1
         chosen = list(found.values())[first : first + limit]
         return RunPage([self._summary(run) for run in chosen], first + limit < len(found))
@@ -95,7 +95,7 @@ class RunIndex:
         run = self._look().get(id)
         # A directory of its path may have been replaced by a link since it was found.
         if run is None or plain_status(run.root / "config.yaml") is None:
-            raise Problem(404, "run_not_found", "there is no run of this id", "id")
+            raise Problem(404, "run_not_found", "there is no run with this id", "id")
         return run
 
     def _summary(self, run: IndexedRun) -> RunSummary:

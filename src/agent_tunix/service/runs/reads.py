@@ -26,7 +26,7 @@ class RunReads:
     ) -> Result:
         """Run a read in a thread; raise Problem if too many are waiting."""
         if self._waiting >= _MOST_WAITING:
-            raise Problem(503, "busy", f"{self._waiting} reads of runs are waiting for their turn; try again")
+            raise Problem(503, "busy", f"the server is busy: {self._waiting} reads of runs are queued; try again")
         done = asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
         self._waiting += 1
         done.add_done_callback(self._count_down)

@@ -199,7 +199,7 @@ class StoredRollouts:
                 if schema.names[:1] != ["step"] or any(
                     schema.field(name).type != types[name] for name in SHOWN_IN_FULL
                 ):
-                    raise ValueError("its columns are not those of rollouts")
+                    raise ValueError("it does not have the columns of rollouts")
                 self._footers[key] = {step_of(source, number): number for number in range(source.num_row_groups)}
                 while len(self._footers) > _FOOTERS:
                     self._footers.popitem(last=False)
@@ -216,6 +216,6 @@ def _told(file: RolloutFile, reading: Reading) -> Iterator[None]:
     except FileNotFoundError:  # a resuming run has just cut it
         pass
     except (*_DAMAGE, pa.ArrowException) as error:
-        said = f"{file.path.name} cannot be read as a whole; what cannot is left out ({type(error).__name__})"
+        said = f"parts of {file.path.name} cannot be read and are skipped ({type(error).__name__})"
         if said not in reading.problems:
             reading.problems.append(said)

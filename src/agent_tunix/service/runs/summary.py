@@ -99,7 +99,7 @@ def _outcome(root: Path) -> RunOutcome:
         path = root / name
         status = plain_status(path)
         if status is None and os.path.lexists(path):
-            return RunOutcome(RunStatus.UNREADABLE, detail=f"{name} is no regular file")
+            return RunOutcome(RunStatus.UNREADABLE, detail=f"{name} is not a regular file")
         if status is not None and status.st_size > _MAX_STATUS_BYTES:
             return RunOutcome(RunStatus.UNREADABLE, detail=f"{name} has {status.st_size:,} bytes")
     return read_outcome(root, open_plain)

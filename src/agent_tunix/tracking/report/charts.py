@@ -20,25 +20,25 @@ LAST_ROWS_SHARE = 0.25
 
 # Key → title, and the question that the section answers.
 SECTIONS = {
-    "rewards": ("Reward", "What the policy was paid, and what that did to its accuracy on held-out problems."),
+    "rewards": ("Reward", "The reward of the policy, and its accuracy on held-out problems."),
     "components": (
         "Components",
-        "Each component on its own scale: the mean of a step and, where it was logged, the band that holds the"
+        "Each component on its own scale: the mean of each step and, where logged, a band with the"
         " middle 80\u00a0% of its completions.",
     ),
     "gradient": (
         "What drove the gradient",
-        "A component moves the policy only as far as it tells the completions of one prompt apart.",
+        "A component only moves the policy if it distinguishes between completions of the same prompt.",
     ),
     "distributions": (
         "Distributions over time",
-        "Each column is the histogram of a step: the stronger the colour, the more completions have that value.",
+        "Each column is the histogram of a step: a stronger colour means more completions with that value.",
     ),
-    "policy": ("Policy", "How fast and how far the policy moved."),
-    "completions": ("Completions", "What the policy writes."),
-    "outcomes": ("Outcomes", "What could not be scored, and groups that taught nothing."),
-    "logged": ("Logged by rewards", "Numbers that the rewards themselves reported."),
-    "time": ("Time", "Where the seconds of a step go."),
+    "policy": ("Policy", "Size of the updates, and distance from the reference policy."),
+    "completions": ("Completions", "Length and variety of the completions."),
+    "outcomes": ("Outcomes", "Completions that could not be scored, and groups without a learning signal."),
+    "logged": ("Logged by rewards", "Metrics that the rewards reported."),
+    "time": ("Time", "Time of each step by phase."),
 }
 
 
@@ -184,12 +184,12 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
             "Total reward",
             "rewards/total",
             0,
-            note="Mean of a step; the band, where it was logged, holds the middle 80\u00a0% of completions.",
+            note="Mean of each step; the band, where logged, contains the middle 80\u00a0% of completions.",
             wide=True,
         ),
-        Chart("Held-out accuracy", "Share of held-out problems.", unit="percent", lines=accuracy),
-        Chart("Held-out reward", "What the reward gives to completions of held-out problems.", lines=held_out),
-        Chart("Supervised loss", "Nats a target token.", lines=shop.line("loss", "sft/loss", 0)),
+        Chart("Held-out accuracy", "Share of held-out problems answered correctly.", unit="percent", lines=accuracy),
+        Chart("Held-out reward", "Reward of completions of held-out problems.", lines=held_out),
+        Chart("Supervised loss", "Nats per target token.", lines=shop.line("loss", "sft/loss", 0)),
         heats.get("total", Chart("")),
     ]
 
@@ -198,28 +198,28 @@ def _gradient_charts(shop: _Shop) -> list[Chart]:
     return [
         Chart(
             "Share of the advantage",
-            "How much of the advantages' variance within groups comes from each component. The shares sum to"
-            " 100\u00a0%; a negative one works against the total.",
+            "Share of the advantages' variance within groups that comes from each component. The shares sum to"
+            " 100\u00a0%; a component with a negative share works against the total.",
             kind="stack",
             unit="percent",
             lines=shop.each("advantage_share"),
             wide=True,
         ),
-        Chart("Effective weights", "What each component was multiplied by.", lines=shop.each("weight")),
+        Chart("Effective weights", "Factor of each component in the total.", lines=shop.each("weight")),
         Chart(
-            "In conflict with the rest",
-            "Share of completions on which a component pulls against the rest of the total.",
+            "Conflict with the rest",
+            "Share of completions on which a component opposes the rest of the total.",
             unit="percent",
             lines=shop.each("conflict_share"),
         ),
         Chart(
             "Correlation with length",
-            "+1: the longer the response the higher the value; -1: the shorter.",
+            "+1: longer responses have higher values; -1: shorter ones.",
             lines=shop.each("length_correlation"),
         ),
         Chart(
             "Gate shut",
-            "Completions for which a component's requirement was not met.",
+            "Completions that did not meet a component's requirement.",
             lines=[line for line in shop.each("gate_shut") if any(line.y)],
         ),
     ]
@@ -230,7 +230,7 @@ def _policy_charts(shop: _Shop) -> list[Chart]:
         Chart("KL from the reference", lines=shop.line("KL", "policy/kl", 0, spread=True)),
         Chart(
             "Entropy",
-            "Nats a token; near zero the policy no longer explores.",
+            "Nats per token; near zero, the policy no longer explores.",
             lines=shop.line("entropy", "policy/entropy", 1, spread=True),
         ),
         Chart(
@@ -261,7 +261,9 @@ def _completion_charts(shop: _Shop) -> list[Chart]:
     return [
         Chart("Length", "Tokens.", lines=lengths),
         Chart("Cut, distinct, duplicate", "Shares of a step's completions.", unit="percent", lines=shares),
-        Chart("Noise of the reward", "How far totals of identical responses to one prompt lie apart.", lines=noise),
+        Chart(
+            "Noise of the reward", "Standard deviation of the totals of identical responses to one prompt.", lines=noise
+        ),
     ]
 
 
@@ -279,10 +281,10 @@ def _outcome_charts(shop: _Shop) -> list[Chart]:
         for line in shop.line(label, f"rewards/groups/{leaf}", index)
     ] or shop.line("dead", "rewards/dead_groups")
     return [
-        Chart("Not scored", "Completions a step, by outcome.", kind="stack", lines=outcomes),
+        Chart("Not scored", "Completions per step, by outcome.", kind="stack", lines=outcomes),
         Chart(
             "Dead groups",
-            "Groups whose completions all have the same total, and so teach nothing.",
+            "Groups whose completions all have the same total and therefore give no learning signal.",
             kind="stack",
             unit="percent",
             lines=dead,
@@ -308,8 +310,8 @@ def _time_charts(shop: _Shop) -> list[Chart]:
         for line in shop.line(part, f"time/{part}_s", index)
     ]
     return [
-        Chart("Seconds a step", kind="stack", unit="seconds", lines=parts),
-        Chart("Tokens a second", lines=shop.line("tokens", "throughput/tokens_per_s", 3)),
+        Chart("Seconds per step", kind="stack", unit="seconds", lines=parts),
+        Chart("Tokens per second", lines=shop.line("tokens", "throughput/tokens_per_s", 3)),
     ]
 
 

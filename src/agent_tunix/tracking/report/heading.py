@@ -104,7 +104,7 @@ def make_heading(
     of = f"of {planned_steps:,}" if planned_steps and planned_steps != ends.num_steps else ""
     tiles = [*_compared(ends), Tile("Steps", f"{ends.num_steps:,}", of)]
     if ends.num_steps and ends.seconds:
-        took = f"{ends.seconds / ends.num_steps:.2g} s a step"
+        took = f"{ends.seconds / ends.num_steps:.2g} s per step"
         tiles.append(Tile("Time in steps", format_duration(ends.seconds), took))
     if num_completions:
         failed = f"{100 * failed_share:.1f}\u00a0% not scored"

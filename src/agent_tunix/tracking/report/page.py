@@ -57,7 +57,7 @@ def render_page(
         sections=pictures.sections,
         components_left_out=pictures.components_left_out,
         conflicts=[(first, second, f"{100 * share:.1f}\u00a0%") for first, second, share in pictures.conflicts],
-        merged=f"Each point of a curve stands for up to {pictures.rows_per_point} steps."
+        merged=f"Each point of a curve represents up to {pictures.rows_per_point} steps."
         if pictures.rows_per_point > 1
         else "",
         shown=shown,

@@ -213,7 +213,7 @@ def cut(text: str, longest: int) -> str:
         return text
     tail = longest // 3
     head = longest - tail
-    return f"{text[:head]}\n… {len(text) - longest:,} characters left out …\n{text[-tail:]}"
+    return f"{text[:head]}\n… {len(text) - longest:,} characters omitted …\n{text[-tail:]}"
 
 
 def _short_json(value: Mapping[str, Any]) -> str:

@@ -178,10 +178,10 @@ def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:
         return f"All {num_stored:,} stored rollouts.{stored}"
     passed_over = ""
     if chosen.num_seen < num_stored:
-        passed_over = f" They were sought among {chosen.num_seen:,}, of steps spread evenly over the run."
+        passed_over = f" They were chosen among {chosen.num_seen:,}, from steps spread evenly over the run."
     share_shown = f"{100 * len(chosen.records) / num_stored:.2g}\u00a0%"
     return (
-        f"{len(chosen.records):,} of {num_stored:,} stored rollouts ({share_shown}): those that findings name, the"
+        f"{len(chosen.records):,} of {num_stored:,} stored rollouts ({share_shown}): those named by findings, the"
         " highest, the lowest, the newest, those on which components disagree most, the newest failures, and whole"
         f" groups drawn at random.{passed_over}{stored}"
     )
@@ -192,7 +192,7 @@ def _write_plots(pictures: Pictures, directory: Path) -> None:
 
     if directory.is_symlink():
         raise RunDirectoryError(
-            f"{directory} is a link, by which pictures would be written and removed elsewhere; remove it, or choose"
+            f"{directory} is a link, so pictures would be written and removed elsewhere; remove it, or choose"
             " another directory with --to",
             code="links_in_run",
         )

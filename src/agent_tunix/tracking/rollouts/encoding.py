@@ -82,7 +82,7 @@ def decode(text: str) -> Any:
     try:
         return json.loads(text, object_hook=_untag)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise ValueError(f"{text[:200]!r} is no stored value: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{text[:200]!r} is not a stored value: {type(error).__name__}: {error}") from error
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def step_of(file: "pq.ParquetFile", row_group: int) -> int:
     """
     found = read_row_group(file, row_group, ["step"])["step"].unique().to_pylist()
     if len(found) != 1 or not isinstance(found[0], int) or found[0] < 0:
-        raise ValueError(f"row group {row_group} is not of one step")
+        raise ValueError(f"row group {row_group} contains several steps")
     return found[0]
 
 
@@ -200,7 +200,7 @@ def explained(path: Path, verb: str) -> Iterator[None]:
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise RunDirectoryError(
-            f"the rollouts {path} could not be {verb}: {said}; restore or remove what is damaged, see that it may be"
-            f" read and written, and that there is room on the disk",
+            f"the rollouts {path} could not be {verb}: {said}; restore or remove damaged files, and check the "
+            "permissions and the free disk space",
             code="inaccessible_rollouts",
         ) from error

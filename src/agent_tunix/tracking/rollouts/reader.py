@@ -65,9 +65,13 @@ class RolloutReader:
         index = self._index()
         if step not in index:
             steps = sorted(index)
-            there = f"steps {steps[0]} to {steps[-1]} are, as far as they were stored" if steps else "no step is"
+            there = (
+                (f"steps {steps[0]} to {steps[-1]} are available, as far as they were stored")
+                if steps
+                else "no steps are"
+            )
             raise RunDirectoryError(
-                f"the rollouts of step {step} are not in {self.directory}; {there}. A run that is going writes them"
+                f"the rollouts of step {step} are not in {self.directory}; {there}. A running run writes them"
                 f" with each checkpoint, and rollouts.share=0 stores none",
                 code="missing_step",
             )

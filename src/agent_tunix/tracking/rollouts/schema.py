@@ -65,7 +65,9 @@ class StoredStep:
     def __post_init__(self) -> None:
         lengths = {len(self.samples), len(self.scores), len(self.advantages), len(self.logprobs)}
         if len(lengths) != 1:
-            raise ValueError(f"a step has one sample, score, advantage and log-probability a row, not {lengths}")
+            raise ValueError(
+                f"a step must have one sample, score, advantage and log-probability per row, not {lengths}"
+            )
 
     @property
     def is_whole(self) -> bool:
@@ -124,7 +126,7 @@ COLUMNS = (
     Column("step", "int32", "Training step, from 1."),
     Column("group", "int32", "Number of the prompt within its step."),
     Column("rollout_id", "string", "`<step>_<prompt>_<generation>`, unique within a run."),
-    Column("prompt", "string", "The problem put to the model, without the chat template."),
+    Column("prompt", "string", "The problem, without the chat template."),
     Column("messages", "json", 'The conversation, the response last; its text is `{"$type": "response"}`.'),
     Column("response", "string", "The completion's text, without the end-of-sequence token."),
     Column("columns", "json", "The dataset's row, with the stripped reference in `answer`."),
@@ -199,7 +201,7 @@ def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
     """
     version = (metadata or {}).get(_VERSION_KEY)
     if metadata is None or version is None:
-        raise ValueError("it holds no rollouts")
+        raise ValueError("it contains no rollouts")
     if int(version) > SCHEMA_VERSION:
         raise ValueError(f"it has version {int(version)} of the schema, and this is version {SCHEMA_VERSION}")
     try:

@@ -134,7 +134,7 @@ class RolloutWriter(Closing):
         if not self._told:
             self._told = True
             _LOGGER.error(
-                "rollouts could not be written to %s (%s: %s); the run goes on without them, and rollouts/dropped"
+                "rollouts could not be written to %s (%s: %s); the run continues without them, and rollouts/dropped"
                 " counts the completions that are missing. Free some space or correct the permissions.",
                 self._directory,
                 type(error).__name__,

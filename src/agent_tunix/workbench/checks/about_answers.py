@@ -26,19 +26,19 @@ def check_gold(trial: Trial) -> CheckFinding:
     if bad:
         score = trial.score(bad[0], trial.solve(bad[0]))
         example = CheckExample(trial.solve(bad[0]), bad[0].answer, None, detail=f"{score.outcome}: {score.detail}")
-        text = f"{len(bad)} of {len(trial.problems)} gold solutions went unscored"
+        text = f"{len(bad)} of {len(trial.problems)} gold solutions are unscored"
         return CheckFinding("gold solution", Status.FAILED, text, (example,))
     observed = [score.value for _, _, score in trial.seen if score.value is not None]
     golds = [gold for _, _, gold in trial.solved()]
     if trial.range is not None and trial.kind is Kind.CORRECTNESS:
         top, which = trial.range[1], "the top of the range"
     elif trial.kind is Kind.CORRECTNESS:
-        top, which = max([*observed, *golds]), "the most that was seen"
+        top, which = max([*observed, *golds]), "the highest score seen"
     else:
-        top, which = max(golds), "what the best of them earn"
+        top, which = max(golds), "the score of the best of them"
         if min(golds) >= top - 0.5 * abs(top) - EPSILON:
             return CheckFinding("gold solution", Status.PASSED, f"they earn {min(golds):g} to {max(golds):g}")
-        top, which = top - 0.5 * abs(top), "half of what the best of them earn"
+        top, which = top - 0.5 * abs(top), "half the score of the best of them"
     short = [(p, gold) for _, p, gold in trial.solved() if gold < top - EPSILON]
     if not short:
         return CheckFinding("gold solution", Status.PASSED, f"all {len(golds)} earn {top:g}")
@@ -120,10 +120,12 @@ def check_edge_references(trial: Trial) -> CheckFinding:
         for answer in ("7", "", *near_misses(reference.replace(",", "")).values()):
             failures += wins_of(trial, problem, trial.solve(problem, work="", answer=answer), score.value, "")
     if failures:
-        text = "a reference of an unusual form is not judged as others are"
+        text = "a reference of an unusual form is scored differently"
         return CheckFinding("edge references", Status.FAILED, text, tuple(failures[:MOST_EXAMPLES]))
     if notes:
-        return CheckFinding("edge references", Status.NOTED, "these forms of a reference are not read", tuple(notes))
+        return CheckFinding(
+            "edge references", Status.NOTED, "these forms of a reference are not supported", tuple(notes)
+        )
     return CheckFinding("edge references", Status.PASSED, ", ".join(_EDGE_REFERENCES))
 
 

@@ -29,7 +29,7 @@ def check_stuffing(trial: Trial) -> Iterator[CheckFinding]:
                 "stuffing",
                 Status.NOTED,
                 f"the column {name} alone, repeated {_REPEATS} times, earns {show_value(mean)} of {show_value(most)}:"
-                " pay each value once, and sentences rather than lists",
+                " reward each value once, and sentences rather than lists",
                 (example,),
             )
 

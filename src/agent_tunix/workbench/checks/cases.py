@@ -187,7 +187,8 @@ def run_cases(
         spec = reward if case.reward is None else case.reward
         if spec is None:
             raise RewardError(
-                f"case {case.name!r} names no reward; give it one, or one for the table, or NAME before CASES",
+                f"case {case.name!r} requires a reward; set `reward` in the case or the table, or give NAME before "
+                "CASES",
                 code="no_reward",
             )
         key = repr(spec)
@@ -260,7 +261,7 @@ def load_cases(path: str | Path) -> list[Case]:
             )
     cases = [_case(entry, number, path) for number, entry in enumerate(entries, start=1)]
     if not cases:
-        raise RewardError(f"{path} holds no cases", code="no_cases")
+        raise RewardError(f"{path} contains no cases", code="no_cases")
     tolerance = _tolerance(common.get("tolerance"), str(path))
     return [
         replace(
@@ -283,7 +284,7 @@ def _read_yaml(text: str, path: Path) -> tuple[list[Any], Mapping[str, Any]]:
         return content, {}
     if not isinstance(content, Mapping) or not isinstance(content.get("cases"), list):
         raise RewardError(
-            f"{path} must hold a list of cases, or a mapping with a list under `cases`", code="invalid_structure"
+            f"{path} must contain a list of cases, or a mapping with a list under `cases`", code="invalid_structure"
         )
     unknown = [key for key in content if key not in ("cases", "reward", "tolerance")]
     if unknown:
@@ -309,7 +310,7 @@ def _read_csv(text: str, path: Path) -> list[Any]:
     for number, row in enumerate(csv.DictReader(text.splitlines(keepends=True), strict=True), start=1):
         if None in row or None in row.values():
             raise RewardError(
-                f"{path}, case {number} has not as many cells as the header; quote a comma in a cell",
+                f"{path}, case {number} must have as many cells as the header, but does not; quote commas in cells",
                 code="wrong_number_of_cells",
             )
         cells = {key: value for key, value in row.items() if value != "" or key in ("response", "answer", "expected")}
@@ -354,7 +355,9 @@ def _case(entry: Any, number: int, path: Path) -> Case:
         )
     columns = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS}
     if isinstance(columns.get("answer"), bool):
-        raise RewardError(f"{where}: YAML reads this answer as {columns['answer']}; quote it", code="unquoted_answer")
+        raise RewardError(
+            f"{where}: the answer must be text, but YAML reads {columns['answer']}; quote it", code="unquoted_answer"
+        )
     if isinstance(columns.get("answer"), int | float):
         columns["answer"] = str(columns["answer"])  # as in a data set
     try:

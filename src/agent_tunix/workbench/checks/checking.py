@@ -72,7 +72,7 @@ def check_reward(
         RewardSignatureError: The reward requires a parameter that the problems lack.
     """
     if not problems:
-        raise RewardError("a check needs at least one problem with a reference", code="no_problems")
+        raise RewardError("a check requires at least one problem with a reference", code="no_problems")
     mixture.check_parameters(set.intersection(*(set(problem.columns) for problem in problems)))
     budget = budget or Budget()
     kind = kind or kind_of(mixture)
@@ -111,8 +111,8 @@ def _how_to_say_kind(mixture: Mixture) -> str:
     if not unknown:
         return f"the components are of several kinds ({', '.join(map(show_kind, kinds.values()))}); {option}"
     if len(kinds) == 1:
-        return f'declare one by `{unknown[0]}.kind = "correctness"` beside the function, or {option}'
+        return f'declare one with `{unknown[0]}.kind = "correctness"` beside the function, or {option}'
     return (
-        f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} none; write it in the mixture, as in"
+        f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} none; set it in the mixture, for example"
         f" `{unknown[0]}: {{function: …, kind: quality}}`, or {option}"
     )

@@ -109,7 +109,7 @@ def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
     )
     if not needs_answer(trial.kind):
         return CheckFinding("exploit search", Status.NOTED, found, (example,))
-    found += f", {exploit.share:.0%} of what separates wrong from right"
+    found += f", {exploit.share:.0%} of the difference between wrong and right"
     found += f"; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
     status = Status.FAILED if exploit.share > most + guess else Status.PASSED
     return CheckFinding("exploit search", status, found, (example,))

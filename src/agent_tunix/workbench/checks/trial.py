@@ -98,7 +98,7 @@ def wins_of(trial: Trial, problem: CheckProblem, response: str, gold: float, nam
 def judge(check: str, wins: Sequence[CheckExample], tried: int) -> CheckFinding:
     """Return the finding of a check that fails if any response wins."""
     if not tried:
-        return CheckFinding(check, Status.SKIPPED, "no problem is fit for it")
+        return CheckFinding(check, Status.SKIPPED, "no suitable problem")
     if not wins:
         return CheckFinding(check, Status.PASSED, f"none of {tried} responses earns as much as the gold solution")
     text = f"{len(wins)} of {tried} responses earn as much as the gold solution"

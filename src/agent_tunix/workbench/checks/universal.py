@@ -46,7 +46,7 @@ def check_untouched(trial: Trial) -> CheckFinding:
     watched = [_watch(component) for component in trial.scorer.mixture.components]
     found = [component for component in watched if component is not None]
     if not found:
-        return CheckFinding("arguments untouched", Status.SKIPPED, "only functions can be watched")
+        return CheckFinding("arguments untouched", Status.SKIPPED, "only functions can be checked")
     scorer = replace(trial.scorer, mixture=Mixture(found))
     for problem in trial.problems[:4]:
         nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
@@ -64,7 +64,7 @@ def check_untouched(trial: Trial) -> CheckFinding:
 def gave_up(error: HangingRewardError) -> CheckFinding:
     """Return the finding about a reward that repeatedly hangs or ends its process."""
     examples = tuple(CheckExample(r, problem.answer, None, detail=score.detail) for problem, r, score in error.lost)
-    text = f"{len(examples)} responses hung or ended the process; the check ends here, its remaining parts left out"
+    text = f"{len(examples)} responses hung or ended the process; the check stops here and skips its remaining parts"
     return CheckFinding("never raises", Status.FAILED, text, examples)
 
 
@@ -117,7 +117,7 @@ def check_bounded(trial: Trial) -> CheckFinding:
     scored = [(p, r, s) for p, r, s in trial.seen if s.value is not None]
     values = [score.value for _, _, score in scored if score.value is not None]
     if not values:
-        return CheckFinding("bounded", Status.FAILED, "not one response was scored", _unscored_example(trial))
+        return CheckFinding("bounded", Status.FAILED, "no response was scored", _unscored_example(trial))
     observed = (min(values), max(values))
     seen = f"{len(values)} values from {observed[0]:g} to {observed[1]:g}"
     if trial.range is not None:
@@ -125,17 +125,17 @@ def check_bounded(trial: Trial) -> CheckFinding:
         outside = [(p, r, s) for p, r, s in scored if not low - EPSILON <= (s.value or 0.0) <= high + EPSILON]
         if outside:
             p, r, s = outside[0]
-            text = f"{len(outside)} values lie outside the declared range {format_range(trial.range)}"
+            text = f"{len(outside)} values are outside the declared range {format_range(trial.range)}"
             return CheckFinding("bounded", Status.FAILED, text, (CheckExample(r, p.answer, s.value, detail=s.detail),))
         return CheckFinding("bounded", Status.PASSED, f"{seen}, in the declared range {format_range(trial.range)}")
     for unit, earned in growth:
         one, ten, hundred, thousand = (0.0 if value is None else abs(value) for value in earned)
         if thousand - hundred > hundred - ten + EPSILON and hundred > one:
-            text = f"the value grows with the length without end: {shorten_values(earned)}"
+            text = f"the value grows with the length without bound: {shorten_values(earned)}"
             return CheckFinding(
                 "bounded", Status.FAILED, text, (CheckExample(unit * 10_000, problem.answer, earned[-1]),)
             )
-    advice = "declare the range in the docstring, as in `Range [0, 1]`"
+    advice = "declare the range in the docstring, for example `Range [0, 1]`"
     return CheckFinding("bounded", Status.NOTED, f"{seen}; {advice}")
 
 
@@ -148,18 +148,18 @@ def check_levels(trial: Trial) -> CheckFinding:
     """Note how many different values the reward takes. Only a constant reward fails."""
     values = {round(score.value, 6) for _, _, score in trial.seen if score.value is not None}
     if not values:
-        return CheckFinding("levels", Status.SKIPPED, "not one response was scored")
+        return CheckFinding("levels", Status.SKIPPED, "no response was scored")
     if len(values) == 1:
         return CheckFinding(
-            "levels", Status.FAILED, f"every response earned {values.pop():g}; there is nothing to learn"
+            "levels", Status.FAILED, f"every response earned {values.pop():g}; there is no learning signal"
         )
     if len(values) == 2:
         low, high = sorted(values)
         return CheckFinding(
             "levels",
             Status.NOTED,
-            f"only two values, {low:g} and {high:g}: while a model never earns the higher, it has nothing to learn "
-            "from; add partial credit or a second component",
+            f"only two values, {low:g} and {high:g}: a model that never earns the higher one has no learning signal; "
+            "add partial credit or a second component",
         )
     return CheckFinding("levels", Status.PASSED, f"{len(values)} different values")
 

@@ -85,8 +85,8 @@ class Dominance(Detector):
             "component_dominance",
             Severity.WARNING,
             share,
-            f"{dominant} explains {share:.0%} of what advantages differ by, and {', '.join(drowned)} next to nothing:"
-            " their scales are not alike; lower its weight, or standardise each component on its own",
+            f"{dominant} explains {share:.0%} of the variance of the advantages, and {', '.join(drowned)} almost "
+            "none, because their scales differ; lower its weight, or standardise each component separately",
             subject=dominant,
             evidence={
                 f"rewards/{name}/{leaf}": value
@@ -155,7 +155,8 @@ class Gates(Detector):
             "gate_never_opens",
             Severity.ERROR if impossible else Severity.WARNING,
             2.0 if impossible else 1.0,
-            f"the gate of {component.name} asks for {asked}, and {why}: the component never trains; ask for less",
+            f"the gate of {component.name} requires {asked}, but {why}, so the component never trains; lower the "
+            "requirement",
             subject=component.name,
             evidence={f"rewards/{name}/max": value for name, value in best.items()}
             | {f"required/{name}": least for name, least in component.requires.items()}

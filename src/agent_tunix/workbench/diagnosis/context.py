@@ -150,7 +150,7 @@ class RunContext:
             )
             return cls(**{**data, "components": components, "range": _pair(data["range"])})
         except (KeyError, TypeError) as error:
-            raise ValueError(f"this is no context of a run: {error!r}") from error
+            raise ValueError(f"this is not the context of a run: {error!r}") from error
 
 
 def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:

@@ -62,7 +62,7 @@ class Detector(abc.ABC):
 
     @abc.abstractmethod
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Add the row of a training step, and yield the faults as of this step, each step anew while they last."""
+        """Add the row of a training step, and yield the faults as of this step, again in each step while they last."""
 
 
 def number(row: Row, name: str) -> float | None:

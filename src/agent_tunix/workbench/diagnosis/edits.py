@@ -39,7 +39,7 @@ def write(value: Any) -> str:
         return "{" + ", ".join(f"{_write_key(key)}: {write(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence):
         return "[" + ", ".join(write(item) for item in value) + "]"
-    raise TypeError(f"an override cannot hold {value!r}")
+    raise TypeError(f"an override cannot contain {value!r}")
 
 
 def _write_key(key: object) -> str:

@@ -168,9 +168,9 @@ class LengthHacking(_Hacking):
             "length_hacking",
             Severity.WARNING,
             max(grew, 1 / grew),
-            f"completions are {grew:.1f} times as long as at the start, and the total follows length (correlation"
-            f" {correlation:.2f}), while nothing shows that answers get better: the policy is paid for"
-            f" {'length' if longer else 'brevity'}; pay for the answer",
+            f"completions are {grew:.1f} times as long as at the start, and the total follows length (correlation "
+            f"{correlation:.2f}), but nothing shows that answers improve: the policy is rewarded for "
+            f"{('length' if longer else 'brevity')}; reward the answer instead",
             evidence={
                 "rewards/total/length_correlation": correlation,
                 "length_at_start": self._length.start,
@@ -218,8 +218,8 @@ class FormOnly(_Hacking):
             "format_only_learning",
             Severity.WARNING,
             rise,
-            f"the total rises by its form alone ({names}), and answers get no better:"
-            f" {changes[0].metric} went from {changes[0].start:.3g} to {changes[0].now:.3g}; pay for the answer",
+            f"the total rises only through form ({names}), and answers do not improve: {changes[0].metric} went from "
+            f"{changes[0].start:.3g} to {changes[0].now:.3g}; reward the answer instead",
             subject=names if len(self._forms) == 1 else "",
             evidence={"rise_of_total": self._total.rise, "rise_by_form": rise, **self.total_evidence(changes[0])},
             edits=edits,
@@ -245,9 +245,9 @@ class OracleDown(_Hacking):
             "oracle_down",
             Severity.ERROR,
             -worse.rise,
-            f"the total rose from {self._total.start:.3g} to {self._total.mean:.3g} while {worse.metric} fell from"
-            f" {worse.start:.3g} to {worse.now:.3g}: the policy learns to please the reward, not to solve the task;"
-            " stop at the best checkpoint and pay for what was meant",
+            f"the total rose from {self._total.start:.3g} to {self._total.mean:.3g} while {worse.metric} fell from "
+            f"{worse.start:.3g} to {worse.now:.3g}: the policy learns to exploit the reward instead of solving the "
+            "task; stop at the best checkpoint and reward the intended result",
             evidence=self.total_evidence(worse),
             edits=(*self.oracle_edit(), assign("grpo.beta", max(4 * self.context.number("grpo.beta", 0.0), 0.04))),
             pick=rewarded_but_wrong(oracle),

@@ -53,8 +53,8 @@ class Collapsed(Detector):
                 "collapsed_to_one_output",
                 Severity.ERROR,
                 1.0 / distinct,
-                f"the {count_completions(row)} completions of {prompts} prompts are {distinct:.0f} different texts: the"
-                " policy has collapsed; go back to an earlier checkpoint with a lower learning rate",
+                f"the {count_completions(row)} completions of {prompts} prompts have only {distinct:.0f} different "
+                "texts: the policy has collapsed; go back to an earlier checkpoint with a lower learning rate",
                 evidence={
                     "completions/distinct_share": share,
                     "distinct_at_start": start,
@@ -152,8 +152,9 @@ class EntropyCollapse(Detector):
             "entropy_collapse",
             Severity.WARNING,
             ENTROPY_SHARE / max(share, 1e-6),
-            f"the policy's entropy is {share:.0%} of what it was, {self._entropy.mean:.2g} nats a token, while the"
-            f" total is {self._total.mean:.3g}: hardly anything is tried any more; hold it nearer to the reference",
+            f"the policy's entropy has fallen to {share:.0%} of its start, {self._entropy.mean:.2g} nats per token, "
+            f"while the total is {self._total.mean:.3g}: the policy hardly explores any more; keep it closer to the "
+            "reference",
             evidence={
                 "policy/entropy": self._entropy.mean,
                 "entropy_at_start": self._entropy.start,
@@ -249,9 +250,9 @@ class DeadGroups(Detector):
         dead = self._dead.mean
         solved = self._solved.mean if self._solved.is_full else 0.0
         if self._dead.is_past_start and dead >= DEAD_GROWN and self._dead.is_rising(DEAD_GROWTH):
-            name, story = "dead_groups_growing", f"{dead:.0%} of the groups teach nothing, {self._dead.start:.0%} did"
+            name, story = "dead_groups_growing", f"{dead:.0%} of the groups are dead, up from {self._dead.start:.0%}"
         elif dead >= DEAD_LEVEL:
-            name, story = "dead_groups", f"{dead:.0%} of the groups teach nothing"
+            name, story = "dead_groups", f"{dead:.0%} of the groups are dead"
         else:
             return
         is_solved = solved >= DEAD_SOLVED * dead

@@ -121,8 +121,8 @@ class Sparse(Detector):
                 "sparse",
                 Severity.WARNING,
                 1.0 - share,
-                f"{share:.1%} of the completions of the last {SPARSE_STEPS} steps earned more than the least, so that"
-                f" {dead:.0%} of the groups taught nothing; sample more a prompt, or pay for steps on the way",
+                f"{share:.1%} of the completions of the last {SPARSE_STEPS} steps earned more than the least, so "
+                f"{dead:.0%} of the groups are dead; sample more completions per prompt, or reward intermediate steps",
                 evidence={"share_earning": share, "rewards/dead_groups": dead},
                 edits=(
                     assign("grpo.num_generations", 2 * self.context.num_generations),
@@ -172,8 +172,9 @@ class Clustered(Detector):
                 "clustered",
                 Severity.WARNING,
                 1.0 - self._spread.mean,
-                f"all scores lie between {low:g} and {high:g}, {self._spread.mean:.1%} of their range apart: the"
-                " advantage blows such differences up, whatever they mean; spread them, or do not divide by their std",
+                f"all scores lie between {low:g} and {high:g}, {self._spread.mean:.1%} of their range apart: the "
+                "advantage amplifies such small differences, whatever they mean; spread the scores, or do not divide "
+                "by their std",
                 evidence={
                     "rewards/total/min": low,
                     "rewards/total/max": high,

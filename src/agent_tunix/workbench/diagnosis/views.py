@@ -157,7 +157,7 @@ def earnings_of_dead_groups(views: Views) -> str:
     first = next(one for one in dead if one.total == total)
     earned = [f"{name} {value:.4g}" for name, value in first.components.items() if value]
     parts = f" ({', '.join(earned)})" if earned and len(first.components) > 1 else ""
-    return f"in this step {count} of {len(dead)} such groups earn {total:.4g} a completion{parts}"
+    return f"in this step {count} of {len(dead)} such groups earn {total:.4g} per completion{parts}"
 
 
 def _total(view: RolloutView) -> float:

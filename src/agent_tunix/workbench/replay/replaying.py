@@ -122,24 +122,23 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
     """Raise Unreplayable if too little of a step is stored."""
     if len(recorded.samples) % num_generations:
         raise Unreplayable(
-            f"step {recorded.step} has {len(recorded.samples)} stored completions, which are no whole groups of"
-            f" {num_generations}; the run's rollouts are damaged",
+            f"step {recorded.step} must have complete groups of {num_generations} completions, but "
+            f"{len(recorded.samples)} are stored; the run's rollouts are damaged",
             code="damaged_rollouts",
         )
     if recorded.whole:
         return
     if scaling in ("batch", "component"):
         raise Unreplayable(
-            f"grpo.advantage_scaling={scaling} divides by a deviation over the whole batch, of which step"
-            f" {recorded.step} has only a share stored; replay with grpo.advantage_scaling=group, or train with"
-            " rollouts.share=1",
+            f"grpo.advantage_scaling={scaling} requires the whole batch, but step {recorded.step} has only a share "
+            "stored; replay with grpo.advantage_scaling=group, or train with rollouts.share=1",
             code="partial_batch",
         )
     whole_batch = [c.name for c in mixture.components if getattr(c.reward, "needs_batch", False)]
     if whole_batch:
         raise Unreplayable(
-            f"component {whole_batch[0]!r} looks at the whole batch, of which step {recorded.step} has only a share"
-            " stored; train with rollouts.share=1",
+            f"component {whole_batch[0]!r} requires the whole batch, but step {recorded.step} has only a share "
+            "stored; train with rollouts.share=1",
             code="partial_batch",
         )
 

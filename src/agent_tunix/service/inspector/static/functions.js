@@ -1,4 +1,4 @@
-// The editor of a reward function; without this the page does the same, loading anew.
+// The editor of a reward function; without this the page does the same, by loading again.
 
 import { ask, isTyping } from "/static/inspector.js";
 
@@ -79,7 +79,7 @@ function note() {
 function outdated() {
   const line = document.createElement("p");
   line.className = "note";
-  line.textContent = "The source has changed since: show the difference again to save it.";
+  line.textContent = "The source has changed; show the difference again to save it.";
   return line;
 }
 

@@ -40,11 +40,11 @@ async function look() {
 
 function tell(found) {
   const parts = [found.step === null ? "No metrics yet" : `Up to step ${found.step.toLocaleString("en")}`];
-  if (!found.is_whole) parts.push("reading on …");
-  else if (found.state === "running") parts.push("moving as the run goes on");
+  if (!found.is_whole) parts.push("reading …");
+  else if (found.state === "running") parts.push("updated while the run continues");
   if (found.rows_per_point > 1) parts.push(`a point stands for up to ${found.rows_per_point} steps`);
   if (found.components_left_out) parts.push(`${found.components_left_out} further components have no chart`);
-  if (found.damaged) parts.push(`${found.damaged.toLocaleString("en")} damaged lines of metrics.jsonl are left out`);
+  if (found.damaged) parts.push(`${found.damaged.toLocaleString("en")} damaged lines of metrics.jsonl are skipped`);
   progress.textContent = `${parts.join("; ")}.`;
 }
 
