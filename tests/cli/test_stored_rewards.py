@@ -114,13 +114,13 @@ def test_a_reward_agrees_with_itself(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run", "seed=3"], "seed decides which completions are sampled"),
+        (["run", "seed=3"], "seed cannot be changed in a replay"),
         (["run", "prompt.format=x"], "prompt.format decides"),
         (["run", "grpo.num_generations=2"], "grpo.num_generations decides"),
         (["run", "rewards.argz.x=1"], "argz"),
         (["run", "--steps", "early"], "FIRST:LAST"),
         (["run", "--reward", "mine.py:needs"], "requires the parameter `difficulty`"),
-        (["run", "--repeats", "2", "--reuse"], "give one of them"),
+        (["run", "--repeats", "2", "--reuse"], "is allowed; remove one of them"),
         (["nowhere"], "the directory of a run"),
         (["."], "the directory of a run"),
         (["retokenized"], "0000000000000000 then"),

@@ -84,7 +84,7 @@ def test_two_processes_have_the_rows_of_one(killed: Killed) -> None:
 def test_the_process_that_is_left_ends_and_says_how_to_go_on(killed: Killed) -> None:
     assert killed.started.processes[0].returncode == 1
     last = killed.started.said(0).partition("LostProcessError: ")[2]
-    assert "another of the 2 processes is gone" in last
+    assert "another of the 2 processes was lost" in last
     assert "The checkpoint of step 2 is saved; resume with:\n  agent-tunix train" in last
     assert f"hydra.run.dir={killed.root} training.resume=true" in last
 
@@ -105,7 +105,7 @@ def test_each_completion_is_scored_once_by_one_of_the_processes(killed: Killed) 
 
 
 def test_the_first_process_writes_and_the_other_keeps_a_log_of_its_own(killed: Killed) -> None:
-    assert "this is process 1 of 2" in (killed.root / "train.process1.log").read_text()
+    assert "process 1 of 2" in (killed.root / "train.process1.log").read_text()
     assert "process 1 of 2" not in (killed.root / "train.log").read_text()
     assert "accuracy" not in killed.started.said(1)
 
@@ -115,7 +115,7 @@ def test_another_configuration_in_one_of_them_is_refused_by_all(tmp_path: Path) 
 
     assert started.wait() == [2, 2]
     for index in range(2):
-        assert "ConfigError: process 1 was given another configuration than process 0" in started.said(index)
+        assert "ConfigError: all processes require the same configuration, but that of process 1 differs from that of process 0" in started.said(index)
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 

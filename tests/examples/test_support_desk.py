@@ -67,7 +67,7 @@ def test_the_reward_measures_in_every_table(desk: tuple[Path, str]) -> None:
 
 def test_the_run_ends_early_by_the_held_out_reward(desk: tuple[Path, str]) -> None:
     assert (
-        "the run ends early, after step 2 of 6: eval/rewards/total/mean"
+        "the run stops early, after step 2 of 6: eval/rewards/total/mean"
         in (desk[0] / "runs" / "first" / "train.log").read_text()
     )
 

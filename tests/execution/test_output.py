@@ -14,4 +14,4 @@ def test_lines_beyond_the_limit_are_counted(caplog: pytest.LogCaptureFixture) ->
         log.write(b"\n" * 10)
         log.close()
     assert len(caplog.records) == MOST_LINES + 1
-    assert caplog.messages[-1] == f"worker: {100_010 - MOST_LINES} more lines were left out"
+    assert caplog.messages[-1] == f"worker: {100_010 - MOST_LINES} more lines omitted"

@@ -67,7 +67,7 @@ def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHu
     run(root, *data, "training.resume=true")
     assert from_yaml(root / "config.yaml").model.path == pinned
     assert from_yaml(root / "config.yaml").data.revision == first_rows
-    assert "the configuration is not the one" not in (root / "train.log").read_text()
+    assert "the configuration differs from the one" not in (root / "train.log").read_text()
 
     hub.close()
     evaluate_checkpoint(read_request(EvaluateConfig(checkpoint_dir=str(root), num_samples=16)))
@@ -129,7 +129,7 @@ def test_the_command_line_asks_with_the_token_of_dotenv_and_fails_without_a_trac
     assert hub.asked == []
     stranger = command(tmp_path, "hydra.run.dir=run")
     assert stranger.returncode == 2
-    assert f"ModelError: model.path=hf://{REPO} is no public model" in stranger.stderr
+    assert f"ModelError: model.path=hf://{REPO} is not a public model" in stranger.stderr
     assert "Traceback" not in stranger.stderr
     hub.asked.clear()
     (tmp_path / ".env").write_text("HF_TOKEN=hf_from_dotenv\n")

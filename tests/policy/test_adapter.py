@@ -95,7 +95,7 @@ def test_the_first_adapter_follows_from_the_seed_and_the_name(qwen3: Path) -> No
         ("q_proj", "try '.*q_proj.*'"),
         ("q_proj|v_proj", "try '.*(q_proj|v_proj).*'"),
         (".*norm", "layers.0-1.self_attn.{k_norm,q_norm}, norm; norms and embeddings cannot have an adapter"),
-        ("embed_tokens", "only embed_tokens: a norm or an embedding"),
+        ("embed_tokens", "only embed_tokens; norms and embeddings"),
         ("", "matches no projection"),
     ],
 )

@@ -86,7 +86,7 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
     "weights of PyTorch": (
         lambda d: (d / WEIGHTS).rename(d / "pytorch_model.bin"),
         "unsupported_weights",
-        "in pytorch_model.bin and not in *.safetensors",
+        "must have its weights in *.safetensors, but has pytorch_model.bin",
     ),
     "no configuration": (lambda d: (d / "config.json").unlink(), "missing_config", "no config.json"),
     "no directory": (shutil.rmtree, "missing_directory", "model"),

@@ -55,7 +55,7 @@ def test_the_largest_scores_do_not_overflow() -> None:
         ([1.0], 0, "group", "divide into groups"),
         ([1.0, np.inf], 2, "group", "must be finite"),
         ([1.0, 2.0], 2, "grup", "batch, none, leave_one_out, component, not 'grup'"),
-        ([1.0, 2.0], 2, "component", "takes the components' values"),
+        ([1.0, 2.0], 2, "component", "requires the components' values"),
     ],
 )
 def test_what_has_no_advantages_is_refused(totals: list[float], size: int, scaling: str, told: str) -> None:

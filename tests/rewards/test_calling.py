@@ -154,8 +154,8 @@ class Scorer:
     ("function", "message"),
     [
         (lambda text: 0.0, "rename that parameter to `response`"),
-        (lambda: 0.0, "none of these is `response`"),
-        (lambda *response: 0.0, "none of these is `response`"),
+        (lambda: 0.0, "must take `response`"),
+        (lambda *response: 0.0, "must take `response`"),
         (Scorer, "is the class Scorer"),
         ("math", "cannot be called"),
     ],

@@ -144,7 +144,7 @@ def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
     for name, facts in (
         ("mth", ["no reward 'mth'; did you mean 'math'?", "Rewards: ", " math,"]),
         ("carefull", ["did you mean 'careful'?", "Files of conf/reward: careful"]),
-        ("accuracy_reward", ["what comes nearest to it here is 'math'"]),
+        ("accuracy_reward", ["the closest here is 'math'"]),
     ):
         with raises(UnknownRewardError, "unknown_reward") as caught:
             resolve_reward(name, reward_directories=[here])
@@ -200,7 +200,7 @@ def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
     (here / "beside.py").write_text("from . import helper\n")
     with raises(RewardError, "import_failed") as caught:
         resolve_reward("beside.py:reward", working_directory=here)
-    assert "as in `import helper`" in str(caught.value)
+    assert "for example `import helper`" in str(caught.value)
 
 
 def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_mapping_names_weighs_and_binds_its_components(here: Path) -> None:
         ({"a": {"weight": 2}}, "missing_function", "'a'"),
         ({"a": None}, "missing_function", "'a'"),
         ({"a": {"function": "math", "weight": "2"}}, "invalid_weight", "'a' must be a number or a schedule, not '2'"),
-        ({"a": {"function": "math", "weight": "1e-3"}}, "invalid_weight", "as in 1.0e-3"),
+        ({"a": {"function": "math", "weight": "1e-3"}}, "invalid_weight", "for example 1.0e-3"),
         ({"a": {"function": "math", "weight": {"from": 0}}}, "invalid_schedule", "to must be"),
         ({"a": {"function": "math", "weight": True}}, "invalid_weight", "a number"),
         ({"a": {"function": "math", "weight": float("nan")}}, "invalid_weight", "finite"),

@@ -81,7 +81,7 @@ def test_metrics_parameters_and_files_are_in_the_store_also_of_a_resumed_run(tmp
     assert [run["status"] for run in read_back(tmp_path, store)] == ["FAILED"]
     done = run_program(LOG, tmp_path, store, "2", "4")
     assert done.returncode == 0, done.stderr
-    assert "failed and is switched off" not in done.stderr
+    assert "failed and is disabled" not in done.stderr
     (run,) = read_back(tmp_path, store)
     assert run["id"] == (tmp_path / "mlflow_run_id").read_text()
     assert run["status"] == "FINISHED"
@@ -97,7 +97,7 @@ def test_metrics_parameters_and_files_are_in_the_store_also_of_a_resumed_run(tmp
 def test_a_store_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
     done = run_program(LOG, tmp_path, "http://127.0.0.1:9", "0", "1")
     assert "ConfigError: MLflow cannot open a run in http://127.0.0.1:9" in done.stderr
-    assert "set tracking.mlflow_uri to a store that is there" in done.stderr
+    assert "set tracking.mlflow_uri to an existing store" in done.stderr
 
 
 def test_mlflow_that_is_not_installed_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

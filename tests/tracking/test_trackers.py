@@ -141,7 +141,7 @@ print("went on")
 def test_full_disk_switches_tensorboard_off_and_the_run_goes_on(tmp_path: Path) -> None:
     done = run_program(FULL_DISK, tmp_path)
     assert done.stdout == "went on\n"
-    assert done.stderr.count("TensorBoard failed and is switched off; the run goes on") == 1
+    assert done.stderr.count("TensorBoard failed and is disabled; the run continues") == 1
     assert "File too large" in done.stderr
 
 

@@ -110,7 +110,7 @@ def test_whole_weights_are_resumed_beside_another_model_with_a_warning(whole: Pa
     run = copy_run(whole, tmp_path / "run")
     replace_weights(whole)
     resume(run)
-    assert "the model before training, and a reference policy that stays, are of other" in (
+    assert "the model before training and a fixed reference policy have other" in (
         run / "train.log"
     ).read_text().replace("\n", " ")
 

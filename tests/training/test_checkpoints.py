@@ -219,7 +219,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before_with_a_warning(
     with caplog.at_level(logging.WARNING, "agent_tunix.checkpoints"):
         assert_restores(checkpoints, 5)
     assert "step_000010 is damaged" in caplog.text
-    assert "trying the one before" in caplog.text
+    assert "trying the previous one" in caplog.text
 
 
 def sign_off(step: Path) -> None:

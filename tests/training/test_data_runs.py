@@ -82,7 +82,7 @@ def test_a_stream_that_breaks_off_leaves_a_checkpoint_and_does_not_go_on_with_ot
         patch.setattr(StreamedBatches, "batch", batch)
         with raises(DataError, "broken_off") as caught:
             train_run(tmp_path / "run", *settings)
-    assert "The checkpoint of step 3 is saved; go on with" in str(caught.value)
+    assert "The checkpoint of step 3 is saved; resume with" in str(caught.value)
     copy.write_text(copy.read_text().replace('"level": 0', '"level": 9').replace("What is 1", "What is 111"))
     with raises(CheckpointError, "rows_changed"):
         train_run(tmp_path / "run", *settings, "training.resume=true")

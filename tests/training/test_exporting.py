@@ -166,7 +166,7 @@ def test_everything_a_user_needs_lies_in_the_directory(whole: FoundRun, tmp_path
     assert environment["reward_fingerprint"]["hash"] in card
     for picture in (tmp_path / "out" / "plots").iterdir():
         assert f"(plots/{picture.name})" in card
-    assert "**Reward.** What the policy was paid" in card
+    assert "**Reward.** The reward of the policy" in card
 
 
 def test_weights_are_stored_in_the_type_that_is_asked_for(whole: FoundRun, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_the_command_says_what_it_wrote(whole: FoundRun, tmp_path: Path) -> None
         (["RUN", "--step", "last"], "--step must be the step of a"),
         (["RUN", "--step", "1.5"], "best or latest, not 1.5"),
         (["RUN", "--adapter"], "has no adapter"),
-        (["."], "should be the directory of a run"),
+        (["."], "must be the directory of a run"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(

@@ -101,7 +101,7 @@ def test_a_run_that_took_none_of_its_steps_says_so(tmp_path: Path, caplog: pytes
     config = Config(profile=True)
     with caplog.at_level(logging.WARNING), Profiling(config, tmp_path, 60) as profiling, profiling.step(9):
         pass
-    assert "profile=true traced nothing: no step from 3 to 5 was taken" in caplog.text
+    assert "profile=true recorded no trace, because the run took no step from 3 to 5" in caplog.text
 
 
 def test_a_trace_that_cannot_be_begun_ends_no_run(

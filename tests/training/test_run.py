@@ -301,7 +301,7 @@ def test_resuming_falls_back_from_a_damaged_checkpoint_and_loses_nothing(
                 writer.write(stored)
     assert first_rollout_difference(finished, root) is None
     (root / "checkpoints" / "step_000004" / "manifest.json").write_text("")
-    assert "trying the one before" in resume(root, config)
+    assert "trying the previous one" in resume(root, config)
     assert_same_run(finished, root)
     assert Checkpoints(root / "checkpoints", 2).steps() == [2, 4]
     assert sorted(path.name for path in (root / "rollouts").iterdir()) == [
@@ -321,9 +321,9 @@ def test_resuming_tells_of_lost_rows_of_other_settings_and_of_other_prompts(
     config.seed = 5
     config.prompt.system = "Give the answer between <answer> and </answer>."
     log = resume(root, config)
-    assert "lacks the rows of steps that the checkpoint of step 4 comes after: 0, 2 to 3." in log
+    assert "lacks rows of steps before the checkpoint of step 4: 0, 2 to 3." in log
     assert "seed was 0, is 5" in log
-    assert "the prompts are no longer the same tokens" in log
+    assert "the prompts have other tokens than before" in log
     assert (root / "metrics.jsonl").read_text() == lines[1] + lines[4]
 
 
@@ -337,7 +337,7 @@ def test_resuming_on_other_rows_is_refused_and_leaves_the_run_finished(
     config.seed, config.training.train_fraction = 5, 0.5
     with raises(CheckpointError, "rows_changed") as caught:
         train_config(config, root)
-    assert "go on with seed=0" in str(caught.value)
+    assert "resume with seed=0" in str(caught.value)
     assert (root / "status.json").read_bytes() == before
 
 
@@ -374,7 +374,7 @@ def test_on_failure_raise_stops_at_the_first_failure_with_a_checkpoint(config: C
     config.rewards.on_failure = "raise"
     with raises(RewardFailureRateError, "reward_failure_rate") as caught:
         train_config(config, tmp_path / "run")
-    assert "completion 2_0_0 went unscored" in str(caught.value)
+    assert "completion 2_0_0 is unscored" in str(caught.value)
     assert "checkpoint of step 1 is saved" in str(caught.value)
     assert Checkpoints(tmp_path / "run" / "checkpoints", 2).steps() == [1]
     assert [row["step"] for row in read_rows(tmp_path / "run")] == [0, 1]

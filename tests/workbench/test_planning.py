@@ -69,7 +69,7 @@ def test_a_group_larger_than_the_pilot_or_alone_is_refused_and_so_is_no_pilot() 
     for size in (1, 5):
         with pytest.raises(ValueError, match=f"the 4 samples of the pilot, not {size}"):
             make_plan({1.0: np.zeros((3, 4))}, [size])
-    with pytest.raises(ValueError, match="pilots must be given"):
+    with pytest.raises(ValueError, match="pilots must all have the same shape"):
         make_plan({}, [2])
 
 

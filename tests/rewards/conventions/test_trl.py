@@ -109,8 +109,8 @@ def test_log_extra_is_kept_beside_each_completion_and_log_metric_with_all() -> N
     ("log", "reason"),
     [
         (lambda extra, metric: extra("length", [1]), "got 1 values for 2 completions"),
-        (lambda extra, metric: metric("share", float("nan")), "takes a finite number"),
-        (lambda extra, metric: metric("share", "much"), "takes a finite number"),
+        (lambda extra, metric: metric("share", float("nan")), "requires a finite number"),
+        (lambda extra, metric: metric("share", "much"), "requires a finite number"),
     ],
 )
 def test_what_cannot_be_logged_is_an_error(log: Any, reason: str) -> None:
@@ -142,9 +142,9 @@ def takes_messages(completions: Any) -> list[float]:
             "text",
             "it accepts both, but gives the same completion 0.0 as text and 1 as messages",
         ),
-        (takes_text, "text", "it takes text"),
+        (takes_text, "text", "it accepts text"),
         (takes_messages, "messages", "it accepts messages but not text (TypeError"),
-        (lambda completions: [float(len(c)) for c in completions], "text", "it takes text"),
+        (lambda completions: [float(len(c)) for c in completions], "text", "it accepts text"),
         (lambda completions: 1 / 0, "text", "it accepts neither text (ZeroDivisionError"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason:
     choice = TrlReward(function, "mine").probe(samples("a")[0])
     assert choice.completions == expected
     assert reason in choice.reason
-    assert choice.is_guess == reason.startswith(("it took neither", "it takes both"))
+    assert choice.is_guess == reason.startswith(("it accepts neither", "it accepts both"))
     if function in (takes_text, takes_messages):  # `.count` exists on lists too: only its result tells
         assert TrlReward(function, "mine").score(samples("aa"))[0].value == 2.0
 
@@ -162,7 +162,7 @@ def test_the_choice_is_told_and_kept(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "agent_tunix.rewards"):
         reward.score(samples("a"))
         reward.score(samples("a"))
-    assert caplog.text.count("reward 'mine' gets completions as messages: it takes messages") == 1
+    assert caplog.text.count("reward 'mine' gets completions as messages: it accepts messages") == 1
     assert reward.describe().endswith("trl, completions as messages)")
 
 
@@ -193,8 +193,8 @@ def test_trying_happens_elsewhere_and_leaves_no_trace(tmp_path: Path) -> None:
         ("import os; os._exit(7)", "it accepts neither text (the worker process exited with status 7)", 60.0),
         ("while True: pass", "the trial was inconclusive: took longer than 1 s", 1.0),
         ("bytearray(8 << 30); return [0.0]", "it accepts neither text (MemoryError", 60.0),
-        ("import os; os.system('sleep 1000 &'); return [0.0]", "it takes text", 60.0),
-        ("import sys; sys.stdout.close(); return [0.0]", "it takes text", 60.0),
+        ("import os; os.system('sleep 1000 &'); return [0.0]", "it accepts text", 60.0),
+        ("import sys; sys.stdout.close(); return [0.0]", "it accepts text", 60.0),
     ],
 )
 @pytest.mark.slow
@@ -206,10 +206,10 @@ def test_trying_survives_whatever_the_function_does_and_leaves_nothing(
     mixture = resolve_reward("mine.py:reward", working_directory=tmp_path)
     with caplog.at_level("INFO", "agent_tunix.rewards"):
         settle_completions([mixture.components[0].reward], samples("a")[0], timeout_s=timeout_s, memory_mb=256)
-    assert "given completions as text" in caplog.text
+    assert "gets completions as text" in caplog.text
     assert reason in caplog.text
-    guessed = "it takes text" not in reason
-    assert ("say yourself which it is" in caplog.text) == guessed
+    guessed = "it accepts text" not in reason
+    assert ("set rewards.completions=text or messages" in caplog.text) == guessed
     check_nothing_left(before)
 
 

@@ -154,5 +154,5 @@ def test_a_judge_keeps_its_own_limits(monkeypatch: pytest.MonkeyPatch, caplog: p
     for place, told in (("auto", False), ("process", True)):
         with caplog.at_level("INFO", "agent_tunix.rewards"), make_runner(mixture, place, timeout_s=0.1) as runner:
             runner.reward.score(samples_of(["x"] * 5))
-        assert ("'judge' is asked for from this process" in caplog.text) == told
+        assert ("'judge' runs in this process" in caplog.text) == told
     assert batches == [5, 5]

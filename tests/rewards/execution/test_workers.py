@@ -90,7 +90,7 @@ def test_what_is_printed_is_logged_and_not_without_end(write: Write, caplog: pyt
     lines = [record.getMessage() for record in caplog.records if "reward worker" in record.getMessage()]
     assert any("to stdout x" in line for line in lines)
     assert any("to a shell" in line for line in lines)
-    assert any("lines were left out" in line for line in lines)
+    assert any("more lines omitted" in line for line in lines)
     assert len(lines) < 30
 
 

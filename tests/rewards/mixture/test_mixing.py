@@ -172,7 +172,7 @@ def test_a_route_keeps_a_component_from_other_rows() -> None:
     assert seen == ["1"]
     assert values(scores) == [5.0, 2.0, None]
     assert scores[2].outcome is Outcome.NOT_APPLICABLE
-    assert scores[1].terms["sums"].detail == "its rows have kind = math, but this one has 'poem'"
+    assert scores[1].terms["sums"].detail == "it applies to rows with kind = math, but this one has 'poem'"
 
 
 def test_a_gated_component_does_not_apply_to_rows_that_its_requirement_skips() -> None:

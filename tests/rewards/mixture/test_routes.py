@@ -36,7 +36,7 @@ def test_routes(written: object, columns: dict[str, Any], applies: bool) -> None
 
 def test_an_obstacle_says_what_was_wanted_and_what_was_found() -> None:
     route = read_route("sums", {"kind": ["math", "logic"]})
-    assert route.obstacle({"kind": "poem"}) == "its rows have kind = math or logic, but this one has 'poem'"
+    assert route.obstacle({"kind": "poem"}) == "it applies to rows with kind = math or logic, but this one has 'poem'"
 
 
 def test_what_a_route_says_of_itself_can_be_written() -> None:

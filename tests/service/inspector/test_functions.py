@@ -119,7 +119,7 @@ def test_a_refused_upload_says_why_and_keeps_the_form(
     answer = send(alice, source, name, format)
     assert (answer.status_code, said in told(answer)) == (status, True), told(answer)
     assert f'name="name" value="{name}"' in answer.text
-    assert "choose a file" in told(alice.post("/functions", {"name": "a", "format": "trl"}))
+    assert "choose a Python file" in told(alice.post("/functions", {"name": "a", "format": "trl"}))
 
 
 def test_the_name_of_another_owner_is_refused(server: Server, alice: Visitor) -> None:
@@ -204,7 +204,7 @@ def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> N
     page = alice.post(f"{path}/replay", {"source": source, "run": run})
     said = text(page)
     assert f"{2 * 3 * G} completions of 2 steps (1 to 2) of polite" in said
-    assert "trained with this very source" in said
+    assert "trained with this source" in said
     assert "0.375 → 0.75" in said
     changed = [(tag, html.unescape(line)) for tag, line in re.findall(r"<(ins|del)>(.*?)</", page.text)]
     before, after = (source.splitlines()[1] for source in (POLITENESS.decode(), DOUBLED.decode()))
@@ -227,7 +227,7 @@ def test_a_difference_that_was_not_shown_is_not_saved(alice: Visitor) -> None:
     path = upload(alice)
     for seen in ("", sha256("another"), "ü"):
         answer = alice.post(f"{path}/save", {"source": DOUBLED.decode(), "seen": seen})
-        assert (answer.status_code, "show the difference first" in told(answer)) == (409, True)
+        assert (answer.status_code, "show it first" in told(answer)) == (409, True)
 
 
 def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> None:
@@ -244,7 +244,7 @@ def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> 
         ({"first": "x"}, "first must be a whole number"),
         ({"first": "7"}, "those of 1 to 2 are stored"),
         ({"against": "nothing"}, "no component 'nothing'"),
-        ({"most": "2"}, "a replay takes at most 2"),
+        ({"most": "2"}, "a replay accepts groups of at most 2"),
     ],
 )
 def test_an_impossible_replay_says_why(alice: Visitor, form: dict[str, str], said: str) -> None:

@@ -199,7 +199,7 @@ def test_the_curves_of_a_run_that_went_back_are_drawn_anew(seen: Seen, runs: Pat
     with going_on(root):
         open_run(seen.page, "live")
         sections = seen.page.locator("#sections > section")
-        expect(sections.filter(has_text="Where the seconds of a step go")).to_have_count(1)
+        expect(sections.filter(has_text="Time of each step by phase")).to_have_count(1)
         kept = {"step": 1, "rewards/total/mean": 0.5}
         replace(root / "metrics.jsonl", json.dumps(kept) + "\n")
         expect(seen.page.locator("#curves")).to_have_attribute("data-step", "1")

@@ -235,7 +235,7 @@ def test_damaged_files_are_reported_and_hide_nothing_else(tmp_path: Path) -> Non
         assert "config.yaml cannot be read" in page.text
         rollouts = alice.get(f"{found[1]}/rollouts")
         assert rollouts.status_code == 200
-        assert "cannot be read as a whole" in rollouts.text
+        assert "cannot be read and are skipped" in rollouts.text
         assert "None of those that can be read match." in rollouts.text
 
 

@@ -87,5 +87,5 @@ def test_invalid_stored_json_is_skipped(stored: str) -> None:
 def test_a_long_response_is_shown_by_its_ends() -> None:
     shown = show(row(response="a" * 500 + "<answer>7</answer>"), 100)
     text = "".join(piece.text for piece in shown.response)
-    assert "characters left out" in text
+    assert "characters omitted" in text
     assert [piece.text for piece in shown.response if piece.kind == "answer"] == ["7"]

@@ -19,8 +19,8 @@ OWN_FILE = {"function": "politeness.reward", "source": "2" * 16, "files": {"poli
 @pytest.mark.parametrize(
     ("components", "kind", "name", "reason"),
     [
-        ({"a": OTHER, "b": OTHER_VERSION, "c": THIS_SOURCE}, "component", "c", "this very source"),
-        ({"politeness": OTHER, "b": THIS_SOURCE_RENAMED}, "component", "b", "this very source"),
+        ({"a": OTHER, "b": OTHER_VERSION, "c": THIS_SOURCE}, "component", "c", "this source"),
+        ({"politeness": OTHER, "b": THIS_SOURCE_RENAMED}, "component", "b", "this source"),
         ({"politeness": OTHER, "b": OTHER_VERSION}, "component", "b", "another version"),
         ({"a": OWN_FILE, "politeness": OTHER}, "component", "politeness", "the function's name"),
         ({"a": OWN_FILE, "b": OTHER}, "total", "politeness", "no component"),

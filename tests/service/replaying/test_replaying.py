@@ -73,7 +73,7 @@ def test_a_gate_that_opens_on_an_unknown_value_is_an_error(tmp_path: Path) -> No
     replayed = replay(write_run(tmp_path / "run", gated, num_steps=1), REVERSED)
     # Before, the two politest passed; now all but the politest do, and brevity is stored of one of them.
     assert replayed.totals.outcomes_after["error"] == 2 * 3
-    assert any("not computed here in the run" in mover.detail for mover in replayed.totals.movers)
+    assert any("not computed for this completion in the run" in mover.detail for mover in replayed.totals.movers)
 
 
 def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: RunView) -> None:

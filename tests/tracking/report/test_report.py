@@ -173,7 +173,7 @@ def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: P
     page = write_report(write_run(tmp_path / "run", 20, num_prompts=8, respond=respond), tmp_path / "out")
     assert page.stat().st_size < 5_000_000
     assert re.search(r"[\d,]+ of 640 stored rollouts \(", page.read_text("utf-8"))
-    assert "characters left out" in page.read_text("utf-8")
+    assert "characters omitted" in page.read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_a_very_long_run_is_looked_through_in_even_steps(tmp_path: Path, monkeyp
     page = write_report(run, tmp_path / "out")
     steps = {rollout["step"] for rollout in data_of(page)["rollouts"]}
     assert steps == {1, 3, 5, 9, 13, 17, 20}
-    assert "sought among 56" in page.read_text("utf-8")
+    assert "chosen among 56" in page.read_text("utf-8")
 
 
 def test_an_earlier_report_stays_whole_where_the_next_cannot_be_written(

@@ -105,7 +105,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     text = cut("a" * 5000 + "THE END", 900)
     assert text.startswith("aaa")
     assert text.endswith("THE END")
-    assert "4,107 characters left out" in text
+    assert "4,107 characters omitted" in text
     assert cut("short", 900) == "short"
 
 

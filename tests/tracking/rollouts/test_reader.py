@@ -57,7 +57,7 @@ def test_counts_and_columns_are_read_without_the_rest(directory: Path) -> None:
 
 
 def test_a_step_that_is_not_there_is_an_error_that_names_those_that_are(directory: Path, tmp_path: Path) -> None:
-    for place, said in ((directory, "steps 1 to 6 are"), (tmp_path / "none", "no step is")):
+    for place, said in ((directory, "steps 1 to 6 are"), (tmp_path / "none", "no steps are")):
         with raises(RunDirectoryError, "missing_step") as caught:
             RolloutReader(place).read_step(7)
         assert said in str(caught.value)

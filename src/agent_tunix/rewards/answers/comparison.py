@@ -217,7 +217,7 @@ def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
             return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, True)
         return _compare_numbers(number, reference.number)
     if len(answer) > LONGEST_THOROUGH:
-        detail = f"an answer must have at most {LONGEST_THOROUGH:,} characters"
+        detail = f"no answer is read from more than {LONGEST_THOROUGH:,} characters"
         return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, number is not None)
     if _canonical(answer) == _canonical(reference.text):
         verdict, tier = Verdict.EQUAL, Tier.EXACT

@@ -96,7 +96,7 @@ def set_default_runner(runner: ThoroughRunner) -> None:
 def ask(answer: str, reference: str) -> Ruling:
     """Return the ruling on one answer. Within `Questions.gathered`, raise PutOff if it is not known yet."""
     if max(len(answer), len(reference)) > LONGEST_THOROUGH:
-        return Ruling(Verdict.DIFFERENT, f"an answer must have at most {LONGEST_THOROUGH:,} characters")
+        return Ruling(Verdict.DIFFERENT, f"no answer is read from more than {LONGEST_THOROUGH:,} characters")
     question = Question(answer, reference)
     gathering = _gathering.get()
     if gathering is not None:
