@@ -150,7 +150,7 @@ def test_an_adapter_on_the_head_stands_beside_the_decoder(tmp_path: Path, tied: 
 def test_without_an_adapter_none_is_exported(whole: FoundRun, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["export", str(whole.root), "--to", str(tmp_path / "out"), "--adapter"])
     assert result.exit_code == 2
-    assert "has no adapter, since all its weights were trained" in result.output
+    assert "requires an adapter, but all weights were trained" in result.output
     assert list(tmp_path.iterdir()) == []
 
 

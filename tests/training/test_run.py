@@ -408,7 +408,7 @@ def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
     # The reward of the run measures instead, and cannot use these references either.
     assert [row["eval/rewards/total/mean"] for row in evaluations] == [None] * 3
     assert [row["eval/rewards/num_unscored"] for row in evaluations] == [16] * 3
-    assert "math can use no reference" in (tmp_path / "run" / "train.log").read_text()
+    assert "math can use none of the references" in (tmp_path / "run" / "train.log").read_text()
     assert re.search(r"\nheld-out reward +n/a +n/a +n/a\n", capsys.readouterr().out)
 
 

@@ -42,7 +42,7 @@ def steps_of(root: Path) -> list[int]:
 
 def test_the_run_ends_when_patience_has_run_out_and_keeps_the_best_checkpoint_beside_the_last(ended: Path) -> None:
     assert steps_of(ended) == [0, 1, 2, 3]
-    assert "the run ends early, after step 3 of 4: policy/kl" in (ended / "train.log").read_text()
+    assert "the run stops early, after step 3 of 4: policy/kl" in (ended / "train.log").read_text()
     checkpoints = Checkpoints(ended / "checkpoints", 1)
     assert checkpoints.best_step() == 1
     assert checkpoints.steps() == [1, 3]
