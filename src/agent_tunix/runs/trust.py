@@ -245,9 +245,9 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
 def policy_parts(config: Config, root: Path) -> list[CodePart]:
     """Return the private files outside the run's directory, and the hubs' models, that make its policy."""
     template = config.prompt.chat_template
-    paths = {
+    paths: dict[str, list[str | None]] = {
         "model.path": [config.model.path],
-        "training.init_checkpoint": _initial_paths(config),
+        "training.init_checkpoint": [*_initial_paths(config)],
         "prompt.chat_template": [None if template and "\n" in template else template],
     }
     named = [(key, path) for key, some in paths.items() for path in some if path]
