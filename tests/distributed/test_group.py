@@ -11,7 +11,6 @@ PLAIN = {"number": 0.1 + 0.2, "nothing": None, "text": "ä\n", "bytes": b"\0", "
 
 def test_a_single_process_agrees_with_itself() -> None:
     alone = Processes()
-
     assert alone.gather(3) == [3]
     assert alone.from_first(lambda: "made") == "made"
     assert alone.each(lambda: 1) == [1]
@@ -22,13 +21,11 @@ def test_a_single_process_agrees_with_itself() -> None:
 @pytest.mark.parametrize("count", [2, 4])
 def test_all_have_the_values_of_all_in_their_order(together: Together, count: int) -> None:
     found = together(count, lambda processes: processes.gather((processes.index, PLAIN)))
-
     assert found == [[(index, PLAIN) for index in range(count)]] * count
 
 
 def test_a_large_value_arrives_whole(together: Together) -> None:
     large = bytes(range(256)) * 40_000
-
     assert together(2, lambda processes: processes.gather(large if processes.index else b"")) == [[b"", large]] * 2
 
 
@@ -67,7 +64,6 @@ def test_an_error_of_one_is_the_error_of_all(together: Together, culprit: int) -
         return processes.each(score)
 
     found = together(3, work)
-
     assert [(type(error), str(error)) for error in found] == [(RewardError, "the reward is broken")] * 3
 
 
@@ -81,14 +77,11 @@ def test_of_several_errors_all_have_that_of_the_first_process(together: Together
     assert [str(error) for error in together(2, work)] == ["of process 0", "of process 0"]
 
 
-def test_an_error_that_is_not_ours_keeps_its_kind_where_it_arose_and_names_its_process_elsewhere(
-    together: Together,
-) -> None:
+def test_a_foreign_error_keeps_its_kind_where_it_arose_and_names_its_process_elsewhere(together: Together) -> None:
     def work(processes: Processes) -> object:
         return processes.each(lambda: 1 // processes.index)
 
     first, other = together(2, work)
-
     assert isinstance(first, ZeroDivisionError)
     assert isinstance(other, LostProcessError)
     assert "process 0 failed: ZeroDivisionError" in str(other)
@@ -104,7 +97,6 @@ def test_who_waits_for_one_that_has_failed_hears_why(together: Together) -> None
         return processes.gather(None)
 
     found = together(2, work)[0]
-
     assert isinstance(found, LostProcessError)
     assert "process 1 failed: RunDirectoryError: the disk is full\ngo on with: this" in str(found)
 
@@ -115,5 +107,4 @@ class Foreign:
 
 def test_a_value_that_others_could_not_read_is_an_error_of_all(together: Together) -> None:
     found = together(2, lambda processes: processes.each(lambda: Foreign() if processes.index else None))
-
     assert ["Foreign is not plain data" in str(error) for error in found] == [True, True]

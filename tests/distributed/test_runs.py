@@ -97,7 +97,6 @@ def test_one_process_goes_on_as_if_nothing_had_been(killed: Killed) -> None:
 def test_each_completion_is_scored_once_by_one_of_the_processes(killed: Killed) -> None:
     counted = Counter(str(count["rollout_id"]) for count in killed.counts)
     of_steps = {name: number for name, number in counted.items() if name.startswith(("1_", "2_", "3_"))}
-
     assert of_steps == {
         f"{step}_{group}_{member}": 1 for step in (1, 2, 3) for group in range(8) for member in range(4)
     }
@@ -112,7 +111,6 @@ def test_the_first_process_writes_and_the_other_keeps_a_log_of_its_own(killed: K
 
 def test_another_configuration_in_one_of_them_is_refused_by_all(tmp_path: Path) -> None:
     started = start(2, tmp_path / "run", own=[[], ["seed=3"]])
-
     assert started.wait() == [2, 2]
     for index in range(2):
         assert "ConfigError: all processes require the same configuration" in started.said(index)
@@ -122,6 +120,5 @@ def test_another_configuration_in_one_of_them_is_refused_by_all(tmp_path: Path) 
 def test_a_coordinator_that_is_not_there_is_named(tmp_path: Path) -> None:
     started = start(2, tmp_path / "run", "distributed.initialization_timeout_s=3")
     started.kill(0)
-
     assert started.wait()[1] == 2
     assert "ConfigError: not all of 2 processes connected at 127.0.0.1:" in started.said(1)

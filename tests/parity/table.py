@@ -27,16 +27,7 @@ COLUMNS = (
 
 
 class Row(NamedTuple):
-    """A family.
-
-    Attributes:
-        family: Its name.
-        error: The largest difference of a logit from that of transformers.
-        greedy: Whether greedy completions are the same, token for token.
-        exported_error: The same between a policy with an adapter and its export in transformers.
-        exported_greedy: The same.
-        adapter_error: The same between that policy and its exported adapter in PEFT.
-    """
+    """A family: largest differences of logits, and whether greedy completions are the same, as `COLUMNS` has them."""
 
     family: str
     error: float

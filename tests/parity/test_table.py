@@ -15,8 +15,3 @@ def test_the_page_has_every_family_within_the_bar() -> None:
 def test_every_supported_model_type_is_compared() -> None:
     compared = {config.removesuffix("Config").lower().replace("text", "_text") for _, config, _ in FAMILIES.values()}
     assert compared == set(families.FAMILIES)
-
-
-def test_the_page_names_every_supported_model_type() -> None:
-    supported = PAGE.read_text().partition("## Equal to transformers")[0]
-    assert [name for name in families.FAMILIES if f"`{name}`" not in supported] == []

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from tests.policy.small_families import FAMILIES, make_family
+from tests.policy.support import FAMILIES, make_larger
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
@@ -69,7 +69,7 @@ def main() -> None:
     """Compare all families."""
     directory, wrong, seen = Path(sys.argv[1]), {}, []
     for family in FAMILIES:
-        model = make_family(directory / family, family, vocab_size=WORDS)
+        model = make_larger(directory / family, family, vocab_size=WORDS)
         expected, _, _ = measure(model, family, [1, 1])
         for shape in MESHES.get(family, [[4, 2]]):
             found, policy, program = measure(model, family, shape)

@@ -9,14 +9,7 @@ Side = Literal["left", "right"]
 
 
 class Padded(NamedTuple):
-    """A batch.
-
-    Attributes:
-        tokens: [B, T] ids.
-        filled: [B, T], True where there is a token.
-        positions: [B, T], of each token in its text.
-        mask: [B, T, T], which tokens each may see.
-    """
+    """A batch: [B, T] ids, where there is a token, each token's position in its text, and [B, T, T] what each sees."""
 
     tokens: np.ndarray
     filled: np.ndarray

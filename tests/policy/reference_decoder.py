@@ -16,12 +16,7 @@ from safetensors.numpy import load_file
 
 
 def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
-    """[T, V] logits of one text.
-
-    Args:
-        directory: Holds config.json and *.safetensors.
-        tokens_T: Its token ids.
-    """
+    """[T, V] logits of one text, by the config.json and *.safetensors of a directory."""
     whole = json.loads((directory / "config.json").read_text())
     c = whole.get("text_config", whole)
     w = {k: v.astype(np.float64) for file in directory.glob("*.safetensors") for k, v in load_file(file).items()}

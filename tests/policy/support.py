@@ -4,8 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from safetensors.numpy import save_file
+
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.tensors import list_tensors
 
 BASE_CONFIG: dict[str, Any] = {
     "model_type": "qwen3",
@@ -45,9 +51,7 @@ _GEMMA3_TEXT = {
 }
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_PLAIN, "model_type": "qwen2", "tie_word_embeddings": False},
-    "qwen2, tied": {**_PLAIN, "model_type": "qwen2"},
     "qwen3": {**_PLAIN, "head_dim": 6, "tie_word_embeddings": False},
-    "qwen3, tied": {**_PLAIN, "head_dim": 6, "rope_theta": 5_000_000},
     "llama": {
         **_PLAIN,
         "model_type": "llama",
@@ -75,6 +79,8 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "gemma3": {"model_type": "gemma3", "text_config": _GEMMA3_TEXT, "vision_config": {"hidden_size": 4}},
 }
 
+FAMILIES = ("gemma2", "gemma3_text", "llama", "qwen2", "qwen3")
+
 
 def make_family(directory: Path, name: str, **settings: Any) -> Path:
     """A directory of one of `FAMILY_CONFIGS`; `settings` are of its `config.json`, `...` leaves a key out."""
@@ -87,44 +93,36 @@ def make_family(directory: Path, name: str, **settings: Any) -> Path:
     return directory
 
 
+def make_larger(directory: Path, family: str, **settings: Any) -> Path:
+    """A directory of one of `FAMILIES`, of sizes that eight devices divide."""
+    sizes: dict[str, Any] = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 8, "head_dim": 16, "tie_word_embeddings": family != "llama"}
+    if family == "gemma3_text":
+        sizes["layer_types"] = ["sliding_attention", "full_attention"]
+    return make_family(directory, family, **{**sizes, **settings})
+
+
 def make_directory(directory: Path, *, prefix: str = "model.", **settings: Any) -> Path:
     """`config.json` and `model.safetensors`, large enough weights that every part shows in the logits."""
-    c = {name: value for name, value in {**BASE_CONFIG, **settings}.items() if value is not ...}
-    rng = np.random.default_rng(0)
-    hidden, inner = c["hidden_size"], c["intermediate_size"]
-    size = c.get("head_dim", hidden // c["num_attention_heads"])
-    heads, groups = c["num_attention_heads"] * size, c["num_key_value_heads"] * size
-    gemma = c["model_type"].startswith("gemma")
-    shapes = {prefix + "embed_tokens.weight": (c["vocab_size"], hidden), prefix + "norm.weight": (hidden,)}
-    if not c["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = (c["vocab_size"], hidden)
-    for layer in range(c["num_hidden_layers"]):
-        p = f"{prefix}layers.{layer}."
-        shapes |= {
-            p + "self_attn.q_proj.weight": (heads, hidden),
-            p + "self_attn.k_proj.weight": (groups, hidden),
-            p + "self_attn.v_proj.weight": (groups, hidden),
-            p + "self_attn.o_proj.weight": (hidden, heads),
-            p + "input_layernorm.weight": (hidden,),
-            p + "post_attention_layernorm.weight": (hidden,),
-            p + "mlp.gate_proj.weight": (inner, hidden),
-            p + "mlp.up_proj.weight": (inner, hidden),
-            p + "mlp.down_proj.weight": (hidden, inner),
-        }
-        if c["model_type"] in ("qwen3", "gemma3_text"):
-            shapes |= {f"{p}self_attn.{name}_norm.weight": (size,) for name in "qk"}
-        if c["model_type"] == "qwen2":
-            shapes |= {f"{p}self_attn.{name}_proj.bias": (heads if name == "q" else groups,) for name in "qkv"}
-        if gemma:
-            shapes |= {f"{p}{name}_feedforward_layernorm.weight": (hidden,) for name in ("pre", "post")}
-    tensors = {
-        # Gemma adds 1 to the weights of its norms.
-        name: (
-            (0.0 if gemma else 1.0) + 0.3 * rng.normal(size=shape) if "norm" in name else 0.5 * rng.normal(size=shape)
-        )
-        for name, shape in shapes.items()
-    }
+    config = {name: value for name, value in {**BASE_CONFIG, **settings}.items() if value is not ...}
     directory.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.astype(np.float32) for name, tensor in tensors.items()}, directory / "model.safetensors")
-    (directory / "config.json").write_text(json.dumps(c))
+    (directory / "config.json").write_text(json.dumps(config))
+    rng = np.random.default_rng(0)
+    # Gemma adds 1 to the weights of its norms.
+    norm = 0.0 if config["model_type"].startswith("gemma") else 1.0
+    tensors = {}
+    for tensor in list_tensors(read_architecture(directory)):
+        name, shape = tensor.name, tensor.shape
+        noise = rng.normal(size=shape)
+        array = norm + 0.3 * noise if "norm" in name else 2 * noise / shape[-1] ** 0.5
+        tensors[name if name == "lm_head.weight" else prefix + name] = array.astype(np.float32)
+    save_file(tensors, directory / "model.safetensors")
     return directory
+
+
+@nnx.jit
+def logits_of(model: Any, tokens_BT: jax.Array) -> jax.Array:
+    """[B, T, V] logits of whole texts, in one pass."""
+    B, T = tokens_BT.shape
+    mask, positions = jnp.tril(jnp.ones((B, T, T), jnp.bool_)), jnp.arange(T)[None].repeat(B, 0)
+    return jnp.asarray(model(tokens_BT, positions, None, mask)[0])

@@ -68,11 +68,8 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
     "a shard that is a pickle": (lambda d: name_in_index(d, "pytorch_model.bin"), "damaged_index", "beside it"),
     "an index that nests": (lambda d: (d / INDEX).write_text("[" * 200_000), "damaged_index", INDEX),
     "half a shard": (lambda d: cut(d / WEIGHTS, 100_000), "damaged_weights", "(100,000 bytes, but its header requires"),
-    "all but a byte": (lambda d: cut(d / WEIGHTS, (d / WEIGHTS).stat().st_size - 1), "damaged_weights", WEIGHTS),
     "half a header": (lambda d: cut(d / WEIGHTS, 50), "damaged_weights", "header is damaged"),
-    "an empty shard": (lambda d: cut(d / WEIGHTS, 0), "damaged_weights", "header is damaged"),
     "a page of the web": (lambda d: (d / WEIGHTS).write_text("<html>" * 100), "damaged_weights", WEIGHTS),
-    "a pointer of Git LFS": (lambda d: (d / WEIGHTS).write_text("version https://git-lfs"), "damaged_weights", WEIGHTS),
     "bytes at the end": (lambda d: append(d / WEIGHTS, b"x"), "damaged_weights", "but its header requires"),
     "a link to nothing": (lambda d: break_link(d / WEIGHTS), "missing_weights", "a link to a file that does not exist"),
     "a shard is missing": (
@@ -81,7 +78,9 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
         "model-00002-of-00002.safetensors",
     ),
     "half an index": (lambda d: (d / INDEX).write_text('{"weight_map": {'), "damaged_index", INDEX),
-    "an index of another form": (lambda d: (d / INDEX).write_text("[]"), "damaged_index", INDEX),
+    "an index of a list": (lambda d: (d / INDEX).write_text("[]"), "damaged_index", INDEX),
+    "an index of nothing": (lambda d: (d / INDEX).write_text("{}"), "damaged_index", INDEX),
+    "an index of a number": (lambda d: (d / INDEX).write_text('{"weight_map": 3}'), "damaged_index", INDEX),
     "no weights": (lambda d: (d / WEIGHTS).unlink(), "missing_weights", "*.safetensors"),
     "weights of PyTorch": (
         lambda d: (d / WEIGHTS).rename(d / "pytorch_model.bin"),
@@ -107,9 +106,7 @@ def test_a_damaged_directory_is_refused_by_name(case: str, directory: Path) -> N
     ("shape", "offsets"),
     [([2**40], (0, 64)), ([2**40, 2**40], (0, 64)), ([-4], (0, 64)), ([16], (32, 64)), ([8], (64, 32))],
 )
-def test_tensors_that_lie_about_their_place_are_refused(
-    shape: list[int], offsets: tuple[int, int], directory: Path
-) -> None:
+def test_tensors_that_lie_about_places_are_refused(shape: list[int], offsets: tuple[int, int], directory: Path) -> None:
     header = {"embed_tokens.weight": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}
     header["b"] = {"dtype": "F32", "shape": [16], "data_offsets": (0, 64)}
     lie(directory / WEIGHTS, json.dumps(header).encode())
@@ -162,12 +159,10 @@ def test_without_a_path_the_embedded_model_is_meant() -> None:
     ("path", "name", "revision"),
     [
         ("hf://Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", None),
-        ("hf://owner/name@v1.0", "owner/name", "v1.0"),
         ("hf://owner/name@refs/pr/3", "owner/name", "refs/pr/3"),
         ("HF://owner/name", "owner/name", None),
         ("kaggle://google/gemma-3/transformers/1b", "google/gemma-3/transformers/1b", None),
         ("kaggle://google/gemma-3/transformers/1b/2", "google/gemma-3/transformers/1b", "2"),
-        ("gs://bucket/some/dir", "bucket/some/dir", None),
         ("gs://bucket/some/dir/", "bucket/some/dir", None),
         ("gs://bucket/dir@0123456789abcdef", "bucket/dir", "0123456789abcdef"),
         ("gs://bucket/d@te", "bucket/d@te", None),
@@ -196,13 +191,9 @@ def test_a_directory_is_no_address(path: str | None) -> None:
         "kaggle://a/b/c",
         "gs://b",
         "gs:///d",
-        "http://x/y",
-        "file:///etc/passwd",
         "http://169.254.169.254/latest",
-        "hf://../..",
         "hf://owner/..",
         "hf://owner/name@../../../etc",
-        "kaggle://../../../..",
         "gs://bucket/../../x",
         "gs://bucket/./x@0123456789abcdef",
     ],

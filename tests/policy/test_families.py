@@ -46,10 +46,8 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
     ("name", "expected"),
     [
         ("Qwen/Qwen2.5-0.5B-Instruct", {"head_dim": 64, "qkv_bias": True, "qk_norm": False, "tied_embeddings": True}),
-        ("Qwen/Qwen2.5-7B-Instruct", {"head_dim": 128, "qkv_bias": True, "tied_embeddings": False}),
         ("Qwen/Qwen3-0.6B", {"head_dim": 128, "qkv_bias": False, "qk_norm": True, "tied_embeddings": True}),
         ("Qwen/Qwen3-4B-Instruct-2507", {"rope": {"full_attention": Rope(5e6)}}),
-        ("Qwen/Qwen3-32B", {"num_heads": 64, "num_kv_heads": 8, "tied_embeddings": False}),
         (
             "meta-llama/Llama-3.2-1B-Instruct",
             {"rope": {"full_attention": Rope(5e5, "llama3", 32.0, 1.0, 4.0, 8192)}, "norm_eps": 1e-5, "head_dim": 64},
@@ -98,7 +96,6 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
                 "tied_embeddings": True,
             },
         ),
-        ("google/gemma-3-27b-it", {"head_dim": 128, "query_scale": 168**-0.5, "num_kv_heads": 16}),
     ],
 )
 def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[str, Any], tmp_path: Path) -> None:
@@ -136,9 +133,7 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
     ],
     ids=str,
 )
-def test_a_key_that_is_left_out_has_the_meaning_of_the_family(
-    config: dict[str, Any], field: str, expected: Any, tmp_path: Path
-) -> None:
+def test_a_key_left_out_has_a_default(config: dict[str, Any], field: str, expected: Any, tmp_path: Path) -> None:
     assert getattr(read(tmp_path, config), field) == expected
 
 
@@ -261,9 +256,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         for key, value in settings.items()
     ],
 )
-def test_a_feature_that_the_decoder_lacks_is_refused_by_the_name_of_its_key(
-    code: str, base: dict[str, Any], key: str, value: Any, tmp_path: Path
-) -> None:
+def test_unknown_features_are_refused(code: str, base: dict[str, Any], key: str, value: Any, tmp_path: Path) -> None:
     others = {"rope_scaling": None} if key == "rope_parameters" else {}
     with raises(ModelError, code) as caught:
         read(tmp_path, change(base, **others, **{key: value}))

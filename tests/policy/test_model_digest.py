@@ -50,9 +50,7 @@ def divide(directory: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, "middle", -1])
 @pytest.mark.parametrize("name", [LARGE, "model.layers.1.mlp.up_proj.weight", "model.norm.weight"])
-def test_a_change_at_the_start_the_middle_or_the_end_of_a_tensor_is_another_model(
-    model: Path, name: str, place: int | str
-) -> None:
+def test_a_change_anywhere_in_a_tensor_is_another_model(model: Path, name: str, place: int | str) -> None:
     def nudge(tensors: dict[str, np.ndarray]) -> None:
         flat = tensors[name].reshape(-1)
         where = flat.size // 2 if isinstance(place, str) else place

@@ -65,9 +65,7 @@ def adamw(weight: np.ndarray, gradients: list[np.ndarray], c: Any, decay: float 
     ("max_grad_norm", "weight_decay", "given"),
     [(0.0, 0.0, {}), (1.0, 0.1, {}), (100.0, 0.1, {"beta1": 0.5, "beta2": 0.6, "epsilon": 0.1})],
 )
-def test_updates_are_those_of_adamw_behind_a_clip(
-    max_grad_norm: float, weight_decay: float, given: dict[str, float]
-) -> None:
+def test_updates_are_those_of_adamw(max_grad_norm: float, weight_decay: float, given: dict[str, float]) -> None:
     config = OptimizerConfig(learning_rate=RATE, max_grad_norm=max_grad_norm, weight_decay=weight_decay, **given)  # type: ignore[arg-type]
     weight, gradients = draw(3, 4)
     expected = adamw(weight, gradients, filled(config), weight_decay)
@@ -167,7 +165,7 @@ def test_embeddings_heads_and_norms_are_updated_by_adamw_under_muon(path: str) -
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
-    weight, gradients = draw(4, 6)
+    weight, gradients = draw(4, 6, count=2)
     defaults: dict[str, Any] = dict(OPTIMIZERS[kind])
     np.testing.assert_array_equal(
         one(OptimizerConfig(kind=kind), weight, gradients),
@@ -176,7 +174,7 @@ def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_schedule_counts_updates(kind: str) -> None:
     """Equal gradients make equal directions only under some optimisers, so the rate is 0 or not."""
     weight, gradients = draw(4, 6, count=1)
@@ -192,10 +190,7 @@ def test_a_schedule_counts_updates(kind: str) -> None:
 # Weight decay.
 
 
-@pytest.mark.parametrize(
-    ("kind", "decay_vectors"),
-    [("adamw", True), *((kind, False) for kind in OPTIMIZERS)],
-)
+@pytest.mark.parametrize(("kind", "decay_vectors"), [("adamw", True), ("adamw", False), ("muon", False)])
 def test_norms_and_biases_decay_only_where_asked(kind: str, decay_vectors: bool) -> None:
     config = OptimizerConfig(kind=kind, learning_rate=0.1, weight_decay=0.5, decay_vectors=decay_vectors)
     weights = {"mlp.kernel": np.ones((2, 2)), "norm.w": np.ones(2), "attn.bias": np.ones((2, 2))}
@@ -231,9 +226,7 @@ FROZEN = {"still": {"match": "embed", "freeze": True}}
         (FROZEN, {"weight_decay": 0.5}, (0.0, 0.75, 0.75)),
     ],
 )
-def test_a_group_has_settings_of_its_own(
-    groups: dict[str, Any], values: dict[str, float], moved: tuple[float, ...]
-) -> None:
+def test_a_group_has_own_settings(groups: dict[str, Any], values: dict[str, float], moved: tuple[float, ...]) -> None:
     """Plain gradient descent at rate 1 takes each weight its gradient far."""
     settings: dict[str, Any] = {"kind": "sgd", "momentum": 0.0, "learning_rate": 1.0, "max_grad_norm": 0.0, **values}
     found = take(OptimizerConfig(**settings, groups=groups), GRADIENTS, WEIGHTS)
@@ -241,7 +234,7 @@ def test_a_group_has_settings_of_its_own(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["adafactor", "muon"])
 def test_a_group_that_changes_nothing_changes_nothing(kind: str) -> None:
     weights = {path: draw(4, 6)[0] for path in ("a.kernel", "embed.w")} | {"norm.w": np.ones(6)}
     gradients = [{path: np.cos(n + weight) for path, weight in weights.items()} for n in range(3)]

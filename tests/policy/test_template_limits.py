@@ -9,6 +9,7 @@ from tests import chat_tokenizers
 from tests.raising import raises
 
 from agent_tunix.errors import ModelError
+from agent_tunix.policy.chat import limited_jinja
 from agent_tunix.policy.chat.chat_template import ChatTemplate
 from agent_tunix.policy.chat.limited_jinja import LimitedEnvironment
 
@@ -48,12 +49,8 @@ def test_a_template_that_makes_too_much_is_refused_by_name(source: str) -> None:
 # fmt: off
 ATTACKS = [
     "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-    "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
-    "{{ 'a' * 200000000 }}",
-    "{% set x = 'a' * 200000000 %}",
     "{% set x = 200000000 * 'a' %}",
     "{% set x=[0]*100000000 %}",
-    "{% set ns=namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ns.x}}",
     "{% set ns=namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ns.x}}",
     "{% set ns=namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
     "{% set ns=namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
@@ -63,10 +60,8 @@ ATTACKS = [
     "{% set n=namespace(x=1) %}{% set ns=namespace(l=[n]) %}{% for i in range(18) %}{% set ns.l=[ns.l,ns.l] %}{% endfor %}{% set m=namespace(l=[1]) %}{% for i in range(18) %}{% set m.l=[m.l,m.l] %}{% endfor %}{% set n.x=m.l %}{{ ns.l }}",
     "{% set x %}aaaaaaaaaa{% endset %}"+"{% set x %}{{x}}{{x}}{{x}}{{x}}{% endset %}"*30+"{{x}}",
     "{% macro m(n) %}{% if n>0 %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}x{% endmacro %}{{ m(200) }}",
-    "{% macro m(n) %}{% if n>0 %}{% for i in range(10) %}{{ m(n-1) }}{% endfor %}{% endif %}{% endmacro %}{{ m(30) }}",
     "{% macro m(n) %}{{ caller() }}{{ caller() }}{% endmacro %}"+"{% call m(1) %}"*20+"x"*1000+"{% endcall %}"*20,
     "{% for x in [1,2] recursive %}{% if loop.depth < 60 %}{{ loop([1,2]) }}{% endif %}{% endfor %}",
-    "{{ 'a'|center(900000000) }}",
     "{{ 'a'.center(900000000) }}",
     "{{ 'a'.ljust(900000000)|length }}",
     "{{ 'a'.zfill(900000000)|length }}",
@@ -74,37 +69,27 @@ ATTACKS = [
     "{{ ('\n'*100000)|indent(100000, true)|length }}",
     "{{ ('\n'*100000)|indent('x'*100000, true)|length }}",
     "{{ ('a'*100000)|replace('a','b'*100000)|length }}",
-    "{{ ('a'*100000).replace('a','b'*100000)|length }}",
     "{{ ('a'*100000).replace('','b'*100000)|length }}",
-    "{{ ('a'*100000).replace('a','b'*100000, 100000)|length }}",
     "{{ range(99999)|join('a'*100000)|length }}",
     "{{ ('a'*100000).join(['']*100000)|length }}",
-    "{{ ('a'*100000)|join('b'*100000)|length }}",
-    "{{ ('a'*100000).join('b'*100000)|length }}",
     "{{ ('a'*100000).join(range(99999)|map('string'))|length }}",
-    "{{ '%999999999d' % 1 }}",
     "{{ '{:>999999999}'.format(1) }}",
     "{{ '%999999999d'|format(1) }}",
     "{{ '%*d' % (999999999, 1) }}",
     "{{ '{:{}}'.format(1, 999999999) }}",
-    "{{ ('{:{w}}'*1000).format(*([1]*1000), w=999999)|length }}",
     "{{ ('%999999d'*1000) % 1 }}",
     "{{ ('{0}'*100000).format('a'*1000000)|length }}",
     "{{ ('%(a)s'*100000) % {'a':'a'*1000000} }}",
     "{{ ('{a}'*100000).format_map({'a':'a'*1000000})|length }}",
     "{{ ('{0}'*100000)|attr('format')('a'*1000000)|length }}",
-    "{{ ('a'|attr('center'))(900000000)|length }}",
-    "{% set x = 7 ** 99999999 %}",
     "{% set ns=namespace(x=3) %}{% for i in range(60) %}{% set ns.x = ns.x*ns.x %}{% endfor %}",
     "{% set x = 2 ** (10**30) %}",
     "{% for i in range(99999) %}{% set x = range(99999)|list %}{% endfor %}",
-    "{% for i in range(99999) %}{% set x = range(99999)|sum %}{% endfor %}",
     "{{ [[1]]|tojson(indent=900000000) }}",
     "{{ ([1]*100000)|tojson(separators=['a'*100000,'b']) |length}}",
     "{% set ns=namespace(x=[]) %}{% for i in range(500) %}{% set ns.x=[1,ns.x] %}{% endfor %}{% for i in range(10000) %}{% set y=ns.x|tojson(indent=4000) %}{% endfor %}",
     "{% set ns=namespace(x=[1],y=[1]) %}{% for i in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
     "{% set s='a'*3000000 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif %}{% endfor %}",
-    "{% set s=range(99999)|list %}{% for i in range(99999) %}{% if -1 in s %}{% endif %}{% endfor %}",
     "{% for i in range(99999) %}{% if 'x' in range(99999) %}{% endif %}{% endfor %}",
     "{% set s=range(99999)|list %}{% for i in range(99999) %}{% if -1 is in s %}{% endif %}{% endfor %}",
     "{{ ('a'*1900000)|trim('b'*1900000 ~ 'a') |length }}",
@@ -147,7 +132,8 @@ ATTACKS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ATTACKS)
-def test_work_and_text_without_end_are_refused(source: str) -> None:
+def test_work_and_text_without_end_are_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limited_jinja, "MAX_WORK", limited_jinja.MAX_WORK // 20)  # a tenth of a second
     with raises(ModelError, "template_limit"):
         render(source)
 

@@ -19,18 +19,6 @@ def prompt(question: str) -> str:
     return TOKENIZER.render_chat([{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}])
 
 
-@pytest.mark.parametrize(
-    "text", ["  two  spaces ", "line\n\nline\r\n", "Ångström", "日本語", "🧮➗", "\x00\x7f", "12,345.67%"]
-)
-def test_awkward_text_survives_encoding_and_decoding(text: str) -> None:
-    assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
-
-
-def test_special_tokens_have_their_ids() -> None:
-    assert [TOKENIZER.encode(text) for text in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")] == [[0], [1], [2]]
-    assert (TOKENIZER.pad_id(), TOKENIZER.eos_id()) == (0, 2)
-
-
 @pytest.mark.parametrize("tag", ["<reasoning>", "</reasoning>", "<answer>", "</answer>"])
 def test_a_tag_is_one_token_that_decoding_keeps(tag: str) -> None:
     ids = TOKENIZER.encode(tag)
@@ -43,17 +31,6 @@ def test_every_byte_and_every_digit_is_a_token_of_its_own() -> None:
     assert sum(len(token) == 1 for token in vocabulary) >= 256
     assert len(TOKENIZER.encode("1234567890")) == 10
     assert not [token for token in vocabulary if re.search(r"\d.|.\d", token)]
-
-
-def test_the_chat_template_writes_exactly_chatml() -> None:
-    assert prompt("How many?") == (
-        "<|im_start|>system\n"
-        "Show your work between <reasoning> and </reasoning>, "
-        "then give the result between <answer> and </answer>.<|im_end|>\n"
-        "<|im_start|>user\n"
-        "How many?<|im_end|>\n"
-        "<|im_start|>assistant\n"
-    )
 
 
 def test_prompts_fit_64_tokens_and_worked_completions_28() -> None:

@@ -1,4 +1,4 @@
-"""A module's arrays, read and replaced without walking through it."""
+"""Weights of a module: arrays read and replaced without walking through it, and their kinds by path."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,11 @@ import optax
 import pytest
 from flax import nnx
 
+from agent_tunix.config.schema import ModelConfig
+from agent_tunix.policy.files.directory import find_model_directory
+from agent_tunix.policy.files.weight_paths import is_matrix, is_vector, list_weights
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.variables import Parts, Variables, held_by
 
 
@@ -80,3 +85,30 @@ def test_what_an_optimiser_leaves_alone_holds_no_array_and_keeps_its_place(model
     variables.write([jax.tree.map(lambda array: array + 1, value) for value in held_by(state)])
     for found, before in zip(jax.tree.leaves(nnx.state(optimizer)), jax.tree.leaves(held), strict=True):
         np.testing.assert_array_equal(found, before + 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "matrix", "vector"),
+    [
+        ("layers.0.self_attn.q_proj.kernel", (8, 12), True, False),
+        ("layers.0.self_attn.q_proj.kernel_lora_a", (8, 2), True, False),
+        ("layers.0.self_attn.q_proj.bias", (12,), False, True),
+        ("layers.0.self_attn.q_proj.bias", (3, 4), False, True),
+        ("layers.0.input_layernorm.weight", (8,), False, True),
+        ("embed_tokens.embedding", (64, 8), False, False),
+        ("lm_head.kernel", (8, 64), False, False),
+        ("layers.0.experts.kernel", (4, 8, 12), False, False),
+    ],
+)
+def test_a_path_and_a_shape_say_what_a_weight_is(path: str, shape: tuple[int, ...], matrix: bool, vector: bool) -> None:
+    weight = jnp.ones(shape)
+    assert (is_matrix(path, weight), is_vector(path, weight)) == (matrix, vector)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_every_weight_of_the_embedded_model_is_known(rank: int) -> None:
+    config = ModelConfig(lora_rank=rank)
+    model = load_policy(find_model_directory(config), config, make_mesh([1, 1]))
+    weights = list_weights(nnx.state(model, nnx.LoRAParam if rank else nnx.Param))
+    others = {path for path, weight in weights.items() if not is_matrix(path, weight) and not is_vector(path, weight)}
+    assert others == (set() if rank else {"embed_tokens.embedding"})

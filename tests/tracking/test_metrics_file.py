@@ -1,14 +1,12 @@
-"""`metrics.jsonl` through kills, full disks and resumes."""
+"""`metrics.jsonl` through kills, full disks and resumes, and its values as plain Python."""
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
+import resource
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, missing_steps, read_rows
+from agent_tunix.tracking.values import is_histogram, is_number, to_plain
 from tests.raising import raises
 
 
@@ -47,27 +46,6 @@ def test_row_is_there_before_the_file_is_closed(path: Path) -> None:
         assert read_rows(path) == [{"step": 0, "eval/accuracy": 0.25}]
 
 
-@pytest.mark.slow
-def test_kill_loses_no_row_that_was_written(path: Path) -> None:
-    program = (
-        "import sys, pathlib\n"
-        "from agent_tunix.tracking.metrics_file import MetricsFile\n"
-        "file = MetricsFile(pathlib.Path(sys.argv[1]))\n"
-        "for step in range(10**9):\n"
-        "    file.write(step, {'x' * 500: step})\n"
-        "    print(step, flush=True)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        while (told := int(process.stdout.readline())) < 50:
-            pass
-        os.kill(process.pid, signal.SIGKILL)
-        told = max([told, *map(int, process.stdout.read().split())])
-    steps = steps_of(path)
-    assert steps == list(range(len(steps)))
-    assert steps[-1] >= told
-
-
 def test_appending_keeps_what_is_there(path: Path) -> None:
     write_steps(path, 0, 1)
     write_steps(path, 2)
@@ -87,9 +65,7 @@ def test_cutting_removes_later_rows(last: int, kept: list[int], path: Path) -> N
 
 
 @pytest.mark.parametrize(("written", "missing"), [((0, 1, 2), []), ((0, 2), [1]), ((1, 2, 3), [0]), ((0,), [1, 2])])
-def test_steps_without_a_row_are_found_up_to_the_last_one_asked_for(
-    written: tuple[int, ...], missing: list[int], path: Path
-) -> None:
+def test_steps_without_a_row_are_found(written: tuple[int, ...], missing: list[int], path: Path) -> None:
     write_steps(path, *written)
     assert missing_steps(path, 2) == missing
 
@@ -146,14 +122,60 @@ def test_a_file_that_cannot_be_opened_is_a_clear_error(open_file: Callable[[Path
 
 
 def test_row_that_does_not_fit_leaves_the_file_whole(path: Path) -> None:
-    program = (
-        "import sys, pathlib, resource\n"
-        "from agent_tunix.tracking.metrics_file import MetricsFile\n"
-        "file = MetricsFile(pathlib.Path(sys.argv[1]))\n"
-        "file.write(0, {})\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))\n"
-        "file.write(1, {'x': 'y' * 100})\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
-    assert "could not be written: File too large" in done.stderr
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with MetricsFile(path) as file:
+        file.write(0, {})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))
+        try:
+            with raises(RunDirectoryError, "inaccessible_metrics") as caught:
+                file.write(1, {"x": "y" * 100})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "could not be written: File too large" in str(caught.value)
     assert path.read_text() == '{"step": 0}\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (0.5, 0.5),
+        (3, 3),
+        (True, True),
+        (None, None),
+        ("text", "text"),
+        (math.nan, None),
+        (-math.inf, None),
+        (np.float32(0.5), 0.5),
+        (np.float64("nan"), None),
+        (np.int64(2**40), 2**40),
+        (np.bool_(True), True),
+        (np.array(0.25), 0.25),
+        (np.array([1.0, np.nan]), [1.0, None]),
+        ([np.float32(1), (2, math.inf)], [1.0, [2, None]]),
+        ({"counts": np.array([1, 2]), "edges": [0.0, np.float16(0.5), 1.0]}, {"counts": [1, 2], "edges": [0, 0.5, 1]}),
+    ],
+)
+def test_value_becomes_plain(value: Any, plain: Any) -> None:
+    assert to_plain(value) == plain
+    assert type(to_plain(value)) is type(plain)
+    json.dumps(to_plain(value), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "histogram"),
+    [
+        ({"counts": [1, 2], "edges": [0, 0.5, 1]}, True),
+        ({"counts": [1, 2], "edges": [0, 1]}, False),
+        ({"counts": [1], "edges": [0, None]}, False),
+        ({"counts": [], "edges": [0]}, False),
+        ({"counts": [1]}, False),
+        (0.5, False),
+        (None, False),
+    ],
+)
+def test_histogram_is_recognised(value: Any, histogram: bool) -> None:
+    assert is_histogram(value) is histogram
+
+
+def test_number_is_recognised() -> None:
+    assert [is_number(value) for value in (1, 0.5, True, None, "1", [1])] == [True, True, True, False, False, False]

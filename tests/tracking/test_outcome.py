@@ -1,4 +1,4 @@
-"""The outcome of a run: recorded as it ends, and read back whatever lies there."""
+"""The outcome of a run and its directory, read from outside whatever lies there."""
 
 import fcntl
 import json
@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.errors import CheckpointError, Interrupted, NonFiniteUpdateError
+from agent_tunix.config.compose import to_yaml
+from agent_tunix.config.schema import Config
+from agent_tunix.errors import CheckpointError, ConfigError, Interrupted, NonFiniteUpdateError, RunDirectoryError
+from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.outcome import RunOutcome, RunStatus, is_run, read_outcome, record_failure, recorded_outcome
+from tests.raising import raises
+from tests.tracking.rollouts.support import make_step, write
 
 
 def test_a_run_that_comes_to_its_end_is_finished(tmp_path: Path) -> None:
@@ -90,3 +95,76 @@ def test_what_is_damaged_is_unreadable_and_never_an_error(tmp_path: Path, conten
 def test_a_directory_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
     with recorded_outcome(tmp_path / "not" / "there"):
         pass
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """What a run has left by its second checkpoint."""
+    config = Config()
+    config.seed = 7
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    (tmp_path / "environment.json").write_text(json.dumps({"python": "3.11", "reward_fingerprint": {"hash": "ab"}}))
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n{"step": 1, "rewards/total/mean": 0.5}\n{"step": 2, "rew')
+    (tmp_path / "findings.jsonl").write_text('{"step": 1, "name": "constant_reward"}\n')
+    write(tmp_path / "rollouts", make_step(1))
+    return tmp_path
+
+
+def test_a_run_is_read_in_its_parts(root: Path) -> None:
+    run = StoredRun(root)
+    assert run.config.seed == 7
+    assert [row["step"] for row in run.rows] == [0, 1]  # the last line is being written
+    assert run.findings == [{"step": 1, "name": "constant_reward"}]
+    assert run.rollouts.steps() == [1]
+    assert run.environment["python"] == "3.11"
+    assert run.fingerprint == {"hash": "ab"}
+
+
+def test_a_run_that_goes_on_is_seen_to(root: Path) -> None:
+    run = StoredRun(root)
+    assert run.rollouts.steps() == [1]
+    write(root / "rollouts", make_step(2))
+    with (root / "metrics.jsonl").open("a") as file:
+        file.write('ards/total/mean": 0.5}\n{"step": 3}\n')
+    assert run.rollouts.steps() == [1, 2]
+    assert [row["step"] for row in run.rows] == [0, 1, 2, 3]
+
+
+def test_a_run_that_has_just_begun_has_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(to_yaml(Config()))
+    run = StoredRun(tmp_path)
+    assert (run.rows, run.findings, run.rollouts.steps()) == ([], [], [])
+
+
+def test_a_path_that_is_no_run_is_refused(root: Path, tmp_path: Path) -> None:
+    for path, said in (
+        (tmp_path / "missing", "does not exist"),
+        (root / "config.yaml", "is a file"),
+        (root / "rollouts", "it holds step_000001-000001.parquet"),
+    ):
+        with raises(RunDirectoryError, "missing_run") as caught:
+            StoredRun(path)
+        assert said in str(caught.value)
+
+
+def test_a_damaged_part_is_named_and_leaves_the_others_readable(root: Path) -> None:
+    (root / "environment.json").write_text("[")
+    (root / "config.yaml").write_text("a: [")
+    (root / "metrics.jsonl").write_text("{\n{}\n")
+    run = StoredRun(root)
+    with raises(RunDirectoryError, "unreadable_environment"):
+        _ = run.fingerprint
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        _ = run.config
+    with raises(RunDirectoryError, "damaged_metrics"):
+        _ = run.rows
+    assert run.rollouts.steps() == [1]
+
+
+def test_an_environment_without_a_fingerprint_is_told(root: Path) -> None:
+    (root / "environment.json").write_text("{}")
+    with raises(RunDirectoryError, "missing_fingerprint"):
+        _ = StoredRun(root).fingerprint
+    (root / "environment.json").unlink()
+    with raises(RunDirectoryError, "unreadable_environment"):
+        _ = StoredRun(root).environment

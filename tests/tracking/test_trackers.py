@@ -146,9 +146,7 @@ def test_full_disk_switches_tensorboard_off_and_the_run_goes_on(tmp_path: Path) 
 
 
 @needs_wandb
-def test_settings_of_wandb_in_the_working_directory_name_no_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wandb_settings_of_the_directory_name_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's key would be sent there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wandb").mkdir()

@@ -11,7 +11,6 @@ import optax
 import pytest
 from flax import nnx
 
-import agent_tunix
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import GrpoTrainer
@@ -25,14 +24,6 @@ from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.startup.devices import make_room_for_programs
 from agent_tunix.training.components import make_reference, make_updater
 from tests.training.support import ADAPTED, ANSWERS, FINISHED, QUESTIONS, Adjust, Bench, BenchMaker, train_run
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _processes_run_the_code_under_test() -> Iterator[None]:
-    """Put the package into `PYTHONPATH`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(agent_tunix.__file__).parents[1]))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -65,15 +65,7 @@ def start(
     own: Sequence[Sequence[str]] = (),
     program: str = "train",
 ) -> Started:
-    """Start a run of so many processes in a directory.
-
-    Args:
-        count: How many; 1 is an ordinary run.
-        root: The run's directory.
-        overrides: Of all of them.
-        own: Of each of them besides.
-        program: Which command.
-    """
+    """Start a run of so many processes in a directory, with overrides of all of them and `own` of each."""
     root.parent.mkdir(parents=True, exist_ok=True)
     together = [] if count == 1 else ["distributed=manual", f"distributed.num_processes={count}"]
     address = f"distributed.coordinator_address=127.0.0.1:{free_port()}"

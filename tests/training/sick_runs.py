@@ -33,14 +33,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A run.
-
-    Attributes:
-        name: Of the run.
-        first: The finding that must come first; None for a healthy run, which has none above info.
-        steps: How many it takes, at most 40.
-        overrides: Beside `SETTINGS`.
-    """
+    """A run, and the finding that must come first; None for a healthy run, which has none above info."""
 
     name: str
     first: str | None

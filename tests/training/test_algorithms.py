@@ -155,13 +155,6 @@ def test_groups_without_a_difference_are_replaced(dapo: Bench, monkeypatch: pyte
     assert tally.outcomes[Outcome.SCORED] == 32
 
 
-def test_a_full_batch_asks_for_no_further_round(dapo: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    score_by(dapo, monkeypatch, lambda sample: float(sample.index % 4))
-    result, asked = run_rounds(dapo)
-    assert asked == []
-    assert result.sampled.rounds == 1
-
-
 def test_rounds_are_limited_and_dead_groups_keep_their_places(dapo: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     score_by(dapo, monkeypatch, lambda sample: 1.0)
     result, asked = run_rounds(dapo)
@@ -171,9 +164,7 @@ def test_rounds_are_limited_and_dead_groups_keep_their_places(dapo: Bench, monke
     assert result.sampled.dead_groups == 12
 
 
-def test_each_round_samples_with_noise_of_its_own_and_the_first_as_ever(
-    dapo: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_round_samples_with_its_own_noise(dapo: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: dict[int, list[str]] = {}
 
     def value(sample: Any) -> float:

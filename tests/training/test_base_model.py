@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("whole") / "run"
     model = shutil.copytree(EMBEDDED_MODEL, root.parent / "model")
-    train_run(root, f"model.path={model}", "training.eval_every_n_steps=0")
+    train_run(root, f"model.path={model}", "training.num_batches=1", "training.eval_every_n_steps=0")
     return root
 
 
@@ -91,9 +91,7 @@ def test_the_digest_is_stored_beside_the_run_and_in_checkpoints(adapted: Path, w
     ("replace", "use"),
     [*((replace_weights, use) for use in (resume, evaluate, export, generate)), (replace_architecture, load_step_0)],
 )
-def test_an_adapter_on_another_model_is_refused(
-    adapted: Path, use: Callable[[Path], None], replace: Callable[[Path], None]
-) -> None:
+def test_another_base_is_refused(adapted: Path, use: Callable[[Path], None], replace: Callable[[Path], None]) -> None:
     replace(adapted)
     with raises(ModelError, "base_model_replaced"):
         use(adapted)
@@ -132,9 +130,7 @@ def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted
         train_run(tmp_path / "run", *ADAPTED, model, f"training.init_checkpoint={adapted}")
 
 
-def test_an_adapter_that_begins_on_a_base_of_another_quantization_warns(
-    adapted: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_adapter_on_another_quantization_warns(adapted: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = small_run(*ADAPTED, "model.quantization=int8", f"training.init_checkpoint={adapted}")
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
     with caplog.at_level(logging.WARNING, "agent_tunix.run"):

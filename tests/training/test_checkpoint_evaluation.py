@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +129,16 @@ def test_what_no_problem_could_be_judged_on_is_not_compared(run: Path, tmp_path:
         measure(run, tmp_path / "found.json", data={"path": str(tmp_path)}, compare_with=str(run))
 
 
-def test_the_command_measures_a_model_directory_on_problems_of_its_own(tmp_path: Path) -> None:
+def test_a_model_directory_is_measured_on_problems_of_its_own(tmp_path: Path) -> None:
     write_problems(tmp_path / "test.jsonl", PROBLEMS)
-    program = [sys.executable, "-m", "agent_tunix", "evaluate", f"model.path={EMBEDDED_MODEL}"]
-    program += ["data.source=jsonl", f"data.path={tmp_path}", "output=found.json"]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    measured = json.loads((tmp_path / "found.json").read_text())
-    assert measured["eval/num_problems"] == 3
-    assert measured["model"] == str(EMBEDDED_MODEL)
-    assert "eval/accuracy" in done.stdout
-    assert "found.jsonl" in done.stdout
+    data = {"source": "jsonl", "path": str(tmp_path)}
+    output = tmp_path / "found.json"
+    evaluate_checkpoint(
+        read_request(EvaluateConfig(model={"path": str(EMBEDDED_MODEL)}, data=data, output=str(output)))
+    )
+    measured = json.loads(output.read_text())
+    assert (measured["eval/num_problems"], measured["model"]) == (3, str(EMBEDDED_MODEL))
+    assert output.with_suffix(".jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -162,9 +159,7 @@ def test_the_command_measures_a_model_directory_on_problems_of_its_own(tmp_path:
         ({"checkpoint_dir": "RUN", "output": "rows.jsonl"}, "invalid_output", "rows.jsonl"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused(
-    asked: dict[str, Any], code: str | None, fact: str, finished: Path
-) -> None:
+def test_an_invalid_request_is_refused(asked: dict[str, Any], code: str | None, fact: str, finished: Path) -> None:
     given: dict[str, Any] = {name: str(finished) if value == "RUN" else value for name, value in asked.items()}
     with pytest.raises(ConfigError) as caught:
         read_request(EvaluateConfig(**given))

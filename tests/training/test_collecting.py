@@ -55,9 +55,7 @@ def groups_of(batch: Scored) -> list[str]:
         ([(UNSCORED, LIVE), (LIVE, DEAD)], ["1_0", "0_1"]),  # one scored member compares with nobody
     ],
 )
-def test_dead_groups_give_their_places_to_living_ones(
-    rounds: Sequence[tuple[tuple[float, float], ...]], expected: list[str]
-) -> None:
+def test_live_groups_replace_dead_ones(rounds: Sequence[tuple[tuple[float, float], ...]], expected: list[str]) -> None:
     batch = fill_places([scored(number, *groups) for number, groups in enumerate(rounds)], G)
     assert groups_of(batch) == expected
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import Config
-from agent_tunix.evaluation.evaluate import choose_rows, evaluation_sampling
+from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, evaluation_sampling
 from agent_tunix.evaluation.judging import can_judge, judge, pass_at_k
 from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.training.components import build_components
+from tests.training.support import small_run
 
 FORMAT = "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>"
 
@@ -113,9 +115,7 @@ def test_fewer_problems_are_the_first_ones() -> None:
         ("code_tests", "tests", [], False),
     ],
 )
-def test_a_measure_of_correctness_needs_references_that_it_can_use(
-    correct: str, column: str, usable: Any, is_right: bool
-) -> None:
+def test_correctness_needs_references_that_it_can_use(correct: str, column: str, usable: Any, is_right: bool) -> None:
     assert can_judge(correct, [{}, {column: usable}]) == is_right
 
 
@@ -141,3 +141,14 @@ def test_answers_are_judged_by_the_measure_that_is_named() -> None:
     samples = [[sample("by mail", "By mail.")], [sample("by phone", "by mail")]]
     assert judge(samples, "answer_correctness").accuracy == 0.5
     assert judge(samples).accuracy is None
+
+
+@pytest.mark.slow
+def test_completions_are_grouped_by_problem_whatever_the_size_of_a_batch() -> None:
+    """The last batch is filled up, and what fills it is dropped."""
+    config = small_run("evaluation.num_samples=16", "evaluation.batch_size=5", "evaluation.num_passes=2")
+    components = build_components(config)
+    found = complete_problems(components.sampler, components.held_out, components.config)
+    assert [len(samples) for samples in found] == [2] * 16
+    assert found[3][1].rollout_id == "0_3_1"
+    assert [samples[0].prompt for samples in found] == [e.prompt for e in components.held_out.examples[:16]]

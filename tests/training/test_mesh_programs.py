@@ -1,20 +1,15 @@
 """Programs for eight devices divide their work, and send what they must and no more."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.training.test_meshes import EIGHT_DEVICES
+from tests.eight_devices import run_on_eight_devices
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 ALONE = "[1, 1, 1]"
 ROWS = "[8, 1, 1]"
 MESHES = [ROWS, "[2, 2, 2]"]
@@ -27,25 +22,10 @@ WHOLE_LOGITS = "f32[32,1024]"
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Findings of a process with eight virtual devices, by mesh."""
     dumps = tmp_path_factory.mktemp("dumps")
-    flags = (
-        EIGHT_DEVICES,
-        os.environ["XLA_FLAGS"],
-        f"--xla_dump_to={dumps}",
-        "--xla_dump_hlo_as_text",
-        "--xla_dump_hlo_module_re=.*generate.*",
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.training.mesh_programs", str(dumps)],
-        cwd=ROOT,
-        # What comes from the cache is not written again.
-        env={**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_ENABLE_COMPILATION_CACHE": "false"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    dump = (f"--xla_dump_to={dumps}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_module_re=.*generate.*")
+    # What comes from the cache is not written again.
+    uncached = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    answers: dict[str, Any] = json.loads(run_on_eight_devices("tests.training.mesh_programs", dumps, *dump, **uncached))
     return answers
 
 

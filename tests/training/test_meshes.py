@@ -7,9 +7,6 @@ zero, a difference of sums, so that it has an absolute tolerance.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +17,18 @@ from safetensors.numpy import load_file
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.tracking import read_rows
 from agent_tunix.training.exporting import export_run
+from tests.eight_devices import run_on_eight_devices
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
-EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of all runs."""
     directory = tmp_path_factory.mktemp("runs")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.training.mesh_runs", str(directory)],
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {EIGHT_DEVICES}", "JAX_PLATFORMS": "cpu"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_on_eight_devices("tests.training.mesh_runs", directory)
     return directory
 
 

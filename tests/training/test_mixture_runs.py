@@ -1,4 +1,4 @@
-"""Mixtures in training: a few steps of the tiny model, in this process."""
+"""Mixtures in training: a few steps of the tiny model, in this process; and published reward files without an edit."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import CheckpointError
+from agent_tunix.rewards import Outcome
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
 from tests.training.support import copy_run, train_run
@@ -36,6 +37,9 @@ MIXTURE = (
     " weight: {metric: rewards/tags/mean, from: 0.0, to: 1.0, values: [0, 1]}},"
     " long: {function: 'notes.py:noticed', weight: 0.1, requires: {tags: 0.5}, transform: [rank], when: {kind: sum}}}"
 )
+
+
+SCALED = ("grpo.advantage_scaling=component", "training.num_batches=1", "training.eval_every_n_steps=0")
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +80,7 @@ def test_a_weight_follows_what_the_step_before_logged(rows: list[dict[str, Any]]
     assert steps(rows, "rewards/follows/weight") == pytest.approx([0.0, *means[:-1]])
 
 
-def test_a_gated_and_routed_component_is_computed_where_it_counts_and_counted_where_not(
-    rows: list[dict[str, Any]], directory: Path
-) -> None:
+def test_a_gated_and_routed_component_is_computed_where_it_counts(rows: list[dict[str, Any]], directory: Path) -> None:
     (module,) = (module for name, module in sys.modules.items() if name.startswith("notes@"))
     assert {kind for _, kind, _ in module.COMPUTED} <= {"sum"}
     shut, elsewhere = steps(rows, "rewards/long/gate_shut"), steps(rows, "rewards/long/outcomes/not_applicable")
@@ -113,9 +115,7 @@ def test_a_resume_with_another_reward_warns_by_name_or_refuses(rows: list[dict[s
     assert "the reward has changed since the checkpoint was written: weight of long 0.1 → 0.2" in log
 
 
-def test_the_fingerprint_is_stored_beside_the_run_and_in_checkpoints(
-    rows: list[dict[str, Any]], directory: Path
-) -> None:
+def test_the_fingerprint_is_stored_in_the_run_and_in_checkpoints(rows: list[dict[str, Any]], directory: Path) -> None:
     environment = json.loads((directory / "whole" / "environment.json").read_text())
     metadata = json.loads((directory / "whole" / "checkpoints" / "step_000002" / "metadata.json").read_text())
     assert environment["reward_fingerprint"] == metadata["reward"]
@@ -124,8 +124,25 @@ def test_the_fingerprint_is_stored_beside_the_run_and_in_checkpoints(
 
 
 def test_the_scaling_reaches_the_advantages(rows: list[dict[str, Any]], directory: Path) -> None:
-    scaled = train(directory, "scaled", f"training.reward_function={MIXTURE}", "grpo.advantage_scaling=component")
+    scaled = train(directory, "scaled", f"training.reward_function={MIXTURE}", *SCALED)
     # The first step sees the same completions, whatever becomes of their scores.
     assert scaled[1]["rewards/total/mean"] == rows[1]["rewards/total/mean"]
     assert scaled[1]["advantages/std"] != rows[1]["advantages/std"]
     assert scaled[1]["advantages/std"] > 0
+
+
+GALLERY = Path(__file__).parents[1] / "rewards" / "gallery"
+ONE_EACH = {file.parent.name: file for file in sorted(GALLERY.glob("[a-z]*/*.py"))}
+
+
+def test_one_of_each_convention_trains(tmp_path: Path) -> None:
+    assert len(ONE_EACH) == 5
+    components = ", ".join(f"{name}: {{function: '{file}:reward'}}" for name, file in ONE_EACH.items())
+    overrides = ["rewards.max_failure_rate=0.0", "training.eval_every_n_steps=0"]
+    rows = train_run(tmp_path / "run", f"training.reward_function={{{components}}}", *overrides)[1:]
+    assert len(rows) == NUM_STEPS
+    for row in rows:
+        assert row["rewards/outcomes/scored"] == 16
+        for name in ONE_EACH:
+            assert row.get(f"rewards/{name}/outcomes/{Outcome.ERROR}", 0) == 0
+            assert row[f"rewards/{name}/mean"] is not None

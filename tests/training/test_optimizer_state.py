@@ -5,7 +5,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,12 +67,9 @@ def number(value: float | None) -> float:
     return value
 
 
-@pytest.mark.parametrize(("kind", "groups"), [("adafactor", {}), ("muon", GROUPS)])
-def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(
-    make_bench: BenchMaker, tmp_path: Path, kind: str, groups: dict[str, Any]
-) -> None:
-    """The two have the least usual states."""
-    optimizer = OptimizerConfig(kind=kind, learning_rate=1e-3, weight_decay=0.01, groups=groups)
+def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(make_bench: BenchMaker, tmp_path: Path) -> None:
+    """Muon with a frozen group has the least usual state."""
+    optimizer = OptimizerConfig(kind="muon", learning_rate=1e-3, weight_decay=0.01, groups=GROUPS)
     bench = bench_of(make_bench, optimizer, micro_batch_size=2)
     unbroken = [take_step(bench, step) for step in (1, 2, 3)]
     expected = bench.state()
@@ -88,7 +84,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(
     assert [take_step(bench, step) for step in (2, 3)] == unbroken[1:]
     assert_same(bench.state(), expected)
     still = {name for name in expected["weights"] if name not in changed(expected, bench.initial)}
-    assert still == {name for name in expected["weights"] if groups and "embed_tokens" in name}
+    assert still == {name for name in expected["weights"] if "embed_tokens" in name}
 
 
 def test_a_run_goes_on_with_another_number_of_micro_batches(adamw: Bench, make_bench: BenchMaker) -> None:
@@ -127,14 +123,6 @@ def norm(weights: dict[str, np.ndarray], only: str = "") -> float:
     return distance(weights, {name: np.zeros_like(array) for name, array in weights.items()}, only)
 
 
-def test_the_update_norm_is_how_far_the_weights_went(adamw: Bench) -> None:
-    policy = take_step(adamw, 1)
-    moved = distance(adamw.state()["weights"], adamw.initial["weights"])
-    assert policy["update_norm"] == pytest.approx(moved, rel=1e-3)
-    assert policy["update_ratio"] == pytest.approx(moved / norm(adamw.initial["weights"]), rel=1e-3)
-    adamw.reset()
-
-
 def test_every_group_has_norms_of_its_own(sgd: Bench) -> None:
     policy = take_step(sgd, 1)
     found, before = sgd.state()["weights"], sgd.initial["weights"]
@@ -145,6 +133,7 @@ def test_every_group_has_norms_of_its_own(sgd: Bench) -> None:
     parts = [number(policy[f"update_norm/{name}"]) for name in ("embedding", "norms", "rest")]
     assert policy["update_norm"] == pytest.approx(float(np.linalg.norm(parts)), rel=1e-5)
     assert policy["update_norm"] == pytest.approx(distance(found, before), rel=1e-3)
+    assert policy["update_ratio"] == pytest.approx(distance(found, before) / norm(before), rel=1e-3)
     sgd.reset()
 
 
@@ -156,13 +145,6 @@ def test_the_learner_counts_updates_and_frozen_weights_are_not_in_the_norm_of_th
         rate = RATE * (1 - (step - 1) / NUM_UPDATES)
         assert policy["update_norm"] == pytest.approx(rate * number(policy["grad_norm"]), rel=1e-3)
     sgd.reset()
-
-
-def test_an_update_that_is_not_finite_has_no_norm_and_is_not_counted(adamw: Bench) -> None:
-    policy, finite, _ = adamw.update(adamw.sample(), np.full(16, np.inf))
-    assert not finite
-    assert np.isnan([number(policy["update_norm"]), number(policy["update_ratio"])]).all()
-    assert adamw.updater.num_updates == 0
 
 
 def test_an_update_that_is_not_finite_in_the_midst_of_its_micro_batches_leaves_nothing(sgd: Bench) -> None:

@@ -88,6 +88,7 @@ def test_too_many_faults_stop_the_run_and_leave_nothing(configure: Configure, tm
 def test_a_reward_trains_alike_here_and_in_workers(configure: Configure, tmp_path: Path) -> None:
     config = configure("def reward(response, answer):\n    return len(set(response)) / 10 + (answer in response)\n")
     found = []
+    config.training.num_batches = 2
     for place in ("inline", "process"):
         config.rewards.execution = place
         found.append(rows_of(config, tmp_path / place))

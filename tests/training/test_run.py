@@ -38,21 +38,6 @@ from tests.raising import raises
 from tests.small_run import NUM_STEPS, SMALL_RUN
 from tests.training.support import FINISHED, copy_run, train_config
 
-METRICS = {
-    *(f"rewards/{of}/{what}" for of in ("total", "math") for what in ("mean", "std", "min", "max", "histogram")),
-    "rewards/math/weight",
-    *(f"rewards/outcomes/{outcome}" for outcome in ("scored", "not_applicable", "bad_reference", "error", "timeout")),
-    "rewards/dead_groups",
-    "advantages/std",
-    *(f"completions/{what}" for what in ("length_mean", "length_max", "clipped_share", "distinct_share")),
-    *(
-        f"policy/{what}"
-        for what in ("loss", "kl", "clip_share", "entropy", "grad_norm", "update_norm", "update_ratio", "learning_rate")
-    ),
-    *(f"time/{what}_s" for what in ("rollout", "reward", "update", "step")),
-    *(f"throughput/{what}_per_s" for what in ("tokens", "samples")),
-}
-
 # Runs the command `train`, and raises a signal in the main thread at the first call of a method of the trainer or the
 # updater, or at the call for a step.
 SIGNALLED = """
@@ -120,12 +105,10 @@ def test_a_killed_run_resumed_equals_an_unbroken_one(finished: Path, config: Con
 # What a run leaves behind.
 
 
-def test_there_is_a_row_for_each_step_with_every_metric_and_accuracy_where_it_is_due(finished: Path) -> None:
+def test_there_is_a_row_for_each_step_and_accuracy_where_it_is_due(finished: Path) -> None:
     first, *rows = all_rows(finished)
     assert [row["step"] for row in (first, *rows)] == [0, 1, 2, 3, 4]
-    assert "rewards/total/mean" not in first
-    for row in rows:
-        assert METRICS - row.keys() == set()
+    assert ["rewards/total/mean" in row for row in (first, *rows)] == [False, *[True] * NUM_STEPS]
     accuracies = {row["step"]: row["eval/accuracy"] for row in (first, *rows) if "eval/accuracy" in row}
     assert accuracies.keys() == {0, 2, 4}
     assert all(0 <= accuracy <= 1 for accuracy in accuracies.values())
@@ -236,15 +219,13 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
 @pytest.mark.slow
 def test_another_seed_gives_other_metrics(finished: Path, config: Config, tmp_path: Path) -> None:
     config.seed = 1
-    config.training.eval_every_n_steps = 0
+    config.training.num_batches, config.training.eval_every_n_steps = 1, 0
     found, expected = train_config(config, tmp_path / "run")[1], read_rows(finished)[1]
     assert found["policy/entropy"] != expected["policy/entropy"]
 
 
 @pytest.mark.slow
-def test_with_micro_batches_and_iterations_there_are_as_many_steps_and_resuming_loses_nothing(
-    config: Config, tmp_path: Path
-) -> None:
+def test_with_micro_batches_and_iterations_resuming_loses_nothing(config: Config, tmp_path: Path) -> None:
     config.training.micro_batch_size = 2
     config.grpo.num_iterations = 2
     config.training.num_batches = 2
@@ -261,9 +242,7 @@ def test_with_micro_batches_and_iterations_there_are_as_many_steps_and_resuming_
 
 
 @pytest.mark.slow
-def test_resuming_starts_afresh_where_there_is_nothing_and_knows_a_reward_by_another_path(
-    config: Config, tmp_path: Path
-) -> None:
+def test_resuming_starts_afresh_and_knows_a_reward_by_another_path(config: Config, tmp_path: Path) -> None:
     """A row that a killed run left before its first checkpoint is replaced."""
     here, there, root = tmp_path / "here", tmp_path / "there", tmp_path / "run"
     for directory in (here, there, root):
@@ -272,24 +251,23 @@ def test_resuming_starts_afresh_where_there_is_nothing_and_knows_a_reward_by_ano
     (root / "metrics.jsonl").write_text('{"step": 0, "eval/accuracy": 0.9}\n{"step": 1, "rewa')
     (root / "train.log").touch()
     config.training.resume = True
+    config.training.num_batches = 2
     config.training.reward_function = "mine.py:long"
     train(preflight(config, here), root)
     rows = read_rows(root)
-    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["step"] for row in rows] == [0, 1, 2]
     assert rows[0]["eval/accuracy"] != 0.9
     config.training.reward_function = "../here/mine.py:long"
     before = (root / "train.log").read_text()
     train(preflight(config, there), root)
     log = (root / "train.log").read_text().removeprefix(before)
-    assert "resumed from the checkpoint of step 4" in log
+    assert "resumed from the checkpoint of step 2" in log
     assert "WARNING" not in log
     assert read_rows(root) == rows
 
 
 @pytest.mark.slow
-def test_resuming_falls_back_from_a_damaged_checkpoint_and_loses_nothing(
-    finished: Path, config: Config, tmp_path: Path
-) -> None:
+def test_resuming_falls_back_from_a_damaged_checkpoint(finished: Path, config: Config, tmp_path: Path) -> None:
     """A file of rollouts has steps from both sides of the checkpoint, as if the kill had come before that was saved."""
     root = copy_run(finished, tmp_path / "run")
     for file in (root / "rollouts").iterdir():
@@ -312,9 +290,7 @@ def test_resuming_falls_back_from_a_damaged_checkpoint_and_loses_nothing(
 
 
 @pytest.mark.slow
-def test_resuming_tells_of_lost_rows_of_other_settings_and_of_other_prompts(
-    finished: Path, config: Config, tmp_path: Path
-) -> None:
+def test_resuming_tells_of_lost_rows_and_of_other_settings(finished: Path, config: Config, tmp_path: Path) -> None:
     root = copy_run(finished, tmp_path / "run")
     lines = (root / "metrics.jsonl").read_text().splitlines(keepends=True)
     (root / "metrics.jsonl").write_text(lines[1] + lines[4])
@@ -328,9 +304,7 @@ def test_resuming_tells_of_lost_rows_of_other_settings_and_of_other_prompts(
 
 
 @pytest.mark.slow
-def test_resuming_on_other_rows_is_refused_and_leaves_the_run_finished(
-    finished: Path, config: Config, tmp_path: Path
-) -> None:
+def test_resuming_on_other_rows_leaves_the_run_finished(finished: Path, config: Config, tmp_path: Path) -> None:
     root = copy_run(finished, tmp_path / "run")
     before = (root / "status.json").read_bytes()
     config.training.resume = True
@@ -394,20 +368,19 @@ def test_an_update_that_is_not_finite_stops_the_run_with_a_checkpoint_before_it(
 
 
 @pytest.mark.slow
-def test_held_out_rows_that_nothing_can_be_judged_by_give_no_accuracy(
-    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_references_give_no_accuracy(config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for split, answer in (("train", "4"), ("test", "?")):
         row = json.dumps({"question": "What is 2 plus 2?", "answer": answer})
         (tmp_path / f"{split}.jsonl").write_text(f"{row}\n" * 16)
     config.data.source, config.data.path = "jsonl", str(tmp_path)
     config.tracking.progress = "plain"
+    config.training.num_batches = 1
     rows = train_config(config, tmp_path / "run")
     evaluations = [row for row in rows if "eval/num_problems" in row]
     assert not any("eval/accuracy" in row for row in evaluations)
     # The reward of the run measures instead, and cannot use these references either.
-    assert [row["eval/rewards/total/mean"] for row in evaluations] == [None] * 3
-    assert [row["eval/rewards/num_unscored"] for row in evaluations] == [16] * 3
+    assert [row["eval/rewards/total/mean"] for row in evaluations] == [None] * 2
+    assert [row["eval/rewards/num_unscored"] for row in evaluations] == [16] * 2
     assert "math can use none of the references" in (tmp_path / "run" / "train.log").read_text()
     assert re.search(r"\nheld-out reward +n/a +n/a +n/a\n", capsys.readouterr().out)
 
@@ -430,20 +403,3 @@ def test_evaluating_a_checkpoint_gives_the_figures_of_its_row(finished: Path, tm
     assert {name: measured[name] for name in row if name.startswith("eval/")} == {
         name: value for name, value in row.items() if name.startswith("eval/")
     }
-
-
-@pytest.mark.slow
-def test_several_passes_give_pass_at_k_and_consistency(finished: Path, tmp_path: Path) -> None:
-    measured = measure(finished, tmp_path / "a.json", num_passes=3, inference_config="standard", num_samples=8)
-    assert measured["eval/num_problems"] == 8
-    assert measured["eval/pass_at_1"] == pytest.approx(measured["eval/accuracy"])
-    assert measured["eval/pass_at_1"] <= measured["eval/pass_at_2"] <= measured["eval/pass_at_3"]
-    assert measured["eval/pass_at_k"] == measured["eval/pass_at_3"]
-    assert 1 / 3 <= measured["eval/consistency"] <= 1
-
-
-@pytest.mark.slow
-def test_a_step_without_a_checkpoint_cannot_be_evaluated(finished: Path) -> None:
-    with raises(CheckpointError, "no_such_checkpoint") as caught:
-        evaluate_checkpoint(request(finished, step=3))
-    assert "[2, 4]" in str(caught.value)

@@ -1,6 +1,7 @@
-"""A run's directory: what its config.yaml says of places, and who may be at work there."""
+"""A run's directory: places in its config.yaml, who may be at work there, and its pictures."""
 
 import fcntl
+import logging
 import threading
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.runs.directory import hold, with_absolute_places
+from agent_tunix.runs.reporting import report
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from tests.raising import raises
+from tests.tracking.report.support import write_run
 
 
 @pytest.fixture
@@ -33,9 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (None, "synthetic", None),
     ],
 )
-def test_data_is_named_from_the_root_where_it_lies_here(
-    given: str | None, source: str, expected: str | None, here: Path
-) -> None:
+def test_data_is_named_from_the_root(given: str | None, source: str, expected: str | None, here: Path) -> None:
     config = Config()
     config.data.path, config.data.source = given, source
     config.data.mixture = {"one": {"path": given, "weight": 2.0}, "other": {"weight": 1.0}}
@@ -75,3 +76,31 @@ def test_whoever_looks_whether_a_run_goes_on_keeps_none_from_starting(tmp_path: 
 def test_a_directory_in_which_another_process_runs_is_refused(tmp_path: Path) -> None:
     with hold(tmp_path), raises(RunDirectoryError, "directory_in_use"), hold(tmp_path):
         pass
+
+
+def test_what_was_asked_for_is_written(tmp_path: Path) -> None:
+    config = Config()
+    config.training.save_reward_analysis = True
+    root = write_run(tmp_path / "run", 2).root
+    written = report(config, root)
+    assert written == {"report": root / "report.html", "reward analysis": root / "reward_analysis.json"}
+    assert all(path.is_file() for path in written.values())
+
+
+def test_nothing_is_written_that_nobody_asked_for(tmp_path: Path) -> None:
+    config = Config()
+    config.tracking.report = False
+    root = write_run(tmp_path / "run", 1).root
+    assert report(config, root) == {}
+    assert not (root / "report.html").exists()
+
+
+def test_a_report_that_cannot_be_drawn_is_told_and_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_run(tmp_path / "run", 1).root
+    (root / "metrics.jsonl").write_text("broken\n" * 3)
+    monkeypatch.setattr(logging.getLogger("agent_tunix"), "propagate", True)
+    assert report(Config(), root) == {}
+    assert "the report was not written" in caplog.text
+    assert f"agent-tunix report {root}" in caplog.text

@@ -59,22 +59,6 @@ def test_greedy_equals_a_loop_without_cache_on_ragged_prompts(
     assert counted(greedy) == [complete(logits, prompt, 0, key, GREEDY, **ends) for prompt in prompts]
 
 
-def test_sampled_frequencies_of_the_first_token_are_the_models(
-    sampler: Sampler, logits: Logits, prompts: list[list[int]], tokenizer: Tokenizer
-) -> None:
-    sampling = SamplingParams(1, temperature=1.0)
-    found = sampler.sample(prompts[:1], jax.random.key(3), sampling, num_generations=4096, max_prompt_length=P)
-    assert (found.lengths == 1).all()
-    assert (
-        found.ended.tolist() == np.isin(found.tokens[:, 0], tokenizer.eos_ids).tolist()
-    )  # those that were cut have not
-    logits_V = logits(prompts[0])[-1]
-    probs_V = np.exp(logits_V - logits_V.max())
-    probs_V /= probs_V.sum()
-    shares_V = np.bincount(found.tokens[:, 0], minlength=len(probs_V)) / 4096
-    assert np.abs(shares_V - probs_V).max() < 4 * np.sqrt(0.25 / 4096)
-
-
 def test_the_end_of_sequence_token_counts_and_nothing_after_it(drawn: Completions, tokenizer: Tokenizer) -> None:
     assert drawn.ended.any()
     for tokens, mask, length, ended in zip(drawn.tokens, drawn.mask, drawn.lengths, drawn.ended, strict=True):
@@ -143,15 +127,3 @@ def test_log_probabilities_have_the_sampling_temperature(
         np.testing.assert_allclose(drawn.logps[row, : len(ids)], expected, atol=1e-4)
         np.testing.assert_allclose(logps_NT[row, : len(ids)], expected, atol=1e-4)
         assert (drawn.logps[row, len(ids) :] == 0).all()
-
-
-def test_top_k_one_is_the_likeliest_token_and_log_probabilities_are_before_truncation(
-    sampler: Sampler, prompts: list[list[int]], greedy: Completions, logits: Logits
-) -> None:
-    """After it, the only token left would have probability 1."""
-    sampling = SamplingParams(T, temperature=0.7, top_k=1)
-    found = sampler.sample(prompts, jax.random.key(9), sampling, num_generations=1, max_prompt_length=P)
-    assert counted(found) == counted(greedy)
-    for row, ids in enumerate(counted(found)):
-        expected = logps_of(logits, prompts[row], ids, 0.7)
-        np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-4)

@@ -1,5 +1,6 @@
-"""Choosing a token: what is kept against an oracle, how often each is drawn, and what the randomness depends on."""
+"""Choosing a token: what is kept against an oracle, how often each is drawn, and the keys of its randomness."""
 
+import itertools
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.token_choice import SamplingParams, choose, keep, pick, uniforms
 from tests.training.reference_sampler import kept
 
@@ -30,9 +32,7 @@ _choose = jax.jit(choose, static_argnums=(2, 3))
     top_p=st.sampled_from([0.03, 0.31, 0.57, 0.83, 1.0]),
     min_p=st.sampled_from([0.0, 0.021, 0.37]),
 )
-def test_what_is_kept_is_top_k_then_the_nucleus_then_min_p(
-    logits_V: np.ndarray, top_k: int | None, top_p: float, min_p: float
-) -> None:
+def test_what_is_kept_is_that_of_an_oracle(logits_V: np.ndarray, top_k: int | None, top_p: float, min_p: float) -> None:
     weights_V = np.asarray(weights_of(logits_V[None]))[0]
     found_V = np.asarray(_keep(weights_V[None], top_k, top_p, min_p))[0]
     stays_V = kept(logits_V, top_k, top_p, min_p)
@@ -117,3 +117,36 @@ def test_a_forbidden_token_that_outweighs_all_others_is_not_chosen() -> None:
 def test_logits_that_are_no_numbers_give_a_word() -> None:
     token_N, _ = choose(jnp.full((1, 5), jnp.nan), jnp.array([[0.5, 0.5]]), SamplingParams(1), None)
     assert 0 <= int(token_N[0]) < 5
+
+
+def words(key: jax.Array) -> tuple[int, ...]:
+    return tuple(np.asarray(jax.random.key_data(key)).tolist())
+
+
+def test_a_key_is_what_it_was() -> None:
+    """A run that is resumed with a later version samples what it would have sampled."""
+    assert words(derive_key(42, Use.TRAINING, 1, 0)) == (1457006321, 1004304558)
+
+
+def test_no_two_uses_or_numbers_have_a_key_in_common() -> None:
+    seeds = 0, 1, 2**32 - 1
+    numbers = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (2**32 - 1,)]
+    keys = [words(derive_key(seed, use, *told)) for seed, use, told in itertools.product(seeds, Use, numbers)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_nothing_is_compiled_for_one() -> None:
+    told: list[str] = []
+
+    def listen(event: str, *_: object, **__: object) -> None:
+        told.append(event)
+
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        derive_key(0, Use.EVALUATION, 5, 6, 7)
+        assert not [event for event in told if "compile" in event]
+        jax.jit(lambda x: x + 1)(1)
+        assert [event for event in told if "compile" in event]
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

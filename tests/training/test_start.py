@@ -40,13 +40,7 @@ RUN = (*SMALL_RUN, "training.num_batches=2", "training.save_interval_steps=1", "
 
 @dataclass(frozen=True)
 class Start:
-    """Findings about a start.
-
-    Attributes:
-        modules: What was imported at the end.
-        timings: `timings.json`.
-        log: What was printed.
-    """
+    """Modules imported at the end of a start, its `timings.json`, and its output."""
 
     modules: frozenset[str]
     timings: dict[str, Any]

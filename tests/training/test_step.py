@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
 
 from agent_tunix.config.schema import Config
-from agent_tunix.errors import ConfigError, RewardFailureRateError
+from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.grpo import updater
 from agent_tunix.grpo.loss import objective_settings
 from agent_tunix.policy import mesh
+from agent_tunix.rewards import Outcome, Score
 from agent_tunix.sampling.sampler import Completions
 from tests.grpo.losses.support import Batch, objective
 from tests.raising import raises
@@ -54,17 +54,6 @@ def test_the_loss_is_the_clipped_objective_with_the_kl_penalty(two_iterations: B
     assert clipped
 
 
-def test_the_first_update_is_against_ratios_of_one_and_no_divergence(two_iterations: Bench) -> None:
-    completions = two_iterations.sample()
-    example = two_iterations.example(completions, ADVANTAGES)
-    model = two_iterations.policy
-    expected = logps_of(model, completions, 0.7)
-    counted = np.asarray(example.mask)
-    expected = expected[:, : counted.shape[1]][counted]
-    np.testing.assert_allclose(np.asarray(example.old_logps)[counted], expected, atol=1e-4)
-    np.testing.assert_allclose(np.asarray(example.reference_logps)[counted], expected, atol=1e-4)
-
-
 def ending_at_once(bench: Bench) -> Completions:
     """Completions that are nothing but the end-of-sequence token."""
     sampler = bench.trainer.sampler
@@ -88,16 +77,6 @@ def test_ending_is_trained(two_iterations: Bench) -> None:
     assert (logps_of(model, completions, 1.0)[:, 0] > before).all()
 
 
-def test_what_follows_the_end_trains_nothing(two_iterations: Bench) -> None:
-    completions = ending_at_once(two_iterations)
-    two_iterations.update(completions, ADVANTAGES)
-    expected = two_iterations.state()
-    two_iterations.reset()
-    completions.tokens[:, 1:] = 77
-    two_iterations.update(completions, ADVANTAGES)
-    assert_same(two_iterations.state(), expected)
-
-
 # What it may change.
 
 
@@ -115,9 +94,7 @@ def test_a_step_is_a_function_of_weights_optimiser_and_step_number(two_iteration
     assert_same(two_iterations.state(), after)
 
 
-def test_the_sampler_has_the_weights_that_were_just_trained_and_the_reference_those_before(
-    two_iterations: Bench,
-) -> None:
+def test_the_sampler_has_the_weights_just_trained_and_the_reference_those_before(two_iterations: Bench) -> None:
     reference = two_iterations.reference.model
     for step in (1, 2):
         two_iterations.run_step(step)
@@ -129,15 +106,10 @@ def test_the_sampler_has_the_weights_that_were_just_trained_and_the_reference_th
     jax.tree.map(np.testing.assert_array_equal, named, two_iterations.initial["weights"])
 
 
-def test_too_many_unscored_completions_stop_the_step_before_its_update(
-    two_iterations: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    component = two_iterations.mixture.components[0]
-
-    def broken(response: str) -> float:
-        raise KeyError("no such thing")
-
-    monkeypatch.setattr(component.reward, "_call", lambda sample: broken(sample.response))
+def test_too_many_unscored_completions_stop_the_step(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    reward = two_iterations.mixture.components[0].reward
+    failed = Score.failed(Outcome.ERROR, "no such thing")
+    monkeypatch.setattr(reward, "score", lambda samples: [failed] * len(samples))
     with raises(RewardFailureRateError, "reward_failure_rate") as caught:
         two_iterations.run_step(1)
     assert "step 1: 16 of 16" in str(caught.value)
@@ -148,9 +120,7 @@ def test_too_many_unscored_completions_stop_the_step_before_its_update(
 # What goes on at once.
 
 
-def test_a_reward_is_called_without_waiting_for_the_reference(
-    two_iterations: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reward_does_not_wait_for_the_reference(two_iterations: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the completions the host waits for the device once: for the updates."""
     events: list[str] = []
     reward = two_iterations.mixture.components[0].reward
@@ -172,17 +142,14 @@ def test_a_reward_is_called_without_waiting_for_the_reference(
 # When it changes nothing.
 
 
-@pytest.mark.parametrize("value", [-np.inf, np.nan])
-def test_an_update_that_is_not_finite_changes_neither_weights_nor_optimiser(
-    two_iterations: Bench, value: float
-) -> None:
+def test_an_update_that_is_not_finite_changes_neither_weights_nor_optimiser(two_iterations: Bench) -> None:
     two_iterations.run_step(1)  # the optimiser has moments now
     before = two_iterations.state()
     advantages = ADVANTAGES.copy()
-    advantages[5] = value
-    _, finite, applied = two_iterations.update(two_iterations.sample(), advantages)
-    assert not finite
-    assert applied == 0
+    advantages[5] = np.nan
+    policy, finite, applied = two_iterations.update(two_iterations.sample(), advantages)
+    assert (finite, applied) == (False, 0)
+    assert all(np.isnan(policy[name] or 0.0) for name in ("update_norm", "update_ratio"))
     assert_same(two_iterations.state(), before)
 
 
@@ -232,47 +199,6 @@ def test_of_two_updates_the_one_before_a_failure_counts(two_iterations: Bench, m
     two_iterations.reset()
 
 
-def test_a_healthy_step_after_one_that_was_not_finite_is_as_if_it_had_not_been(two_iterations: Bench) -> None:
-    two_iterations.update(two_iterations.sample(), np.inf * ADVANTAGES)
-    two_iterations.run_step(1)
-    found = two_iterations.state()
-    two_iterations.reset()
-    two_iterations.run_step(1)
-    assert_same(found, two_iterations.state())
-
-
-# Gradient accumulation.
-
-
-@pytest.fixture(scope="module")
-def whole(make_bench: BenchMaker) -> Bench:
-    return make_bench(optimizer=optax.sgd(0.1, momentum=0.9))
-
-
-@pytest.fixture(scope="module")
-def halves(make_bench: BenchMaker) -> Bench:
-    def adjust(config: Config) -> None:
-        config.training.micro_batch_size = 2
-
-    return make_bench(adjust, optimizer=optax.sgd(0.1, momentum=0.9))
-
-
-def test_accumulated_halves_make_the_update_of_the_whole_batch(whole: Bench, halves: Bench) -> None:
-    completions = whole.sample()
-    described, _, applied_whole = whole.update(completions, ADVANTAGES)
-    described_halves, _, applied_halves = halves.update(completions, ADVANTAGES)
-    assert applied_whole == applied_halves == 1
-    assert described_halves == pytest.approx(described, rel=1e-3, abs=1e-6)
-    one, other = whole.state(), halves.state()
-    for name, array in one["weights"].items():
-        moved = array - whole.initial["weights"][name]
-        np.testing.assert_allclose(
-            other["weights"][name] - halves.initial["weights"][name], moved, rtol=1e-3, atol=1e-7, err_msg=name
-        )
-    whole.reset()
-    halves.reset()
-
-
 def test_the_kl_is_weighed_as_in_the_loss(two_iterations: Bench) -> None:
     """With advantages of 0 the loss is the penalty alone; a mean over tokens is another number."""
     completions = two_iterations.sample()
@@ -282,23 +208,10 @@ def test_the_kl_is_weighed_as_in_the_loss(two_iterations: Bench) -> None:
     assert policy["loss"] == pytest.approx(two_iterations.config.grpo.beta * policy["kl"], rel=1e-5)
 
 
-def test_with_advantages_of_zero_a_policy_at_its_reference_stays_there(whole: Bench) -> None:
-    policy, _, applied = whole.update(whole.sample(), np.zeros(len(ADVANTAGES)))
-    assert applied == 1
-    assert policy["kl"] == pytest.approx(0.0, abs=1e-9)
-    assert policy["grad_norm"] == pytest.approx(0.0, abs=1e-5)
-    whole.reset()
-
-
-@pytest.mark.parametrize("row", [0, 15], ids=["first", "last"])
-def test_a_half_that_is_not_finite_discards_the_update(halves: Bench, row: int) -> None:
-    advantages = ADVANTAGES.copy()
-    advantages[row] = np.inf
-    policy, finite, applied = halves.update(halves.sample(), advantages)
-    assert (finite, applied) == (False, 0)
-    assert policy["loss"] is not None
-    assert not np.isfinite(policy["loss"])
-    assert_same(halves.state(), halves.initial)
+def test_with_advantages_of_zero_a_policy_at_its_reference_stays_there(two_iterations: Bench) -> None:
+    record = two_iterations.updater.dispatch(two_iterations.example(two_iterations.sample(), 0 * ADVANTAGES))
+    assert float(record["kl"]) == pytest.approx(0.0, abs=1e-9)
+    assert float(record["grad_norm"]) == pytest.approx(0.0, abs=1e-5)
 
 
 # LoRA.
@@ -357,12 +270,3 @@ def test_a_step_leaves_no_copy_of_a_base_weight(quantised: Bench) -> None:
     quantised.run_step(1)
     assert copies() == before
     quantised.reset()
-
-
-def test_a_lora_path_that_matches_nothing_is_refused(make_bench: BenchMaker) -> None:
-    def adjust(config: Config) -> None:
-        config.model.lora_rank = 4
-        config.model.lora_module_path = ".*no_such_layer"
-
-    with pytest.raises(ConfigError, match=r"model.lora_module_path '.\*no_such_layer'"):
-        make_bench(adjust)

@@ -1,11 +1,15 @@
-"""Micro-batches of a step as one row of metrics."""
+"""Rows of metrics: the micro-batches of a step, and costs of judges."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agent_tunix.grpo.update_metrics import describe_updates
+from agent_tunix.rewards import Component, Mixture, Sample, resolve_reward
+from agent_tunix.training.metrics import judging_metrics
+from tests.rewards.judges.endpoint_server import EndpointServer
 
 
 def record(**values: Any) -> dict[str, Any]:
@@ -68,3 +72,34 @@ def test_the_norm_is_that_of_whole_updates_and_of_the_one_that_was_not_finite() 
     assert describe(*norms, tokens=[1, 1, 1, 1])["grad_norm"] == 3.0
     broken = [*norms[:2], record(grad_norm=np.inf, finite=False)]
     assert describe(*broken, tokens=[1, 1, 1])["grad_norm"] == pytest.approx(np.inf)
+
+
+@pytest.fixture
+def server() -> Iterator[EndpointServer]:
+    server = EndpointServer()
+    yield server
+    server.close()
+
+
+def judged(server: EndpointServer) -> Mixture:
+    args = {"model": "practice", "base_url": server.url, "cache": False, "rubric": "Is it clear?"}
+    args |= {"prices": {"prompt": 0, "completion": 100}}
+    return resolve_reward({"right": "math", "clear": {"function": "judge", "args": args}})
+
+
+def test_cost_and_latency_are_those_of_the_step_and_the_total_cost_is_kept(server: EndpointServer) -> None:
+    mixture = judged(server)
+    for step, responses in enumerate((["yes 4", "no 4", "yes 5"], ["partly 4"]), start=1):
+        mixture.score([Sample(response, columns={"answer": "4"}, step=step) for response in responses])
+        row = judging_metrics(mixture)
+        assert row["throughput/clear/requests"] == len(responses)
+        assert row["throughput/clear/cost"] == pytest.approx(len(responses) * 20 * 100 / 1e6)
+        assert row["throughput/clear/latency_mean_s"] > 0
+    assert row["throughput/clear/cost_total"] == pytest.approx(4 * 20 * 100 / 1e6)
+    assert not any(name.startswith("throughput/right") for name in row)
+
+
+def test_a_judge_of_a_mixture_within_is_logged_under_both_names(server: EndpointServer) -> None:
+    outer = Mixture([Component("style", judged(server))])
+    outer.score([Sample("yes 4", columns={"answer": "4"})])
+    assert judging_metrics(outer)["throughput/style/clear/requests"] == 1

@@ -84,11 +84,10 @@ def test_uploaded_rewards_of_two_formats_are_components(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["auto", "inline"])
-def test_nothing_of_an_uploaded_file_runs_in_this_process(place: str, home: Path) -> None:
+def test_nothing_of_an_uploaded_file_runs_in_this_process(home: Path) -> None:
     source = b"import os\nLOADED = os.getpid()\ndef reward(completions, **kwargs):\n    return [float(LOADED)]\n"
     config = config_of(upload("where", source).id)
-    config.rewards.execution = place
+    config.rewards.execution = "inline"
     mixture = preflight(config, Path.cwd()).mixture
     with make_reward_runner(mixture, config.rewards) as runner:
         value = runner.reward.score([Sample("", columns={"answer": ""}, rollout_id="0_0_0")])[0].value
@@ -112,9 +111,7 @@ def test_a_mistyped_name_makes_no_store(home: Path, tmp_path: Path) -> None:
     assert not home.exists()
 
 
-def test_a_server_that_does_not_answer_is_named_beside_the_name_that_is_unknown(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_answer_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_TUNIX_URL", "http://127.0.0.1:9")
     with pytest.raises(RewardError, match=r"'brevty'[\s\S]*127\.0\.0\.1:9 needs a key"):
         preflight(config_of("brevty"), tmp_path)

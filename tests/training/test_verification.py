@@ -1,4 +1,4 @@
-"""Differences between two runs, as `verify-resume` reports them; test_sft.py has a real kill."""
+"""Differences between two runs, as `verify-resume` reports them; the page docs/resuming.md has a real kill."""
 
 import json
 from dataclasses import replace
@@ -76,6 +76,9 @@ def test_the_first_rollout_that_differs_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_by_itself_is_reported_with_its_message(tmp_path: Path) -> None:
+    """The program is the one that was asked for: only a supervised start needs a column of solutions."""
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.jsonl").write_text('{"question": "What is 2 plus 2?", "answer": "4"}\n' * 64)
     with raises(VerificationError, "run_failed") as caught:
-        verify(["training.reward_function=mth"], directory=tmp_path)
-    assert "did you mean" in str(caught.value)
+        verify(["data.source=jsonl", f"data.path={tmp_path}"], directory=tmp_path / "runs", program="sft")
+    assert "the column 'solution'" in str(caught.value)

@@ -36,18 +36,7 @@ def write_run(
     findings: Sequence[Mapping[str, Any]] = (),
     max_steps: int | None = None,
 ) -> StoredRun:
-    """A run whose first component is learned and whose others hover.
-
-    Args:
-        root: Its directory.
-        num_steps: Steps; 0 leaves config.yaml and environment.json alone.
-        components: Of the mixture; all of weight 1 but the last of several, which has -0.5.
-        num_prompts: Groups a step.
-        respond: What the completion of a step and place says.
-        unscored_share: Share of completions whose first component times out.
-        findings: Lines of findings.jsonl.
-        max_steps: Planned steps; None: `num_steps`.
-    """
+    """A run whose first component is learned and may time out, and whose others hover; without steps, no rows."""
     root.mkdir(parents=True)
     (root / "config.yaml").write_text(to_yaml(Config()), encoding="utf-8")
     environment = {

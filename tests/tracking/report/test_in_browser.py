@@ -100,9 +100,7 @@ def heading(page: Page) -> str:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_it_opens_in_silence_asks_for_nothing_and_is_no_wider_than_the_screen(
-    browser: Browser, report: Path, width: int, dark: bool
-) -> None:
+def test_it_opens_in_silence_and_fits_the_screen(browser: Browser, report: Path, width: int, dark: bool) -> None:
     with opened(browser, report, width, dark=dark) as seen:
         seen.page.locator("#table tbody button").first.click()
         assert seen.page.evaluate("document.documentElement.scrollWidth") == width

@@ -1,6 +1,7 @@
-"""Rollouts read back by our reader, pandas, Polars and DuckDB."""
+"""Rollouts read back by our reader, pandas, Polars and DuckDB, and steps cut before a resumed run writes them."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +16,10 @@ import pytest
 
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.rollouts import RolloutReader
+from agent_tunix.tracking.rollouts.files import cut_after, list_files
 from agent_tunix.tracking.rollouts.schema import COLUMNS
 from tests.raising import raises
-from tests.tracking.rollouts.support import assert_same_step, make_step, write
+from tests.tracking.rollouts.support import assert_same_step, make_step, names, write
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +121,7 @@ whole = path.read_bytes()
 length = int.from_bytes(whole[-8:-4], "little")
 anywhere = random.Random(0)
 places = [(at, bit) for at in range(700, 750) for bit in range(8)]
-places += [(anywhere.randrange(length), anywhere.randrange(8)) for _ in range(400)]
+places += [(anywhere.randrange(length), anywhere.randrange(8)) for _ in range(200)]
 refused = 0
 for at, bit in places:
     damaged = bytearray(whole)
@@ -173,3 +175,58 @@ def test_duckdb_reads_the_directory(directory: Path) -> None:
         of_step_4 = f"FROM '{directory}/*.parquet' WHERE step = 4"
         answers = database.execute(f"SELECT DISTINCT columns ->> 'answer' {of_step_4} ORDER BY 1").fetchall()
         assert answers == [("4",), ("5",)]
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Path:
+    """Steps 1 to 3, 4 to 6 and 7, and an unfinished file."""
+    write(tmp_path, *map(make_step, range(1, 8)), flush_after=[3, 6])
+    (tmp_path / ".step_000008.partial").write_bytes(b"PAR1 half")
+    return tmp_path
+
+
+@pytest.mark.parametrize("last", [-1, 0, 2, 3, 5, 7, 8])
+def test_steps_up_to_the_last_kept_are_all_that_is_left(unfinished: Path, last: int) -> None:
+    cut_after(unfinished, last)
+    steps = list(range(1, min(last, 7) + 1))
+    reader = RolloutReader(unfinished)
+    assert reader.steps() == steps
+    for stored in reader.iterate():
+        assert_same_step(stored, make_step(stored.step))
+    assert not [name for name in names(unfinished) if name.startswith(".")]
+
+
+def test_a_file_that_spans_the_cut_is_renamed_for_what_it_keeps(unfinished: Path) -> None:
+    cut_after(unfinished, 5)
+    assert names(unfinished) == ["step_000001-000003.parquet", "step_000004-000005.parquet"]
+
+
+def test_a_run_without_rollouts_has_nothing_to_cut(tmp_path: Path) -> None:
+    cut_after(tmp_path / "rollouts", 3)
+    assert names(tmp_path) == []
+
+
+def test_a_cut_killed_halfway_can_be_done_again(unfinished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shorter file is there, the longer one not yet gone."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", _fail_for_parquet)
+        with raises(RunDirectoryError, "inaccessible_rollouts"):
+            cut_after(unfinished, 5)
+    assert [(file.first, file.last) for file in list_files(unfinished)] == [(1, 3), (4, 5), (4, 6), (7, 7)]
+    assert [stored.step for stored in RolloutReader(unfinished).iterate()] == list(range(1, 8))
+    cut_after(unfinished, 5)
+    assert names(unfinished) == ["step_000001-000003.parquet", "step_000004-000005.parquet"]
+
+
+def _fail_for_parquet(path: Path, missing_ok: bool = False) -> None:
+    if path.suffix == ".parquet":
+        raise OSError("killed here")
+    os.unlink(path)
+
+
+def test_a_damaged_file_that_spans_the_cut_is_named(unfinished: Path) -> None:
+    (unfinished / "step_000004-000006.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with raises(RunDirectoryError, "inaccessible_rollouts"):
+        cut_after(unfinished, 5)
+    cut_after(unfinished, 3)  # as a whole it can go
+    assert names(unfinished) == ["step_000001-000003.parquet"]

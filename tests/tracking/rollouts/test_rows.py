@@ -1,6 +1,8 @@
-"""Samples and scores as a table and back, to the bit."""
+"""Samples and scores as a table and back, to the bit; the documented columns are those of the files."""
 
 import dataclasses
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ from hypothesis import strategies as st
 
 from agent_tunix.rewards import Outcome, Sample, Score, Term, resolve_reward
 from agent_tunix.rewards.sample import LARGEST_VALUE
-from agent_tunix.tracking.rollouts import Opaque, ScoringSettings, StoredStep
+from agent_tunix.tracking.rollouts import Opaque, ScoringSettings, StoredStep, encoding
 from agent_tunix.tracking.rollouts.rows import from_table, to_table
-from agent_tunix.tracking.rollouts.schema import COLUMNS, COMPONENT_FIELDS
+from agent_tunix.tracking.rollouts.schema import COLUMNS, COMPONENT_FIELDS, Column, markdown_table
 from tests.tracking.rollouts.support import assert_same_step, make_samples, make_step, mixture, same
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=10)  # lone surrogates too
@@ -188,3 +190,19 @@ def test_a_column_that_cannot_be_stored_is_told_from_one_that_was() -> None:
         to_table(make_step(1, samples=samples, scores=mixture().score(make_samples(1)))), make_step(1).settings
     )
     assert isinstance(found.samples[0].columns["picture"], Opaque)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "rollouts.md"
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, COMPONENT_FIELDS], ids=["columns", "components"])
+def test_the_page_has_the_table_of_the_schema(columns: tuple[Column, ...]) -> None:
+    assert markdown_table(columns) in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_type_of_the_json_columns() -> None:
+    values = [math.nan, 2**10_000, (1,), {1}, b"x", np.float32(1), np.zeros(1), {1: 2}, object()]
+    tags = {json.loads(encoding.encode(value))["$type"] for value in values}
+    table = PAGE.read_text(encoding="utf-8").partition("### JSON columns")[2]
+    assert len(tags) > 6
+    assert [name for name in tags if f"`{name}`" not in table] == []

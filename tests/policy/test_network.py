@@ -1,4 +1,4 @@
-"""Attention against NumPy: heads that share keys, masks, bounds, prefixes; and JAX's own function in its place."""
+"""Parts of the decoder against NumPy: attention, norms and rotary positions; and JAX's own attention in its place."""
 
 import math
 from typing import Any
@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agent_tunix.policy.architecture import Rope
 from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
+from agent_tunix.policy.network.norms import rms_norm
+from agent_tunix.policy.network.rotation import frequencies
 
 RNG = np.random.default_rng(0)
 
@@ -108,3 +111,52 @@ ALLOWED: dict[str, Any] = {
 )
 def test_cudnn_is_used_where_it_has_a_kernel(change: dict[str, Any], expected: bool) -> None:
     assert uses_cudnn(**{**ALLOWED, **change}) is expected
+
+
+def formula(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
+    """The formula, of which JAX derives the gradient."""
+    return x / jnp.sqrt((x**2).mean(-1, keepdims=True) + eps) * scale
+
+
+def test_the_gradient_of_a_norm_is_that_of_its_formula() -> None:
+    shape = (2, 3, 5)
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        x, weights = (jnp.asarray(rng.normal(size=shape)) for _ in range(2))
+        scale = jnp.asarray(rng.normal(size=shape[-1]))
+        for number in range(2):
+            found, told = (
+                jax.grad(lambda *args, of=of: (of(*args, 0.1) * weights).sum(), number)(x, scale)
+                for of in (rms_norm, formula)
+            )
+            assert found.shape == told.shape
+            np.testing.assert_allclose(found, told, rtol=1e-12, atol=1e-14)
+
+
+def test_a_norm_keeps_what_it_was_given_and_a_number_for_each_token() -> None:
+    x, scale = jnp.ones((7, 16)), jnp.ones(16)
+    _, backward = jax.vjp(lambda *args: rms_norm(*args, 1e-6), x, scale)
+    kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward))
+    assert kept == [(7, 1), (7, 16), (16,)]
+
+
+@pytest.mark.parametrize(
+    ("rope", "expected_ratio"),
+    [
+        (Rope(10_000.0), [1.0, 1.0, 1.0, 1.0]),
+        (Rope(10_000.0, "linear", 8.0), [1 / 8] * 4),
+        # Wavelengths are 6.3, 63, 628 and 6283 tokens: below 200/4 kept, above 200/1 stretched.
+        (Rope(10_000.0, "llama3", 8.0, 1.0, 4.0, 200), [1.0, None, 1 / 8, 1 / 8]),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Rope) else "",
+)
+def test_frequencies_are_stretched_as_their_kind_says(rope: Rope, expected_ratio: list[float | None]) -> None:
+    found = np.asarray(frequencies(rope, 8), np.float64) / 10_000.0 ** (-np.arange(0, 8, 2) / 8)
+    between = 1 / 8 + 7 / 8 * (200 / (2 * math.pi * 10) - 1) / 3
+    np.testing.assert_allclose(found, [between if ratio is None else ratio for ratio in expected_ratio], rtol=1e-6)
+
+
+def test_frequencies_are_right_to_the_last_bit_of_float32() -> None:
+    """An error is multiplied by the position, up to 131,072 of them."""
+    exact = 500_000.0 ** (-np.arange(0, 128, 2) / 128)
+    np.testing.assert_array_equal(np.asarray(frequencies(Rope(500_000.0), 128)), exact.astype(np.float32))
