@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.service.inspector.support import serving, visiting
+from tests.service.inspector.support import showing, visiting
 from tests.service.runs.support import write_many
 
 from agent_tunix.config.compose import to_yaml
@@ -44,7 +44,7 @@ def look_into_large_run(directory: Path) -> dict[str, Any]:
     (directory / "store").mkdir()
     num_rollouts = write_large_run(directory / "runs" / "large")
     slowest = 0.0
-    with serving(directory / "store", directory / "runs") as server, visiting(server) as alice:
+    with showing(directory / "store", directory / "runs") as server, visiting(server) as alice:
         memory_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
         def ask(path: str) -> str:

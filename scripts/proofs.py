@@ -398,10 +398,10 @@ def prove_large_run() -> dict[str, Any]:
 
 
 def prove_abuse() -> dict[str, Any]:
-    """Prove that a server answers every attack of docs/security.md as documented, and that nothing is left behind."""
+    """Prove that a server answers the attacks of docs/security.md as documented, and that nothing is left behind."""
     table, victims = _load("tests.service.abuse.table"), _load("tests.service.abuse.victim")
-    if table.read_table().keys() != table.CASES.keys():
-        raise ProofFailedError(f"the page has other attacks: {sorted(table.read_table().keys() ^ table.CASES.keys())}")
+    if unheld := table.unheld_lines():
+        raise ProofFailedError(f"the page has other attacks: {sorted(unheld)}")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -20,25 +20,21 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.service import ServiceSettings
-from agent_tunix.store import open_store
 from agent_tunix.store.access import LocalAccess, open_access
 from tests.raising import raises
-from tests.service.support import BREVITY, Server, new_name, running
+from tests.service.support import BREVITY, Server, new_name, serving
 
 NO_ID = "rf_" + "a" * 24
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server."""
-    file = tmp_path_factory.mktemp("store") / "store.db"
-    with open_store(f"sqlite:///{file}") as store, running(store) as server:
+    with serving(tmp_path_factory.mktemp("store")) as server:
         yield server
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
-    """Alice's."""
     with Client(server.url, server.secret) as client:
         yield client
 
@@ -130,18 +126,12 @@ def test_another_server_is_not_a_store() -> None:
 
 def test_the_client_tries_again_after_a_rate_limit(tmp_path: Path) -> None:
     settings = ServiceSettings(requests_per_second=1, burst=1)
-    with (
-        open_store(f"sqlite:///{tmp_path / 'store.db'}") as store,
-        running(store, settings) as server,
-        Client(server.url, server.secret) as client,
-    ):
+    with serving(tmp_path, settings) as server, Client(server.url, server.secret) as client:
         assert [client.list().data for _ in range(3)] == [[], [], []]
 
 
 @contextlib.contextmanager
 def losing_the_first_answer(server: Server) -> Iterator[str]:
-    """The URL of a proxy of a server that loses the first answer."""
-
     def pump(source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):

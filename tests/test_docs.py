@@ -72,9 +72,6 @@ COMMENT = re.compile(r" *<!-- (?P<word>\w+).*-->")
 TITLE = re.compile(r'title="(?P<title>[^"]+)"')
 
 
-# --- reading a page --------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Block:
     """A fenced block of a page.
@@ -128,9 +125,6 @@ def shell_commands(block: Block) -> list[str]:
     return [line[2:] for line in block.code.splitlines() if line.startswith("$ ")]
 
 
-# --- every block, run or not -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_are_well_formed(page: Path) -> None:
     for block in read_blocks(page):
@@ -177,12 +171,8 @@ def training_overrides(line: str) -> Iterator[list[str]]:
             yield [override.partition(",")[0] if is_sweep else override for override in overrides]
 
 
-# --- the pages, run --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of three steps."""
     directory = tmp_path_factory.mktemp("shared")
     run(sys.executable, str(ROOT / "run_training.py"), *SHARED_RUN.split(), directory=directory)
     return directory / "outputs" / "shared"
@@ -292,9 +282,6 @@ def run(*command: str, directory: Path, may_fail: bool = False) -> str:
     return result.stdout
 
 
-# --- the site --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def generated_pages() -> dict[str, str]:
     program = (
@@ -337,19 +324,3 @@ def test_examples_of_the_generated_pages_compose(generated_pages: dict[str, str]
         page.write_text(text, encoding="utf-8")
         for block in read_blocks(page):
             check_overrides(block)
-
-
-def test_the_command_reference_has_every_command(generated_pages: dict[str, str]) -> None:
-    for command in ("train", "evaluate", "generate", "verify-resume", "rewards check"):
-        assert f"\n## agent-tunix {command}\n" in generated_pages["commands"]
-
-
-# --- what CI relies on -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("mark", "ending"), [("main", "training.reward_function=math"), ("test", "-m pytest")])
-def test_the_readme_has_its_two_commands(mark: str, ending: str) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(rf"^<!-- install {mark} -->\n```bash\n(.+)\n```$", readme, re.MULTILINE)
-    assert found
-    assert found[1].endswith(ending)

@@ -14,26 +14,11 @@ from agent_tunix.rewards.logged import logged_metrics
 from agent_tunix.tracking.logs import RunLog
 from agent_tunix.visible_text import SafeLogRecord, escape_hidden, escape_hidden_in_json, one_line
 
-HIDDEN = [
-    *(
-        "\x00",
-        "\x07",
-        "\x08",
-        "\r",
-        "\x0b",
-        "\x0c",
-        "\x1b",
-        "\x7f",
-        "\x85",
-        "\x9b",
-        "\u2028",
-        "\u2029",
-        "\u200e",
-        "\u200f",
-    ),
-    *("\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069", "\u061c", "\ud800"),
-    *("\xad", "\u200b", "\u2060", "\u2064", "\u3164", "\ufeff", "\ufff9", "\U000e0001", "\U000e0041", "\U000e0100"),
-]
+HIDDEN = (
+    "\x00\x07\x08\r\x0b\x0c\x1b\x7f\x85\x9b\u2028\u2029\u200e\u200f"
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c\ud800"
+    "\xad\u200b\u2060\u2064\u3164\ufeff\ufff9\U000e0001\U000e0041\U000e0100"
+)
 
 
 @pytest.mark.parametrize("character", HIDDEN)

@@ -1,5 +1,3 @@
-"""`agent-tunix compare` on the terminal."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""`agent-tunix generate` on a run and on a model directory: prompt, file, conversation, refusals."""
-
 import json
 import os
 import pty

@@ -1,5 +1,3 @@
-"""Rows for the commands on rewards."""
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,5 +1,3 @@
-"""`agent-tunix plan`: memory, time and cost of a run."""
-
 import json
 import subprocess
 import sys

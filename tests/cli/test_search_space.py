@@ -1,5 +1,3 @@
-"""Hydra's sweeps as the dimensions of a search."""
-
 import pytest
 from tests.raising import raises
 

@@ -1,5 +1,3 @@
-"""`agent-tunix serve` as a process: where it listens, when it refuses to start, and how it ends."""
-
 import contextlib
 import os
 import re
@@ -25,7 +23,6 @@ PATIENT_S = 600
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home of the store."""
     monkeypatch.setenv("AGENT_TUNIX_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("AGENT_TUNIX_DATABASE_URL", raising=False)
     return tmp_path / "home"
@@ -33,7 +30,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextlib.contextmanager
 def served(home: Path, *options: str, program: str = SERVE) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A serving process and the URL that it says."""
     with subprocess.Popen(
         [sys.executable, "-c", program, "serve", "--port", "0", *options],
         env=os.environ | {"AGENT_TUNIX_HOME": str(home)},
@@ -53,7 +49,6 @@ def served(home: Path, *options: str, program: str = SERVE) -> Iterator[tuple[su
 
 
 def refused(*options: str) -> str:
-    """The error of a command that does not start to serve."""
     result = CliRunner().invoke(main, ["serve", *options])
     assert result.exit_code == 2, result.output
     return result.stderr
@@ -132,16 +127,6 @@ def test_the_server_raises_its_limit_of_descriptors(home: Path) -> None:
             assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (seen, most)
             headers = {"Authorization": f"Bearer {secret}"}
             assert httpx.get(f"{url}/v1/reward_functions", headers=headers).status_code == 200
-
-
-@pytest.mark.slow
-def test_two_servers_of_one_store_see_the_same(home: Path) -> None:
-    secret = make_key(home)
-    headers = {"Authorization": f"Bearer {secret}"}
-    with served(home) as (_, one), served(home) as (_, other):
-        with httpx.Client(base_url=one, headers=headers, timeout=PATIENT_S) as client:
-            made = upload(client).json()
-        assert httpx.get(f"{other}/v1/reward_functions/{made['id']}", headers=headers).json() == made
 
 
 def _family(host: str) -> socket.AddressFamily:

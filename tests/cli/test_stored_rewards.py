@@ -44,7 +44,6 @@ OVERRIDES = [
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory in which a run was started; the run is in `run`."""
     directory = tmp_path_factory.mktemp("trained")
     (directory / "mine.py").write_text(REWARD)
     command = [sys.executable, str(ROOT / "run_training.py"), *OVERRIDES, "hydra.run.dir=run"]

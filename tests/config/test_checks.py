@@ -1,5 +1,3 @@
-"""Settings that cannot run: the key, what arrived and the remedy."""
-
 import dataclasses
 import re
 from typing import Any
@@ -178,9 +176,6 @@ def test_several_problems_are_reported_together() -> None:
     assert len(message.splitlines()) == 3
 
 
-# --- algorithms ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "remedy"),
     [
@@ -209,9 +204,6 @@ def test_an_adapter_is_copied_into_the_reference_and_never_mixed() -> None:
 def test_a_model_that_is_not_embedded_needs_a_path() -> None:
     assert "model.path=DIR" in refusal_of(config_with(model__model_size="custom"))
     check(config_with(model__model_size="custom", model__path="/models/qwen3"))
-
-
-# --- batches ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,9 +317,6 @@ def test_what_a_message_suggests_passes(
             assert "the devices that share its rows" in remaining
 
 
-# --- unknown keys ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "suggestion"),
     [
@@ -348,9 +337,6 @@ def test_the_key_that_was_meant(key: str, suggestion: str) -> None:
 def test_keys_of_another_program_are_not_suggested() -> None:
     assert suggest_key("checkpoint_dri", EvaluateConfig) == "; did you mean checkpoint_dir?"
     assert suggest_key("optimzer", EvaluateConfig) == ""
-
-
-# --- optimisers and schedules ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Composition of `conf/` with overrides, typed values, and a run's own config.yaml."""
-
 import dataclasses
 import functools
 import itertools
@@ -140,9 +138,6 @@ def test_the_forms_of_a_reward_arrive_as_plain_values(override: str, expected: o
     assert type(found) is type(expected)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("override", ["grpo.gamma=1", "grpo.beta=much", "optimzer=adamw", "training.resume=maybe"])
 def test_what_the_schema_does_not_know_is_refused(override: str) -> None:
     with pytest.raises(ConfigCompositionException, match=override.split("=")[0].split(".")[-1]):
@@ -180,8 +175,6 @@ def test_a_request_for_an_evaluation_knows_its_own_keys_only() -> None:
             to_evaluate(compose("evaluate", ["+checkpoint_dri=run"]))
     assert "did you mean checkpoint_dir" in str(caught.value)
 
-
-# --- a run's own config.yaml -----------------------------------------------------------------------------------------
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
     ["${a}", "$5 ${x}$ \\", "\\${a}", "\\\\${a}", "{{ '${' }}", "a\\${${", "\x85", "1e3 \x85\n'a'\u2028\\"]

@@ -1,5 +1,3 @@
-"""The sets of a mixture, as they are written and as they are read."""
-
 import copy
 from typing import Any
 
@@ -44,7 +42,6 @@ def test_a_set_has_the_keys_of_the_group_but_for_its_own() -> None:
     ("entry", "words"),
     [
         ("rows.csv", "data.mixture.a must be a mapping"),
-        (None, "data.mixture.a must be a mapping"),
         ({"weight": 0}, "data.mixture.a.weight must be a number above 0, not 0; to draw nothing"),
         ({"weight": -1.0}, "data.mixture.a.weight must be"),
         ({"weight": float("nan")}, "data.mixture.a.weight must be"),

@@ -12,7 +12,6 @@ from tests.raising import raises
 
 
 def config_for(path: Path | str | None, **data: Any) -> Config:
-    """Return a run that reads a path."""
     return Config(data=DataConfig(path=None if path is None else str(path), **data))
 
 

@@ -1,5 +1,3 @@
-"""The order of training."""
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,13 +50,6 @@ def test_no_row_returns_before_the_data_is_gone_through(order: BatchOrder) -> No
         assert batches(longer)[: order.num_batches] == every_batch[: order.num_batches]
 
 
-def test_each_epoch_is_shuffled_anew() -> None:
-    order = BatchOrder(num_rows=64, batch_size=64, seed=0, num_epochs=3)
-    first, second, third = (tuple(batch) for batch in batches(order))
-    assert len({first, second, third}) == 3
-    assert sorted(first) == sorted(second) == sorted(third) == list(range(64))
-
-
 def test_seed_decides_the_order() -> None:
     first, again, other = (BatchOrder(num_rows=64, batch_size=16, seed=seed) for seed in (1, 1, 2))
     assert batches(first) == batches(again)
@@ -73,11 +64,6 @@ def test_order_never_changes_between_releases() -> None:
 def test_without_shuffling_rows_keep_their_order() -> None:
     order = BatchOrder(num_rows=7, batch_size=3, seed=0, num_batches=3, shuffle=False)
     assert batches(order) == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
-
-
-def test_remainder_of_one_pass_has_its_turn_in_another() -> None:
-    order = BatchOrder(num_rows=10, batch_size=4, seed=0, num_epochs=20)
-    assert {row for batch in batches(order) for row in batch} == set(range(10))
 
 
 def test_a_batch_is_64_bit_and_cannot_be_written_to() -> None:

@@ -1,5 +1,3 @@
-"""Rows of CSV files."""
-
 import gzip
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""From a configuration to the examples of a run."""
-
 import json
 import os
 from collections.abc import Sequence
@@ -238,9 +236,6 @@ def test_peeking_refuses_a_split_without_usable_rows(split: str, tmp_path: Path)
     assert f"{split}.jsonl" in str(caught.value)
 
 
-# --- several sets ----------------------------------------------------------------------------------------------------
-
-
 def mixture(directory: Path, train_fraction: float = 1.0, **keys: Any) -> Config:
     """`easy`: 40 rows of a directory; `hard`: 8 of a CSV file with other columns."""
     easy = directory / "easy"
@@ -316,9 +311,6 @@ def test_a_column_that_says_otherwise_where_rows_come_from_must_be_renamed(tmp_p
     assert "rename it, for example data.mixture.hard.columns.origin=data_source" in str(caught.value)
 
 
-# --- curricula -------------------------------------------------------------------------------------------------------
-
-
 def test_a_training_row_without_a_difficulty_is_dropped_and_a_held_out_one_kept(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", [*rows(5), {"question": "q", "answer": "#### 1", "level": None}])
     write(tmp_path / "test.jsonl", [{"question": "q", "answer": "#### 1"}])
@@ -329,9 +321,6 @@ def test_a_training_row_without_a_difficulty_is_dropped_and_a_held_out_one_kept(
     assert report.train.dropped.rows == {
         "column 'level' is not a number, and data.curriculum.order is empty": [6],
     }
-
-
-# --- streams ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_evaluation_of_a_stream_reads_no_more_than_it_asks(tmp_path: Path) -> None:

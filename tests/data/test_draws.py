@@ -1,5 +1,3 @@
-"""Draws from one set: pass after pass, and from easy to hard."""
-
 import math
 from typing import Any
 
@@ -49,12 +47,6 @@ def test_every_pass_has_each_row_once(draws: PassDraws) -> None:
     for number in range(3):
         rows = draws.rows(number * draws.num_rows, (number + 1) * draws.num_rows)
         assert sorted(rows.tolist()) == list(range(draws.num_rows))
-
-
-def test_passes_are_shuffled_anew_and_by_the_seeds() -> None:
-    draws, other = PassDraws(50, (0, 1)), PassDraws(50, (0, 2))
-    assert draws.rows(0, 50).tolist() != draws.rows(50, 100).tolist()
-    assert draws.rows(0, 50).tolist() != other.rows(0, 50).tolist()
 
 
 def test_draws_never_change_between_releases() -> None:

@@ -1,5 +1,3 @@
-"""A row as an example, and rows that are dropped."""
-
 import decimal
 from typing import Any
 
@@ -92,9 +90,6 @@ def test_a_dataset_is_marked_if_half_of_its_answers_are(answers: list[Any], mark
     assert not is_marked(rows, None)
 
 
-# --- columns ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("names", "columns"),
     [
@@ -140,8 +135,6 @@ def test_a_number_is_a_reference_as_people_write_it(value: Any, reference: str) 
     assert example.columns["answer"] == reference
 
 
-# --- conversations ---------------------------------------------------------------------------------------------------
-
 USER = {"role": "user", "content": "What is 2 + 2?"}
 CONVERSATION = [
     {"role": "system", "content": "Be brief."},
@@ -181,7 +174,6 @@ def test_a_conversation_may_end_with_what_a_tool_gave_and_keeps_its_other_texts(
         (["What is 2 + 2?"], "has a message without role and content"),
         ([{"role": "user"}], "has a message without role and content"),
         ([{"content": "q"}], "has a message without role and content"),
-        ([None], "has a message without role and content"),
         ([{"role": "human", "content": "q"}], "has a message with an unknown role"),
         ([{"role": None, "content": "q"}], "has a message with an unknown role"),
         ([{"role": ["user"], "content": "q"}], "has a message with an unknown role"),
@@ -198,9 +190,6 @@ def test_messages_that_cannot_be_continued_are_told(messages: Any, reason: str) 
     with pytest.raises(RowError) as caught:
         make_example(row(question=messages, answer="4"), DataConfig(), marked=False)
     assert caught.value.reason == f"column 'question' {reason}"
-
-
-# --- the tally of dropped rows ---------------------------------------------------------------------------------------
 
 
 def test_each_reason_is_counted_and_the_first_rows_are_shown() -> None:

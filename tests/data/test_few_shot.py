@@ -1,5 +1,3 @@
-"""Worked examples drawn from the training rows."""
-
 import random
 
 import pytest

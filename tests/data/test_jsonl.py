@@ -1,5 +1,3 @@
-"""Rows of JSON Lines files, and the choice of a source."""
-
 import json
 import os
 from pathlib import Path
@@ -24,18 +22,11 @@ GOOD = b'{"question": "q", "answer": "#### 1"}'
         (b"", "empty line"),
         (b" \t\r", "empty line"),
         (b"{", "not JSON"),
-        (b"question: q", "not JSON"),
-        (b'{"question": "q"} {}', "not JSON"),
-        (b'{"question": "torn', "not JSON"),
         (b'{"n": ' + b"9" * 5000 + b"}", "not JSON"),
         (b"[" * 50_000, "not JSON"),
         (b"[1, 2]", "not a JSON object"),
-        (b'"text"', "not a JSON object"),
-        (b"null", "not a JSON object"),
         (b'{"question": "\xff"}', "not UTF-8"),
-        (b'{"question": "\xe9t\xe9"}', "not UTF-8"),
         (b'{"question": "\xed\xa0\x80"}', "not UTF-8"),
-        ('{"question": "q"}'.encode("utf-16"), "not UTF-8"),
         (b'{"question": "\\ud83d"}', "not Unicode"),
         (b'{"tags": [{"\\ude00": 1}]}', "not Unicode"),
         (b'{"question": "' + b"x" * 1_000_000 + b'"}', "longer than data.max_row_bytes=65536"),

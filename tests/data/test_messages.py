@@ -1,5 +1,3 @@
-"""An example as a conversation: system message, worked examples, question, and what cannot be put."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Several sets by weight."""
-
 import numpy as np
 import pytest
 from hypothesis import given

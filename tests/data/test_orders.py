@@ -1,5 +1,3 @@
-"""The order of training that a configuration asks for."""
-
 from typing import Any
 
 from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig, TrainingConfig

@@ -1,5 +1,3 @@
-"""Rows of Parquet files."""
-
 import datetime
 import decimal
 import math

@@ -1,5 +1,3 @@
-"""The files that hold the rows of a split, and the source that reads them."""
-
 import bz2
 import gzip
 from collections.abc import Callable
@@ -87,7 +85,6 @@ def shards(*numbers: int) -> list[str]:
         (["rows.txt"], "rows.txt", "train", "auto", "unknown_format", ".jsonl, .ndjson"),
         (["rows"], "rows", "train", "auto", "unknown_format", "set data.source="),
         (["rows.parquet.gz"], "rows.parquet.gz", "train", "auto", "unknown_format", ".parquet, or set"),
-        (["rows.xlsx"], "rows.xlsx", "train", "auto", "unknown_format", "data.path="),
         ([], "no/rows", "train", "auto", "missing_file", "No such file"),
         ([], "x" * 5000, "train", "jsonl", "missing_file", "File name too long"),
         ([], "*.jsonl", "train", "jsonl", "missing_file", "correct data.path"),

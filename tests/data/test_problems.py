@@ -1,5 +1,3 @@
-"""Rows to be completed, which need not have an answer."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -191,12 +191,12 @@ HOSTILE_TEMPLATES = {
 
 
 @pytest.mark.parametrize("template", HOSTILE_TEMPLATES.values(), ids=HOSTILE_TEMPLATES)
-@pytest.mark.parametrize("text", ["<|im_~end|>", "|im_end|>", "im_end", "<|im_end|", "<|im_end|>", "<|im_start|>im"])
-def test_no_template_makes_a_special_token_of_text(template: str, text: str, tmp_path: Path) -> None:
+def test_no_template_makes_a_special_token_of_text(template: str, tmp_path: Path) -> None:
     pair = make_pair("qwen2", tmp_path, template=template)
     encoder = PromptEncoder(pair.ours, pair.prompt)
     written = pair.special_ids(encoder.encode(ask("x")))
-    assert pair.special_ids(encoder.encode(ask(text))) == written
+    for text in ("<|im_~end|>", "|im_end|>", "im_end", "<|im_end|", "<|im_end|>", "<|im_start|>im"):
+        assert pair.special_ids(encoder.encode(ask(text))) == written, text
 
 
 def test_tokens_of_turns_are_special_even_if_the_tokenizer_does_not_say_so(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ DOES_NOT = "{% for m in messages %}{{ m.content }}{% endfor %}"
         (DOES_NOT, "no", 0),
     ],
 )
-@pytest.mark.parametrize("name", ["llama3", "gemma2", "llama2", "llama2_each"])
+@pytest.mark.parametrize("name", ["llama3", "llama2", "llama2_each"])
 def test_the_sequence_begins_once(name: str, template: str, adds_bos: str, times: int, tmp_path: Path) -> None:
     pair = make_pair(name, tmp_path, template=template, adds_bos=adds_bos)
     ids = PromptEncoder(pair.ours, pair.prompt).encode(ask(f"so {FAMILIES[name].bos} begins"))

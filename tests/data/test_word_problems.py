@@ -1,8 +1,4 @@
-"""Word problems: splits that never meet, the same rows from the same seed, answers that follow from their steps."""
-
 import re
-import subprocess
-import sys
 from itertools import islice
 from typing import Any
 
@@ -17,7 +13,6 @@ THINGS = r"pens|apples|cards|books|shells|beads|stamps|coins|cakes|balls"
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[Split, list[WordProblem]]:
-    """Thousands of problems of each split."""
     counts: dict[Split, int] = {"train": 20_000, "test": 5000}
     return {split: list(islice(draw_problems(split, 0), count)) for split, count in counts.items()}
 
@@ -98,12 +93,3 @@ def test_steps_lead_from_the_numbers_of_the_question_to_a_small_answer(
 def test_what_there_is_not_is_refused(split: Any, count: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make_problems(split, count, seed=0)
-
-
-def test_importing_loads_no_heavy_library() -> None:
-    code = (
-        "import sys, agent_tunix.data.word_problems; "
-        "print([m for m in ('jax', 'hydra', 'transformers') if m in sys.modules])"
-    )
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert output.stdout.strip() == "[]"

@@ -26,14 +26,12 @@ def as_in_tfds(rows: Rows) -> list[dict[str, str]]:
 
 
 def as_parquet(rows: Rows) -> bytes:
-    """A file of Parquet."""
     content = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(list(rows)), content)
     return content.getvalue()
 
 
 def as_jsonl(rows: Rows) -> bytes:
-    """A JSON object a line."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 

@@ -49,7 +49,6 @@ class LoopbackServer(abc.ABC):
 
     @property
     def url(self) -> str:
-        """The address of the server."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @abc.abstractmethod

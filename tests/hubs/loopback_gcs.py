@@ -46,7 +46,6 @@ class LoopbackGcs(LoopbackServer):
 
 
 def describe(name: str, content: bytes) -> dict[str, str]:
-    """Describe a file of a listing."""
     return {"name": name, "size": str(len(content)), "crc32c": crc32c(content), "generation": "1"}
 
 

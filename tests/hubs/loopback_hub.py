@@ -43,12 +43,10 @@ class Repository:
 
     @property
     def head(self) -> str:
-        """The latest commit."""
         return list(self.commits)[-1]
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The files of the latest commit."""
         return self.commits[self.head]
 
     def commit(self, files: Files) -> str:
@@ -114,13 +112,11 @@ class LoopbackHub(LoopbackServer):
         super().__init__()
 
     def add_model(self, repo_id: str, files: Files, **settings: Any) -> Repository:
-        """Add a model with one commit."""
         repository = self.models[repo_id] = Repository(**settings)
         repository.commit(files)
         return repository
 
     def add_dataset(self, repo_id: str, files: Files, **settings: Any) -> Repository:
-        """Add a dataset with one commit."""
         repository = self.datasets[repo_id] = Repository(**settings)
         repository.commit(files)
         return repository
@@ -251,7 +247,6 @@ class LoopbackHub(LoopbackServer):
 
 
 def describe(repository: Repository, repo_id: str, commit: str) -> dict[str, Any]:
-    """Describe a repository at a commit."""
     files = repository.commits[commit]
     return {
         "id": repo_id,
@@ -263,7 +258,6 @@ def describe(repository: Repository, repo_id: str, commit: str) -> dict[str, Any
 
 
 def preupload(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Say how each file is to be sent."""
     paths = [file["path"] for file in wanted["files"]]
     modes = {path: "lfs" if LARGE.search(path) else "regular" for path in paths}
     return {
@@ -272,7 +266,6 @@ def preupload(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry(repository: Repository, name: str, content: bytes) -> dict[str, Any]:
-    """Describe a file of a tree."""
     size = repository.sizes.get(name, len(content))
     described: dict[str, Any] = {
         "type": "file",

@@ -69,7 +69,6 @@ class LoopbackKaggle(LoopbackServer):
 
 
 def handle_of(wanted: dict[str, Any]) -> str:
-    """Return the handle that a call names."""
     if "datasetSlug" in wanted:
         return f"{wanted['ownerSlug']}/{wanted['datasetSlug']}"
     framework = wanted["framework"].removeprefix("MODEL_FRAMEWORK_").lower()
@@ -77,7 +76,6 @@ def handle_of(wanted: dict[str, Any]) -> str:
 
 
 def archive(files: Files) -> bytes:
-    """Pack files as Kaggle packs a dataset."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as packed:
         for name, file in files.items():

@@ -49,7 +49,6 @@ class ModelService:
 
 
 def hub_model(hub: LoopbackHub) -> ModelService:
-    """Return a model of the Hugging Face hub."""
     repository = hub.add_model("owner/tiny", {})
 
     def publish(files: Files) -> None:
@@ -73,7 +72,6 @@ def hub_model(hub: LoopbackHub) -> ModelService:
 
 
 def kaggle_model(kaggle: LoopbackKaggle) -> ModelService:
-    """Return a model's variation on Kaggle."""
     resource = kaggle.resources[KAGGLE_MODEL] = Resource()
     page = f"https://www.kaggle.com/models/{KAGGLE_MODEL}"
     return ModelService(
@@ -93,8 +91,6 @@ def kaggle_model(kaggle: LoopbackKaggle) -> ModelService:
 
 
 def gcs_model(gcs: LoopbackGcs) -> ModelService:
-    """Return a directory of a bucket of Google Cloud Storage."""
-
     def publish(files: Files) -> None:
         gcs.buckets["bucket"] = {f"models/tiny/{name}": content for name, content in files.items()}
 
@@ -147,7 +143,6 @@ class DatasetService:
 
 
 def hub_dataset(hub: LoopbackHub) -> DatasetService:
-    """Return a subset of a dataset of the Hugging Face hub."""
     repository = hub.add_dataset("openai/gsm8k", {})
 
     def publish(train: Rows, test: Rows) -> None:
@@ -165,7 +160,6 @@ def hub_dataset(hub: LoopbackHub) -> DatasetService:
 
 
 def kaggle_dataset(kaggle: LoopbackKaggle) -> DatasetService:
-    """Return a dataset of Kaggle in CSV files."""
     resource = kaggle.resources["thedevastator/grade-school-math-8k-q-a"] = Resource()
 
     def publish(train: Rows, test: Rows) -> None:
@@ -181,5 +175,4 @@ def kaggle_dataset(kaggle: LoopbackKaggle) -> DatasetService:
 
 
 def prepared_dataset() -> DatasetService:
-    """Return a dataset that TensorFlow Datasets prepared in its directory before."""
     return DatasetService("gsm8k_tfds", "tfds", lambda train, test: None, {}, lambda: 0)

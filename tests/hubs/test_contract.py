@@ -32,7 +32,6 @@ ON_SERVERS: dict[str, Callable[..., DatasetService]] = {
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> ModelService:
-    """The tiny model on each hub in turn."""
     service = MODELS[request.param](request.getfixturevalue(request.param))
     service.publish(TINY)
     return service
@@ -43,9 +42,6 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 REMEDIES = {"failing": "try again later", "unreachable": "set model.path to a model directory on this disk"}
-
-
-# --- models ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_file_arrives_byte_for_byte(model: ModelService) -> None:
@@ -121,12 +117,8 @@ def test_weights_in_another_form_are_refused(model: ModelService) -> None:
         assert model.server.downloads() == []
 
 
-# --- datasets --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(params=ON_SERVERS)
 def hosted(request: pytest.FixtureRequest) -> DatasetService:
-    """GSM8K on each hub that is a server, in turn."""
     service = ON_SERVERS[request.param](request.getfixturevalue(request.param))
     service.publish(TRAIN, TEST)
     return service
@@ -134,7 +126,6 @@ def hosted(request: pytest.FixtureRequest) -> DatasetService:
 
 @pytest.fixture(params=["dataset_hub", "kaggle", pytest.param("tfds", marks=pytest.mark.slow)])
 def dataset(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DatasetService:
-    """GSM8K from each place in turn."""
     if request.param == "tfds":
         prepared: Path = request.getfixturevalue("prepared_gsm8k")
         monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(prepared))

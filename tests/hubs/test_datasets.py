@@ -112,9 +112,15 @@ def test_other_formats_and_names_of_splits(dataset_hub: LoopbackHub, kaggle: Loo
         assert rows_of(config, "test") == TEST
 
 
-@pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(
-    "elsewhere", ["{secret}", "file://{secret}", "http://169.254.169.254/latest.txt", "../../*.txt"]
+    ("elsewhere", "streaming"),
+    [
+        ("{secret}", False),
+        ("{secret}", True),
+        ("file://{secret}", False),
+        ("http://169.254.169.254/latest.txt", False),
+        ("../../*.txt", True),
+    ],
 )
 @pytest.mark.parametrize("is_local", [False, True])
 def test_a_dataset_names_no_file_or_address_elsewhere(

@@ -36,9 +36,6 @@ def test_pinning_leaves_directories_alone(path: str | None) -> None:
     assert find_cached_directory(ModelConfig(path=path)) == (EMBEDDED_MODEL if path is None else None)
 
 
-# --- the Hugging Face hub --------------------------------------------------------------------------------------------
-
-
 def test_all_shards_arrive_and_other_files_are_left_on_the_hub(hub: LoopbackHub) -> None:
     names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     index = json.dumps({"weight_map": {"a": names[0], "b": names[1]}}).encode()
@@ -124,9 +121,6 @@ def test_a_model_that_does_not_fit_on_the_disk_is_refused_before_it_is_downloade
     repository.sizes[WEIGHTS] = shutil.disk_usage(Path(constants.HF_HOME)).free * 2 + 10**9
     assert "set HF_HOME to a directory on another disk" in refusal("disk_full")
     assert hub.downloads() == []
-
-
-# --- Google Cloud Storage and Kaggle ---------------------------------------------------------------------------------
 
 
 BUCKET = "gs://bucket/models/tiny"

@@ -1,5 +1,3 @@
-"""A directory that is pushed to the hub."""
-
 from pathlib import Path
 
 import pytest

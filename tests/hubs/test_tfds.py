@@ -1,5 +1,3 @@
-"""Datasets of TensorFlow Datasets, prepared in a directory by code."""
-
 import os
 import subprocess
 import sys

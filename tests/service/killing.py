@@ -67,7 +67,6 @@ def kill_server(url: str, directory: Path, uploads: int, seed: int, longest_s: f
 
 
 def source_of(number: int) -> bytes:
-    """A file of its own for each number."""
     return f"def reward(completions, **kwargs):\n    return [{number / 1000}]\n# {'x' * 20_000}\n".encode()
 
 

@@ -14,7 +14,7 @@ import httpx
 
 from agent_tunix.service import ServiceSettings, create_app
 from agent_tunix.service.serving import make_server
-from agent_tunix.store import SCOPES
+from agent_tunix.store import SCOPES, open_store
 from agent_tunix.store.opening import Store
 
 BREVITY = b"""\
@@ -36,7 +36,6 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
         parts = urlsplit(self.url)
         assert parts.hostname
         assert parts.port
@@ -49,13 +48,11 @@ class Server:
         return httpx.Client(base_url=self.url, headers=headers, timeout=600)
 
     def new_key(self, *scopes: str) -> str:
-        """The secret of a new key of somebody else."""
         return self.store.keys.create(f"somebody{next(_numbers)}", scopes or SCOPES)[1]
 
 
 @contextlib.contextmanager
 def running(store: Store, settings: ServiceSettings | None = None) -> Iterator[Server]:
-    """Serve a store on a free port."""
     settings = settings or ServiceSettings()
     secret = store.keys.create("alice")[1]
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
@@ -72,6 +69,13 @@ def running(store: Store, settings: ServiceSettings | None = None) -> Iterator[S
             thread.join(30)
 
 
+@contextlib.contextmanager
+def serving(directory: Path, settings: ServiceSettings | None = None) -> Iterator[Server]:
+    """Serve an empty store that lies in a directory."""
+    with open_store(f"sqlite:///{directory / 'store.db'}") as store, running(store, settings) as server:
+        yield server
+
+
 def connected_ports(server: Server) -> set[int]:
     """From which ports there are connections to a server, as its own end of them has it."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
@@ -80,10 +84,8 @@ def connected_ports(server: Server) -> set[int]:
 
 
 def new_name() -> str:
-    """A name that nobody has."""
     return f"function{next(_numbers)}"
 
 
 def upload(client: httpx.Client, name: str = "brevity", source: bytes = BREVITY, format: str = "trl") -> httpx.Response:
-    """Upload a file."""
     return client.post("/v1/reward_functions", data={"name": name, "format": format}, files={"file": ("f.py", source)})

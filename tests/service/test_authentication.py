@@ -1,5 +1,3 @@
-"""Authentication and scopes of the API."""
-
 import httpx
 import pytest
 

@@ -1,5 +1,3 @@
-"""Calls of the store: one key cannot hold up the others."""
-
 import asyncio
 import threading
 from collections.abc import Iterator
@@ -15,7 +13,6 @@ from agent_tunix.store.opening import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         yield store
 

@@ -7,18 +7,13 @@ import httpx
 import pytest
 
 from agent_tunix.service import ServiceSettings
-from agent_tunix.service.api import models
-from agent_tunix.store import open_store
 from tests.service.conformance import check_conformance
-from tests.service.support import new_name, running, upload
+from tests.service.support import new_name, serving, upload
 from tests.tracking.report.support import write_run
-
-METHODS = {"get", "post", "delete"}
 
 
 @pytest.fixture
 def document(client: httpx.Client) -> dict[str, Any]:
-    """The server's own."""
     found: dict[str, Any] = client.get("/openapi.json").json()
     return found
 
@@ -29,7 +24,7 @@ def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: P
         (tmp_path / "runs").mkdir(exist_ok=True)
         write_run(tmp_path / "runs" / str(number), num_steps=3)
     settings = ServiceSettings(requests_per_second=0, failed_keys_per_second=0, runs=(tmp_path / "runs",))
-    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
+    with serving(tmp_path, settings) as server:
         with server.client() as client:
             for _ in range(2):
                 upload(client, new_name())
@@ -61,14 +56,3 @@ def test_schemas_of_the_document_name_all_their_fields(document: dict[str, Any])
     assert not {"HTTPValidationError", "ValidationError"} & set(schemas)
     loose = [name for name, schema in schemas.items() if schema.get("additionalProperties") is not False]
     assert [name for name in loose if not name.startswith("Body_")] == []
-
-
-def test_answers_are_what_the_models_say(client: httpx.Client) -> None:
-    made = upload(client, new_name())
-    one = f"/v1/reward_functions/{made.json()['id']}"
-    models.RewardFunction.model_validate_json(made.content)
-    models.RewardFunction.model_validate_json(client.get(one).content)
-    models.RewardFunctionList.model_validate_json(client.get("/v1/reward_functions").content)
-    models.TryResult.model_validate_json(client.post(f"{one}/try", json={"rows": [{"completions": ["a"]}]}).content)
-    models.DeletedRewardFunction.model_validate_json(client.delete(one).content)
-    models.ErrorResponse.model_validate_json(client.get(one).content)

@@ -1,5 +1,3 @@
-"""Limits on invalid keys: counted by address, without shutting out valid keys."""
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +8,7 @@ from agent_tunix.service import ServiceSettings
 from agent_tunix.service.buckets import TokenBuckets
 from agent_tunix.service.failed_logins import FailedLogins, network_of
 from agent_tunix.service.problems import Problem
-from agent_tunix.store import open_store
-from tests.service.support import Server, running
+from tests.service.support import Server, serving
 from tests.service.test_authentication import error_of
 
 LIST = "/v1/reward_functions"
@@ -22,7 +19,7 @@ ALLOWED = 3
 def server(tmp_path: Path) -> Iterator[Server]:
     """One that takes three keys that are not valid, and then none for a long time."""
     settings = ServiceSettings(failed_keys_per_second=0.001, failed_keys_burst=ALLOWED)
-    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store, running(store, settings) as server:
+    with serving(tmp_path, settings) as server:
         yield server
 
 
@@ -54,9 +51,6 @@ def test_a_missing_key_or_scope_does_not_count_as_a_failure(server: Server) -> N
     with server.client(server.new_key("try")) as client:
         assert {client.get(LIST).status_code for _ in range(2 * ALLOWED)} == {403}
     assert fail(server, "Bearer vk_dead").status_code == 401
-
-
-# --- counting --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

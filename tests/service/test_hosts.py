@@ -1,5 +1,3 @@
-"""The service answers by its own names alone."""
-
 import httpx
 import pytest
 

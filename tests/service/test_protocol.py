@@ -62,7 +62,6 @@ class Connection(asyncio.Transport):
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
-    """A loop whose time is 0."""
     loop = Loop()
     yield loop
     loop.close()
@@ -70,14 +69,11 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture
 def answer_s() -> float:
-    """Seconds until the app answers a request."""
     return 0.0
 
 
 @pytest.fixture
 def connection(loop: Loop, answer_s: float) -> Iterator[Connection]:
-    """A new connection."""
-
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(answer_s)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})

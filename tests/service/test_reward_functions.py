@@ -1,25 +1,20 @@
-"""Reward functions over HTTP: uploaded, listed, read and deleted; in the slow tier also on PostgreSQL."""
+"""Reward functions over HTTP; tests/store has what the store itself promises, also on PostgreSQL."""
 
-import concurrent.futures
 import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import httpx
 import pytest
 
-from agent_tunix.store.opening import Store
-from tests.service.support import BREVITY, Server, new_name, running, upload
+from tests.service.support import BREVITY, Server, new_name, serving, upload
 from tests.service.test_authentication import error_of
-from tests.store.conftest import store, url
-
-__all__ = ["store", "url"]
 
 
 @pytest.fixture
-def server(store: Store) -> Iterator[Server]:
-    """A running server with an empty store."""
-    with running(store) as server:
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path) as server:
         yield server
 
 
@@ -64,20 +59,6 @@ def test_if_changed_returns_the_version_with_the_same_bytes(client: httpx.Client
     assert upload_if_changed(BREVITY, "perhaps").json()["error"]["code"] == "invalid_if_changed"
 
 
-def test_the_list_stays_whole_while_others_upload(client: httpx.Client) -> None:
-    ids = [upload(client, f"f{number}").json()["id"] for number in range(6)]
-    seen: list[str] = []
-    after: str | None = None
-    while True:
-        page = client.get("/v1/reward_functions", params={"limit": 2} | ({"after": after} if after else {})).json()
-        seen += [one["id"] for one in page["data"]]
-        if not page["has_more"]:
-            break
-        after = seen[-1]
-        upload(client, f"between{len(seen)}")
-    assert seen == ids[::-1]
-
-
 def test_the_source_is_returned_byte_for_byte_as_a_download(client: httpx.Client) -> None:
     source = b"\xef\xbb\xbf# caf\xc3\xa9\r\n" + BREVITY
     made = upload(client, source=source).json()
@@ -108,22 +89,3 @@ def test_the_function_of_another_owner_can_be_read_but_not_changed(server: Serve
         assert error_of(upload(bob)) == (409, "invalid_request_error", "name_taken")
         assert upload(bob, new_name()).status_code == 201
     assert client.get(f"/v1/reward_functions/{id}").status_code == 200
-
-
-def test_uploads_of_one_name_at_once_get_versions_without_a_gap(server: Server) -> None:
-    def add(number: int) -> int:
-        with server.client() as client:
-            version: int = upload(client, "brevity", BREVITY + b"#" * number).json()["version"]
-            return version
-
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        assert sorted(threads.map(add, range(16))) == list(range(1, 17))
-
-
-def test_one_of_several_keys_that_upload_a_new_name_at_once_owns_it(server: Server) -> None:
-    def add(secret: str) -> int:
-        with server.client(secret) as client:
-            return upload(client).status_code
-
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        assert sorted(threads.map(add, [server.new_key() for _ in range(8)])) == [201] + [409] * 7

@@ -17,7 +17,6 @@ DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
-    """The URL of a running server."""
     try:
         server = running_postgresql()
         url = server.__enter__()
@@ -29,7 +28,6 @@ def postgresql() -> Iterator[str]:
 
 @pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
     return empty_database(request, tmp_path)
 
 
@@ -48,12 +46,10 @@ def empty_database(request: pytest.FixtureRequest, directory: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    """An empty store."""
     with open_store(url) as store:
         yield store
 
 
 @pytest.fixture
 def alice(store: Store) -> Key:
-    """A key of the store with every scope."""
     return store.keys.create("alice")[0]

@@ -1,5 +1,3 @@
-"""Keys: secrets, names, scopes and revocation."""
-
 import re
 
 from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
@@ -18,7 +16,7 @@ def test_a_secret_authenticates_its_key(store: Store) -> None:
 
 def test_only_the_exact_secret_authenticates(store: Store) -> None:
     _, secret = store.keys.create("alice")
-    for wrong in (secret[:-1], secret + "a", secret[:-1] + "é", "", secret.swapcase()):
+    for wrong in (secret[:-1], secret + "a", secret[:-1] + "é", "", secret.swapcase(), "vk_' OR '1'='1"):
         with raises(AccessDeniedError, "invalid_key"):
             store.keys.authenticate(wrong)
 

@@ -1,5 +1,3 @@
-"""Several processes on one store, and processes killed during uploads."""
-
 import subprocess
 import sys
 

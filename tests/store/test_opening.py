@@ -1,8 +1,4 @@
-"""Opening a store: where it is, its tables, and what cannot hold one."""
-
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -92,9 +88,3 @@ def test_a_place_that_cannot_hold_a_database_is_refused(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}/file/store.db")
     with raises(StoreError, "database_unusable"):
         open_store(f"sqlite:///{tmp_path}/file")
-
-
-def test_importing_the_store_loads_no_database_library() -> None:
-    code = "import sys, agent_tunix.store, agent_tunix.store.access, agent_tunix.cli; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"sqlalchemy", "alembic", "psycopg", "httpx", "fastapi", "jax"} & set(loaded) == set()

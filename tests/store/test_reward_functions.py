@@ -1,5 +1,3 @@
-"""Reward functions in the store: created, listed, read and deleted."""
-
 import datetime
 import hashlib
 import re

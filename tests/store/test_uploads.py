@@ -1,5 +1,3 @@
-"""Checks of uploaded files: what is taken, what is refused, and that no check runs the file."""
-
 import textwrap
 from pathlib import Path
 
@@ -93,29 +91,19 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
 # What has brought compilers down: depth, length, and literals that are costly to fold or to read.
 HOSTILE = {
     "brackets": "(" * 100_000 + ")" * 100_000,
-    "open brackets": "[" * 200_000,
-    "braces and brackets": "x = " + "{[(" * 60_000,
-    "minus signs": "x = " + "-" * 200_000 + "1",
     "a chain of additions": "x = " + "+".join(["1"] * 100_000),
-    "a chain of attributes": "x = a" + ".b" * 100_000,
     "a chain of calls": "x = a" + "()" * 100_000,
-    "a chain of comparisons": "x = " + "<".join(["1"] * 100_000),
     "nested functions": "\n".join(f"{' ' * depth}def f():" for depth in range(500)) + "\n" + " " * 500 + "pass",
     "nested blocks": "\n".join(f"{' ' * n}try:\n{' ' * n} pass\n{' ' * n}finally:" for n in range(19))
     + f"\n{' ' * 19}x = 1",
-    "subscripts": "x = a" + "[a" * 50_000,
     "nested lambdas": "x = " + "lambda:" * 30_000 + "1",
-    "nested conditions": "x = " + "1 if 1 else " * 20_000 + "1",
     "a number of many digits": "x = " + "9" * 200_000,
-    "a hexadecimal number of many digits": "x = 0x" + "f" * 200_000,
     "a power to fold": "x = 9 ** 9 ** 9 ** 9",
     "a string to fold": "x = 'a' * 10 ** 10",
-    "a tuple to fold": "x = (1,) * 10 ** 9",
     "a shift to fold": "x = 1 << 10 ** 10",
     "format strings": "x = " + "f'{" * 1_000 + "}'" * 1_000,
     "many parameters": "def f(" + ",".join(f"a{number}" for number in range(30_000)) + "): pass",
     "many names": "\n".join(f"a{number} = {number}" for number in range(12_000)),
-    "many strings side by side": "x = " + "'' " * 80_000,
     "deep patterns": "match x:\n  case " + "[" * 5_000 + "]" * 5_000 + ": pass",
     "a backslash before the end": "x = 1\\",
 }

@@ -19,7 +19,6 @@ def source_of(number: int) -> bytes:
 
 
 def main(url: str, secret: str, first: int, last: int, if_changed: bool) -> None:
-    """Upload."""
     unchecked: Any = module
     unchecked.check_upload = lambda source, format: None
     with open_store(url) as store:

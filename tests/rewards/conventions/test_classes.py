@@ -134,9 +134,6 @@ def test_a_coroutine_can_be_run_inside() -> None:
     assert adapt(Inside, "mine").score(samples("a"))[0].value == 1.0
 
 
-# --- the function of a reward ----------------------------------------------------------------------------------------
-
-
 def test_as_fn_is_a_plain_function_of_the_same_name_and_signature() -> None:
     function = Length(LengthConfig(name="mine")).as_fn()
     assert isinstance(function, FunctionType)
@@ -199,9 +196,6 @@ def test_a_reward_that_cannot_be_pickled_still_has_a_function() -> None:
     assert function(PROMPTS, COMPLETIONS) == [1.0, 4.0]
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(function)
-
-
-# --- in a run --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("args", [{}, {"letter": "n"}, {"config": {"letter": "n"}}])

@@ -39,12 +39,8 @@ def raising(error: BaseException) -> Callable[[str], Any]:
 # What goes wrong with one completion: what the code does, and the outcome with a part of its reason.
 FAULTS: dict[str, tuple[Callable[[str], Any], Outcome, str]] = {
     "division by zero": (lambda response: 1 / 0, Outcome.ERROR, "ZeroDivisionError: division by zero"),
-    "value error": (raising(ValueError("bad")), Outcome.ERROR, "ValueError: bad"),
-    "key error": (raising(KeyError("k")), Outcome.ERROR, "KeyError: 'k'"),
-    "assertion": (raising(AssertionError("no")), Outcome.ERROR, "AssertionError: no"),
     "recursion": (raising(RecursionError("deep")), Outcome.ERROR, "RecursionError"),
     "memory": (raising(MemoryError()), Outcome.ERROR, "MemoryError"),
-    "import": (raising(ModuleNotFoundError("no torch")), Outcome.ERROR, "ModuleNotFoundError: no torch"),
     "timeout of its own": (raising(TimeoutError("slow")), Outcome.ERROR, "TimeoutError: slow"),
     "exit": (raising(SystemExit(3)), Outcome.ERROR, "SystemExit"),
     "generator exit": (raising(GeneratorExit()), Outcome.ERROR, "GeneratorExit"),
@@ -54,7 +50,6 @@ FAULTS: dict[str, tuple[Callable[[str], Any], Outcome, str]] = {
     "nan": (lambda response: math.nan, Outcome.ERROR, "nan; a reward is finite"),
     "numpy nan": (lambda response: np.float32("nan"), Outcome.ERROR, "nan; a reward is finite"),
     "inf": (lambda response: math.inf, Outcome.ERROR, "inf; a reward is finite"),
-    "-inf": (lambda response: -math.inf, Outcome.ERROR, "-inf; a reward is finite"),
     "huge": (lambda response: 1e61, Outcome.ERROR, "at most 1e+60"),
     "huge integer": (lambda response: 10**400, Outcome.ERROR, "OverflowError"),
     "decimal nan": (lambda response: Decimal("nan"), Outcome.ERROR, "nan; a reward is finite"),
@@ -63,9 +58,7 @@ FAULTS: dict[str, tuple[Callable[[str], Any], Outcome, str]] = {
     "tuple": (lambda response: (1.0, "why"), Outcome.ERROR, "a tuple of length 2"),
     "array": (lambda response: np.ones(2), Outcome.ERROR, "a ndarray of length 2"),
     "generator": (lambda response: (x for x in [1.0]), Outcome.ERROR, "a generator"),
-    "complex": (lambda response: 1j, Outcome.ERROR, "a complex"),
     "object": (lambda response: object(), Outcome.ERROR, "an object"),
-    "function": (lambda response: max, Outcome.ERROR, "a builtin_function_or_method"),
     "unreadable": (lambda response: Unreadable(), Outcome.ERROR, "OSError: no number today"),
     "none": (lambda response: None, Outcome.NOT_APPLICABLE, ""),
 }
@@ -144,11 +137,8 @@ RETURNS: dict[str, tuple[Callable[[], Any], str]] = {
     "generator": (generate, "returned a generator"),
     "array": (lambda: np.ones(2), "returned a ndarray of length 2"),
     "scalar array": (lambda: np.array(1.0), "returned a ndarray"),
-    "matrix": (lambda: np.ones((2, 1)), "returned a ndarray of length 2"),
     "mapping": (lambda: {"a": 1.0, "b": 1.0}, "returned a dict of length 2"),
     "string": (lambda: "11", "returned a str of length 2"),
-    "set": (lambda: {1.0, 2.0}, "returned a set"),
-    "map": (lambda: map(float, "11"), "returned a map"),
     "coroutine": (lambda: awaited(), "returned a coroutine"),
 }
 
@@ -163,12 +153,6 @@ def test_a_return_that_matches_no_completions_is_an_error_of_each(convention: st
         return
     assert [score.outcome for score in scores] == [Outcome.ERROR, Outcome.ERROR]
     assert all(score.detail.startswith(reason) for score in scores), scores[0].detail
-
-
-@pytest.mark.parametrize("convention", ALL)
-def test_scores_keep_the_order_of_the_samples(convention: str) -> None:
-    scores = score_all(ALL[convention](float), *map(str, range(20)))
-    assert [score.value for score in scores] == list(map(float, range(20)))
 
 
 @pytest.mark.parametrize("convention", ALL)
@@ -192,9 +176,6 @@ def test_a_class_that_cannot_be_made_is_an_error_of_each_completion() -> None:
     scores = score_all(Broken, "a", "b")
     assert [score.outcome for score in scores] == [Outcome.ERROR, Outcome.ERROR]
     assert "OSError: no such model" in scores[0].detail
-
-
-# --- a `Score` that is returned is checked like a number --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,6 @@ def make_model() -> Any:
 
 
 def train(rewards: list[Any], directory: Path) -> list[dict[str, Any]]:
-    """Return what TRL logs of two steps."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 

@@ -123,9 +123,6 @@ def test_what_cannot_be_logged_is_an_error(log: Any, reason: str) -> None:
     assert reason in scores[0].detail
 
 
-# --- strings or messages ---------------------------------------------------------------------------------------------
-
-
 def takes_text(completions: Any) -> list[float]:
     return [float(completion.count("a")) for completion in completions]
 

@@ -41,7 +41,6 @@ class Bench:
         return type(load_judge(kind))("tone", self.args(**args), self.time.timing)
 
     def ask(self, response: str = "yes", kind: str = "judge", **args: Any) -> Score:
-        """The score that a new judge gives one response."""
         (score,) = self.judge(kind, **args).score([Sample(response)])
         assert isinstance(score, Score)
         return score

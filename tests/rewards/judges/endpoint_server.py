@@ -41,8 +41,6 @@ class Answer:
 
 @dataclass
 class Request:
-    """A request that came."""
-
     body: dict[str, Any]
     headers: dict[str, str]
     path: str
@@ -53,7 +51,6 @@ class Request:
 
     @property
     def judged(self) -> list[str]:
-        """The completions that are to be judged."""
         return [text for _, text in JUDGED.findall(self.body["messages"][-1]["content"])]
 
     @property
@@ -62,7 +59,6 @@ class Request:
 
 
 def chat(content: str | None, **choice: Any) -> dict[str, Any]:
-    """A chat completion with a text."""
     message = {"role": "assistant", "content": content}
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 64}}
     return {"choices": [{"index": 0, "message": message, "finish_reason": "stop", **choice}], "usage": usage}
@@ -83,7 +79,6 @@ def grade(request: Request) -> str:
 
 
 def prefer_longer(request: Request) -> str:
-    """A judge that prefers the longer of two completions."""
     first, second = (len(text) for text in request.judged)
     better = "first" if first > second else "second" if second > first else "tie"
     return json.dumps({"id": request.code, "better": {"reason": "it is longer", "verdict": better}})
@@ -144,7 +139,6 @@ class EndpointServer:
         self._thread.join()
 
     def wait_for_requests(self, count: int) -> None:
-        """Return once so many requests have come."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.requests) >= count, DEADLINE_S)
 

@@ -95,18 +95,16 @@ def test_whatever_decides_a_verdict_is_in_the_key(
 @pytest.mark.parametrize(
     "other", [Sample("yes", prompt="Why?", columns={"answer": "4"}), Sample("yes", columns={"answer": "5"})]
 )
-def test_whatever_the_judge_is_shown_is_in_the_key(other: Sample, bench: Bench, cache: Path) -> None:
+def test_whatever_the_judge_is_shown_is_in_the_key(
+    other: Sample, bench: Bench, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judge = bench.judge(cache=str(cache), columns=["answer"])
     judge.score([Sample("yes", columns={"answer": "4"})])
     judge.score([other])
     assert len(bench.server.requests) == 2
-
-
-def test_the_version_of_the_prompts_is_in_the_key(bench: Bench, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.judge(cache=str(cache)).score(SAMPLES)
     monkeypatch.setattr(prompts, "VERSION", prompts.VERSION + 1)
-    bench.judge(cache=str(cache)).score(SAMPLES)
-    assert len(bench.server.requests) == 6
+    judge.score([other])
+    assert len(bench.server.requests) == 3
 
 
 def test_a_failure_is_not_kept(bench: Bench, cache: Path) -> None:

@@ -19,9 +19,6 @@ def error(message: str, **more: str) -> dict[str, object]:
     return {"error": {"message": message, **more}}
 
 
-# --- tried again -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -103,9 +100,6 @@ def test_an_endpoint_that_is_not_there_is_an_error(bench: Bench) -> None:
     assert len(bench.time.waits) == 5
 
 
-# --- not tried again -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -144,11 +138,8 @@ def test_a_fault_that_stays_is_an_error_at_once(answer: Answer, told: str, bench
         {},
         {"choices": []},
         {"choices": None},
-        {"choices": [None]},
-        {"choices": [{}]},
         {"choices": [{"message": "hello"}]},
         [],
-        "hello",
         chat(""),
         chat(None),
         chat("I think that it is good."),
@@ -186,9 +177,6 @@ def test_a_verdict_outside_the_score_map_is_an_error(verdict: str, bench: Bench)
     assert "'quality' must be one of yes, partly, no" in score.detail
 
 
-# --- time-outs -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("answer", [Answer(body=chat("{}"), delay_s=600), Answer(body=chat("x" * 9_999), drip_s=0.05)])
 def test_a_slow_answer_is_a_timeout(answer: Answer, bench: Bench) -> None:
     bench.server.answers.append(answer)
@@ -196,9 +184,6 @@ def test_a_slow_answer_is_a_timeout(answer: Answer, bench: Bench) -> None:
     assert (score.value, score.outcome) == (None, Outcome.TIMEOUT)
     assert "longer than 0.3 s" in score.detail
     assert len(bench.server.requests) <= 1  # none where even the connection took too long
-
-
-# --- what an endpoint does not know ----------------------------------------------------------------------------------
 
 
 def test_the_schema_and_further_parameters_are_sent(bench: Bench) -> None:
@@ -272,9 +257,6 @@ def test_the_newer_name_of_max_tokens_is_found(bench: Bench) -> None:
     bench.server.always = lambda request: Answer(400, error(message)) if "max_tokens" in request.body else None
     assert bench.ask(max_tokens=77).value == 1.0
     assert bench.server.requests[1].body["max_completion_tokens"] == 77
-
-
-# --- usage -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -1, "completion_tokens": 2}])

@@ -22,8 +22,6 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 class _Schema:
-    """A stand-in for a Pydantic model."""
-
     fields: tuple[str, ...] = ()
 
     def __init__(self, values: dict[str, Any]) -> None:

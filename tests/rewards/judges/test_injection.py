@@ -1,5 +1,3 @@
-"""A completion that tries to dictate its verdict."""
-
 import json
 import re
 
@@ -110,8 +108,6 @@ def test_what_a_group_has_in_common_comes_first_and_is_the_same() -> None:
     assert len(heads) == 1
     assert "REFERENCE answer" in heads.pop()
 
-
-# --- reading a verdict -----------------------------------------------------------------------------------------------
 
 CODE = "a1b2c3d4e5f6"
 

@@ -1,5 +1,3 @@
-"""Limits by the minute, on a clock that stands still; and budgets."""
-
 import asyncio
 import math
 

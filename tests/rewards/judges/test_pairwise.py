@@ -147,9 +147,6 @@ def test_a_malformed_argument_is_refused(args: dict[str, object], code: str, tol
     assert told in str(caught.value)
 
 
-# --- from comparisons to scores --------------------------------------------------------------------------------------
-
-
 def test_bradley_terry_is_the_most_likely_explanation() -> None:
     rng = np.random.default_rng(0)
     pairs = ranking.choose_pairs(list(range(6)), None)

@@ -1,5 +1,3 @@
-"""The key goes to the endpoint and nowhere else."""
-
 import logging
 import pickle
 from pathlib import Path

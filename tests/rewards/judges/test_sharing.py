@@ -1,5 +1,3 @@
-"""Several judges in one process: the limits that they keep together, and that none waits for another's verdicts."""
-
 import asyncio
 import dataclasses
 import gc
@@ -99,9 +97,6 @@ def test_a_step_is_told_apart_from_the_whole(bench: Bench) -> None:
     assert step["cost"] == pytest.approx(2 * 20 * 100 / 1e6)
     assert total["cost"] == pytest.approx(5 * 20 * 100 / 1e6)
     assert step["latency_mean_s"] > 0
-
-
-# --- the gate ---------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_limit_of_any_judge_the_default_holds() -> None:

@@ -122,9 +122,6 @@ def test_a_mixture_that_could_not_train_is_refused(components: list[Component], 
         Mixture(components, on_failure=on_failure)
 
 
-# --- gates and routes ------------------------------------------------------------------------------------------------
-
-
 def counting(seen: list[str]) -> Callable[..., Any]:
     def reward(response: str, metadata: dict[str, Any]) -> float:
         seen.append(metadata["id"])
@@ -269,9 +266,6 @@ def test_rewards_that_are_put_elsewhere_are_those_that_score() -> None:
     assert values(mixture.score(samples({}))) == [1.0]
 
 
-# --- transforms ------------------------------------------------------------------------------------------------------
-
-
 def test_the_transformed_value_is_weighed_and_the_raw_one_is_kept() -> None:
     mixture = Mixture([by_column("a", weight=2.0, transforms=(Clip(0.0, 1.0),))])
     first, second = mixture.score(samples({"a": 7.0}, {"a": 0.5}))
@@ -287,8 +281,6 @@ def test_a_value_that_a_map_does_not_hold_is_an_error_that_names_it() -> None:
     assert (second.outcome, second.detail) == (Outcome.ERROR, "component 'a': its transform has no value for 0.7")
     assert second.components == {"a": 0.7}
 
-
-# --- schedules -------------------------------------------------------------------------------------------------------
 
 FOLLOWING = Schedule(1.0, 0.0, (0.0, 1.0), metric="eval/accuracy")
 

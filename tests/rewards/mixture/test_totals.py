@@ -104,9 +104,6 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-# --- the oracle ------------------------------------------------------------------------------------------------------
-
-
 def oracle_status(case: Case, b: int, c: int) -> str:
     """open, shut, n/a, or failed, for one component on one completion."""
     if case.routed[c] and not case.applies[b // case.size]:
@@ -197,9 +194,6 @@ def oracle_advantages(case: Case, scaling: str) -> NDArray[np.float64]:
     if scaling == "component" and len(everyone) > 1:
         result[everyone] /= result[everyone].std(ddof=1) + epsilon
     return result
-
-
-# --- the properties --------------------------------------------------------------------------------------------------
 
 
 # With what the first component says: it passes, fails, does not apply, or shuts the gates of the others.

@@ -1,5 +1,3 @@
-"""The summary of a run's scores."""
-
 import json
 import math
 from typing import Any

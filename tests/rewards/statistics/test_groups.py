@@ -1,5 +1,3 @@
-"""The causes of dead groups, and the scores of equal responses."""
-
 import math
 from typing import Any
 

@@ -17,7 +17,6 @@ VALUES = st.floats(-50, 50).map(lambda value: round(value, 2)) | st.sampled_from
 
 
 def detail_of(values: Any, lengths: Any = None, declared: tuple[float, float] | None = None) -> dict[str, Any]:
-    """The metrics of one series."""
     found = describe_in_detail(
         ["x"],
         np.array([values], float),

@@ -1,5 +1,3 @@
-"""The metrics of one step, and what they leave out."""
-
 import json
 import math
 from typing import Any

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import httpx
 
-from tests.service.abuse.cases import answer, case, exchange, exchange_pieces, noise, request
+from tests.service.abuse.cases import answer, case, exchange_pieces, noise, request
 from tests.service.abuse.victim import LIST, Victim
 from tests.service.support import BREVITY, new_name, upload
 
@@ -18,16 +18,6 @@ GIGABYTE = 1 << 30
 _MOST_TAKEN = 64 << 20
 _FORM = "Content-Type: multipart/form-data; boundary=x"
 _JSON = {"Content-Type": "application/json"}
-
-
-# --- size ------------------------------------------------------------------------------------------------------------
-
-
-@case("a body of a gigabyte with its Content-Length")
-def _(victim: Victim) -> Iterator[str]:
-    for path in (LIST, f"{LIST}/rf_{'a' * 24}/try"):
-        yield from exchange(victim, request(victim, "POST", path, _FORM, f"Content-Length: {GIGABYTE}"))
-    yield from exchange(victim, request(victim, "POST", LIST, _FORM, f"Content-Length: {'9' * 18}"))
 
 
 @case("a body of a gigabyte in chunks")
@@ -71,15 +61,6 @@ def _(victim: Victim) -> Iterator[str]:
     yield "no answer"
 
 
-@case("a file of more than 256 KB")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        yield answer(upload(client, new_name(), BREVITY + b"#" * (256 << 10)))
-
-
-# --- forms -----------------------------------------------------------------------------------------------------------
-
-
 @case("a form of ten thousand parts, or without an end")
 def _(victim: Victim) -> Iterator[str]:
     part = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\na\r\n'
@@ -101,9 +82,6 @@ def _(victim: Victim) -> Iterator[str]:
         for boundary in ("", "x" * 10_000, '"', "--"):
             headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
             yield answer(client.post(LIST, content=part, headers=headers))
-
-
-# --- JSON ------------------------------------------------------------------------------------------------------------
 
 
 def _try(client: httpx.Client, content: bytes) -> httpx.Response:
@@ -131,36 +109,10 @@ def _(victim: Victim) -> Iterator[str]:
             yield answer(_try(client, _nested(depth)))
 
 
-@case("invalid JSON, or JSON of another shape")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for content in (
-            b"{",
-            b"\xff\xfe",
-            b"1" * 5000,
-            b'"' * 99,
-            b"null",
-            b"[]",
-            b'{"rows": {}}',
-            b'{"rows": [], "x": 1}',
-        ):
-            yield answer(_try(client, content))
-
-
-@case("more rows or completions than a try accepts")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        yield answer(_try(client, json.dumps({"rows": [{"completions": ["a"]}] * 50_000}).encode()))
-        yield answer(_try(client, json.dumps({"rows": [{"completions": ["a"] * 100_000}]}).encode()))
-
-
 @case("completions of two megabytes")
 def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         yield answer(_try(client, json.dumps({"rows": [{"completions": ["a" * 2_000_000]}]}).encode()))
-
-
-# --- packed ----------------------------------------------------------------------------------------------------------
 
 
 @case("a compressed body of a gigabyte")
@@ -180,28 +132,6 @@ def _(victim: Victim) -> Iterator[str]:
     with victim.client() as client:
         yield answer(upload(client, new_name(), archive.getvalue()))
         yield answer(upload(client, new_name(), gzip.compress(bytes(GIGABYTE // 8))))
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-# tests/store/test_uploads.py has more.
-_INDIGESTIBLE = ("x = " + "(" * 100_000, "x = a" + "()" * 100_000, "x = " + "9" * 200_000)
-
-
-@case("a file that the compiler rejects")
-def _(victim: Victim) -> Iterator[str]:
-    with victim.client() as client:
-        for text in _INDIGESTIBLE:
-            yield answer(upload(client, new_name(), BREVITY + text.encode()))
-
-
-@case("a file that acts when it is imported")
-def _(victim: Victim) -> Iterator[str]:
-    mark = victim.home / "mark"
-    with victim.client() as client:
-        begun = f"open({str(mark)!r}, 'w')\nimport os\nos.abort()\n"
-        yield answer(upload(client, new_name(), begun.encode() + BREVITY))
-    assert not mark.exists(), "it was executed"
 
 
 @case("a file with HTML, and a file name that leads out")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import httpx
 
 from tests.service.abuse.victim import PLANTED, Victim
-from tests.service.support import upload
 
 # Instead of a status where a connection ended without one.
 NO_ANSWER = "no answer"
@@ -41,8 +40,6 @@ CASES: dict[str, Case] = {}
 
 
 def case(name: str, slow: bool = False) -> Callable[[Act], Act]:
-    """Make an attack of a function."""
-
     def add(act: Act) -> Act:
         assert name not in CASES
         CASES[name] = Case(name, act, slow)
@@ -78,20 +75,6 @@ def asks(name: str, *requests: tuple[str, str, dict[str, str]], has_key: bool = 
                     yield answer(client.request(method, path, headers=headers))
 
     case(name)(act)
-
-
-def uploads(name: str, *names: str) -> None:
-    """Make an attack of uploads under some names."""
-
-    def act(victim: Victim) -> Iterator[str]:
-        with victim.client() as client:
-            for text in names:
-                yield answer(upload(client, text))
-
-    case(name)(act)
-
-
-# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def answer(response: httpx.Response) -> str:
@@ -137,7 +120,6 @@ def exchange_pieces(victim: Victim, pieces: Iterable[bytes]) -> tuple[list[str],
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Read until the server ends the connection."""
     said = b""
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(1 << 16):
@@ -146,7 +128,6 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def noise(num_bytes: int) -> Iterator[bytes]:
-    """Bytes that mean nothing, in pieces."""
     for _ in range(num_bytes // _SENDS_BYTES):
         yield b"x" * _SENDS_BYTES
 

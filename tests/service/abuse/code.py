@@ -30,8 +30,6 @@ def attempt(victim: Victim, body: str) -> str:
 
 
 def uploads_that(what: str, *bodies: str, slow: bool = False) -> Callable[[Victim], Iterator[str]]:
-    """A case of some uploads."""
-
     def act(victim: Victim) -> Iterator[str]:
         for body in bodies:
             yield attempt(victim, body)
@@ -41,82 +39,12 @@ def uploads_that(what: str, *bodies: str, slow: bool = False) -> Callable[[Victi
 
 
 uploads_that(
-    "forks, or forks without end",
-    "import os; os.fork()",
-    "import os\nwhile True: os.fork()",
-    "import multiprocessing; multiprocessing.Process(target=print).start()",
-)
-uploads_that(
-    "runs a program",
-    "import os, sys; os.execv(sys.executable, ['python', '-V'])",
-    "import subprocess; subprocess.run(['/bin/sh', '-c', 'id'])",
-    "import os; os.posix_spawn('/bin/true', ['true'], {})",
-)
-uploads_that(
-    "starts threads without end",
-    """
-    import threading
-    while True: threading.Thread(target=threading.Event().wait, daemon=True).start()
-    """,
-)
-uploads_that(
-    "opens a socket",
-    "import socket; socket.socket()",
-    "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-    "import socket; socket.socket(socket.AF_UNIX)",
-    "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
-)
-uploads_that("resolves a host name", "import socket; socket.create_connection(('example.org', 80))")
-uploads_that(
-    "reads /etc/passwd",
-    "raise RuntimeError(open('/etc/passwd').read())",
-    "import os, time\nos.symlink('/etc/passwd', name := str(time.time_ns()))\nraise RuntimeError(open(name).read())",
-    "import os, time\nos.link('/etc/passwd', name := str(time.time_ns()))\nraise RuntimeError(open(name).read())",
-)
-uploads_that(
     "reads the server's environment as a file",
     "raise RuntimeError(open('/proc/self/environ').read())",
     "import os; raise RuntimeError(open(f'/proc/{os.getppid()}/environ').read())",
     "raise RuntimeError(open('/proc/1/environ').read())",
 )
-uploads_that(
-    "returns its environment",
-    """
-    import ctypes, os
-    entries, place, found = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ"), 0, dict(os.environ)
-    while entries[place]:
-        found[place] = entries[place].decode()
-        place += 1
-    raise RuntimeError(found)
-    """,
-)
-uploads_that(
-    "fills the disk",
-    """
-    with open("large", "wb") as file:
-        while True: file.write(bytes(1 << 20))
-    """,
-    """
-    number = 0
-    while True:
-        number += 1
-        with open(f"file_{number}", "wb") as file: file.write(bytes(1 << 20))
-    """,
-    """
-    number = 0
-    while True:
-        number += 1
-        open(f"file_{number}", "wb").close()
-    """,
-)
-uploads_that(
-    "takes all memory",
-    "bytearray(10 << 30)",
-    "found = []\nwhile True: found.append(bytearray(1 << 20))",
-    "import mmap; mmap.mmap(-1, 10 << 30)",
-)
 uploads_that("loops without end", "while True: pass", slow=True)
-uploads_that("sleeps", "import time; time.sleep(3600)", slow=True)
 uploads_that(
     "kills its parent or all processes",
     "import os; os.kill(os.getppid(), 9)",
@@ -124,58 +52,6 @@ uploads_that(
     "import os; os.killpg(os.getpgid(os.getppid()), 9)",
     "import os; os.pidfd_open(os.getppid())",
 )
-_PTRACE = """
-import ctypes, os, platform
-number = {"x86_64": %d, "aarch64": %d}[platform.machine()]
-if ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), %s) == -1:
-    raise OSError(ctypes.get_errno(), "no")
-"""
-uploads_that(
-    "traces its parent, or reads its memory",
-    _PTRACE % (101, 117, "16, os.getppid(), 0, 0"),
-    _PTRACE % (310, 270, "os.getppid(), 0, 0, 0, 0, 0"),
-    "import os; open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
-)
-uploads_that(
-    "writes through a link",
-    "import os, time\nos.symlink(os.path.dirname(os.__file__), name := str(time.time_ns()))\nopen(f'{name}/a.py', 'w')",
-    "import os, time\nos.symlink(os.__file__, name := str(time.time_ns()))\nopen(name, 'a')",
-    "import os, time\nos.symlink('/var/tmp', name := str(time.time_ns()))\nopen(f'{name}/mine', 'w')",
-)
-uploads_that(
-    "changes its user or its rights",
-    "import os; os.setuid(0)",
-    "import resource; resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
-    "import os; os.chmod('.', 0o4777)",
-    "import os; os.chroot('.')",
-)
-uploads_that(
-    "exits or crashes",
-    "import os; os._exit(7)",
-    "import ctypes; ctypes.string_at(0)",
-    "import os; os.abort()",
-    slow=True,
-)
-uploads_that(
-    "prints without end",
-    "for _ in range(3000): print('x' * 10_000)",
-    "import os\nfor _ in range(3000): os.write(2, b'x' * 10_000)",
-)
-uploads_that(
-    "returns too much",
-    "return [0.0] * 10_000_000",
-    "return iter(int, 1)",
-    "return 'x' * (1 << 27)",
-    slow=True,
-)
-uploads_that(
-    "returns something that is not a number",
-    "return [float('nan')]",
-    "return [10 ** 10_000]",
-    "return [object()]",
-    slow=True,
-)
-uploads_that("recurses without end", "def f(): return f()\nf()")
 
 
 @case("an upload that reads the store")

@@ -4,30 +4,21 @@ import asyncio
 import contextlib
 import resource
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.service.abuse.cases import NO_ANSWER, answer, answers, case, exchange, read_all, request
+from tests.service.abuse.cases import NO_ANSWER, answer, answers, case, read_all, request
 from tests.service.abuse.victim import LIST, Victim
 from tests.service.support import connected_ports, new_name, upload
 
 _PATIENT_S = 90.0
 
 
-# --- time ------------------------------------------------------------------------------------------------------------
-
-
 @case("a body that arrives slowly", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     yield from _trickle(victim, request(victim, "POST", LIST, "Content-Length: 1000"), b"x")
-
-
-@case("headers that arrive slowly", slow=True)
-def _(victim: Victim) -> Iterator[str]:
-    yield from _trickle(victim, b"GET / HTTP/1.1\r\n", b"X: x\r\n")
 
 
 def _trickle(victim: Victim, begun: bytes, piece: bytes) -> list[str]:
@@ -76,9 +67,6 @@ def _(victim: Victim) -> Iterator[str]:
     yield NO_ANSWER
 
 
-# --- number ----------------------------------------------------------------------------------------------------------
-
-
 @case("10,000 lists, 500 at a time", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     secrets = [victim.new_key("read") for _ in range(20)]
@@ -102,38 +90,6 @@ def _(victim: Victim) -> Iterator[str]:
     found = asyncio.run(ask_all())
     assert found.total() == 10_000
     yield from found
-
-
-@case("more requests of a key than its limit", slow=True)
-def _(victim: Victim) -> Iterator[str]:
-    secret = victim.new_key("read")
-    is_over = threading.Event()
-
-    def ask(_: int) -> set[str]:
-        found: set[str] = set()
-        with victim.client(secret) as client:
-            while not is_over.is_set():
-                found.add(answer(client.get(LIST, params={"limit": 1})))
-                if found - {"200"}:
-                    is_over.set()
-        return found
-
-    with ThreadPoolExecutor(6) as threads:
-        yield from set().union(*threads.map(ask, range(6)))
-    with victim.client() as client:
-        assert client.get(LIST).status_code == 200, "another key is limited with it"
-
-
-@case("more connections than the limit", slow=True)
-def _(victim: Victim) -> Iterator[str]:
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(victim.connected()) for _ in range(1100)]
-        refused = connections[-1]
-        yield from answers(read_all(refused))
-    deadline = time.monotonic() + _PATIENT_S
-    while exchange(victim, request(victim, "GET", LIST)) != ["200"]:
-        assert time.monotonic() < deadline, "there is no room afterwards either"
-        time.sleep(0.1)
 
 
 @case("200 uploads at once", slow=True)

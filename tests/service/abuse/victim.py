@@ -59,12 +59,10 @@ class Victim(Server):
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[socket.socket]:
-        """A connection of its own."""
         with socket.create_connection(self.address, timeout=_PATIENT_S) as connection:
             yield connection
 
     def signs(self) -> Signs:
-        """Return the resources that it holds now."""
         place = Path(f"/proc/{self.process.pid}")
         resident = int((place / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return Signs(

@@ -12,8 +12,7 @@ import httpx
 from playwright.sync_api import Browser, Dialog, Page
 
 from agent_tunix.service import ServiceSettings
-from agent_tunix.store import open_store
-from tests.service.support import Server, running
+from tests.service.support import Server, serving
 
 EVIL = (
     "<script>window.hacked=1</script><img src=https://example.invalid/x onerror=window.hacked=1></textarea></pre>"
@@ -32,11 +31,9 @@ class Visitor:
     csrf: str
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        """Ask for a page."""
         return self.client.get(path, **options)
 
     def post(self, path: str, data: dict[str, str] | None = None, **options: Any) -> httpx.Response:
-        """Send a form with the session's token."""
         return self.client.post(path, data={"csrf": self.csrf} | (data or {}), **options)
 
 
@@ -55,10 +52,9 @@ def visiting(server: Server, secret: str | None = "") -> Iterator[Visitor]:
 
 
 @contextmanager
-def serving(directory: Path, runs: Path | None = None, settings: ServiceSettings | None = None) -> Iterator[Server]:
+def showing(directory: Path, runs: Path) -> Iterator[Server]:
     """A server with a store of its own, and with the runs of a directory."""
-    settings = settings or ServiceSettings(runs=(runs,) if runs else ())
-    with open_store(f"sqlite:///{directory / 'store.db'}") as store, running(store, settings) as server:
+    with serving(directory, ServiceSettings(runs=(runs,))) as server:
         yield server
 
 
@@ -77,11 +73,9 @@ class Seen:
         dialog.dismiss()
 
     def go(self, path: str) -> None:
-        """Open a page of the server."""
         self.page.goto(self.url + path)
 
     def log_in(self, secret: str) -> None:
-        """Log in by hand."""
         self.go("/login")
         self.page.get_by_label("API key").fill(secret)
         self.page.get_by_role("button", name="Log in").click()

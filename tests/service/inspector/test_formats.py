@@ -1,5 +1,3 @@
-"""Numbers and moments as a person reads them; what the functions' own examples say holds."""
-
 import doctest
 import math
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""The pages of reward functions, without a browser: permissions, and what each form says."""
-
 import hashlib
 import html
 import re
@@ -13,9 +11,9 @@ from agent_tunix.service import ServiceSettings, TryLimits
 from agent_tunix.service.inspector import functions
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store.uploads import MAX_BYTES
-from tests.service.inspector.support import EVIL, Visitor, serving, visiting
+from tests.service.inspector.support import EVIL, Visitor, visiting
 from tests.service.replaying.support import DOUBLED, POLITENESS, PROMPT, G, saved, write_run
-from tests.service.support import Server, new_name
+from tests.service.support import Server, new_name, serving
 
 HOSTILE = f'"""{EVIL}"""\n\n\ndef reward(completions, **kwargs):\n    raise ValueError({EVIL!r})\n'
 TRIES, REPLAYS = TryLimits(timeout_s=60, total_timeout_s=300), ReplayLimits(timeout_s=60, total_timeout_s=300)
@@ -28,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     # Trained with a file of other bytes under the name `politeness`, and with the very bytes that are uploaded here.
     write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
     write_run(runs / "<b>hostile", "math", num_steps=1)
-    with serving(directory, settings=ServiceSettings(runs=(runs,), tries=TRIES, replays=REPLAYS)) as server:
+    with serving(directory, ServiceSettings(runs=(runs,), tries=TRIES, replays=REPLAYS)) as server:
         yield server
 
 
@@ -50,7 +48,6 @@ def send(visitor: Visitor, source: bytes | str, name: str, format: str = "trl") 
 
 
 def told(answer: httpx.Response) -> str:
-    """Return the error on a page."""
     found = re.search(r'role="alert"[^>]*>(.*?)</p>', answer.text, re.DOTALL)
     return html.unescape(found[1]) if found else answer.text
 
@@ -69,9 +66,6 @@ def run_id(visitor: Visitor, function: str, name: str) -> str:
 
 def sha256(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
-
-
-# --- the list, and uploading -----------------------------------------------------------------------------------------
 
 
 def test_versions_are_listed_shown_and_deleted(alice: Visitor) -> None:
@@ -146,9 +140,6 @@ def test_an_unknown_function_is_not_found(alice: Visitor, id: str) -> None:
         assert answer.status_code == 404, work
 
 
-# --- trying ----------------------------------------------------------------------------------------------------------
-
-
 def test_completions_are_scored_with_the_edited_source(alice: Visitor) -> None:
     path = upload(alice)
     source = DOUBLED.decode().replace("\n", "\r\n")
@@ -190,9 +181,6 @@ def test_code_of_a_page_runs_isolated(alice: Visitor) -> None:
     counted = r'<th scope="row">error</th><td class="number">0</td><td class="number">12</td>'
     assert re.search(counted, replayed.text), told(replayed)
     assert alice.get("/functions").status_code == 200
-
-
-# --- replaying, and saving -------------------------------------------------------------------------------------------
 
 
 def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> None:
@@ -268,9 +256,6 @@ def test_a_script_gets_the_result_alone(alice: Visitor) -> None:
     assert (error.status_code, error.json()["error"]["code"]) == (400, "syntax_error")
 
 
-# --- who may ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("scopes", "allowed"),
     [
@@ -304,9 +289,6 @@ def test_changes_need_a_session_and_its_token(server: Server, alice: Visitor) ->
         for place in ("/functions", path):
             assert nobody.get(place).headers["location"].startswith("/login")
         assert nobody.post(f"{path}/try").status_code == 401
-
-
-# --- markup ----------------------------------------------------------------------------------------------------------
 
 
 def test_no_source_and_no_input_is_markup(alice: Visitor) -> None:

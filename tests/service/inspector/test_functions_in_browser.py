@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from agent_tunix.service import ReplayLimits, ServiceSettings, TryLimits
 from tests.chromium import needs_chromium
-from tests.service.inspector.support import EVIL, Seen, looking, serving
+from tests.service.inspector.support import EVIL, Seen, looking
 from tests.service.replaying.support import DOUBLED, POLITENESS, G, saved, write_run
-from tests.service.support import Server, new_name
+from tests.service.support import Server, new_name, serving
 
 pytestmark = [needs_chromium, pytest.mark.slow]
 
@@ -25,16 +25,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     runs = directory / "runs"
     write_run(runs / "polite", num_steps=2, source=saved(POLITENESS))
     tries, replays = TryLimits(timeout_s=60, total_timeout_s=300), ReplayLimits(timeout_s=60, total_timeout_s=300)
-    with serving(directory, settings=ServiceSettings(runs=(runs,), tries=tries, replays=replays)) as server:
+    with serving(directory, ServiceSettings(runs=(runs,), tries=tries, replays=replays)) as server:
         yield server
-
-
-@pytest.fixture
-def seen(browser: Browser, server: Server) -> Iterator[Seen]:
-    """A tab of somebody who is logged in."""
-    with looking(browser, server) as seen:
-        seen.log_in(server.secret)
-        yield seen
 
 
 @pytest.fixture
@@ -130,9 +122,6 @@ def test_errors_stand_beside_the_form_they_belong_to(page: Page, seen: Seen) -> 
     seen.assert_quiet()
 
 
-# --- the editor ------------------------------------------------------------------------------------------------------
-
-
 def test_tab_indents_and_after_escape_leaves(page: Page) -> None:
     source = source_of(page)
     source.fill("if x:\ny")
@@ -178,9 +167,6 @@ def test_a_change_is_not_lost_without_a_question(page: Page) -> None:
     with page.expect_event("dialog") as asked:
         page.evaluate("setTimeout(() => location.reload())")
     assert asked.value.type == "beforeunload"
-
-
-# --- markup, forms and scripts ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])

@@ -1,5 +1,3 @@
-"""Logging in and out: keys, sessions, tokens and headers."""
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +10,8 @@ from agent_tunix.service.inspector.headers import HEADERS
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
-from tests.service.inspector.support import BROWSER, serving, visiting
-from tests.service.support import Server
+from tests.service.inspector.support import BROWSER, visiting
+from tests.service.support import Server, serving
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +19,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("service")
     (directory / "runs").mkdir()
     settings = ServiceSettings(runs=(directory / "runs",), failed_keys_per_second=0)
-    with serving(directory, settings=settings) as server:
+    with serving(directory, settings) as server:
         yield server
 
 
@@ -51,7 +49,7 @@ def test_the_cookie_of_a_session_is_hidden_from_scripts_and_other_sites(server: 
         assert "secure" in answer.headers["set-cookie"].lower()
 
 
-@pytest.mark.parametrize("secret", ["", "vk_" + "a" * 40, "\x00", "ü" * 2000])
+@pytest.mark.parametrize("secret", ["", "vk_" + "a" * 40, "\x00", "ü" * 2000, "<script>alert(1)</script>", "' OR 1=1"])
 def test_an_invalid_key_is_refused_and_not_repeated(nobody: httpx.Client, secret: str) -> None:
     answer = log_in(nobody, secret)
     assert answer.status_code == 401
@@ -66,6 +64,7 @@ def test_an_invalid_key_is_refused_and_not_repeated(nobody: httpx.Client, secret
         ("/runs/run_a/rollouts?step=3&q=x", "/runs/run_a/rollouts?step=3&q=x"),
         ("https://evil.example/runs", "/runs"),
         ("//evil.example", "/runs"),
+        ("javascript:alert(1)", "/runs"),
         ("/\\evil.example", "/runs"),
         ("/\t/evil.example", "/runs"),
         ("/runs\r\nSet-Cookie: a=b", "/runs"),
@@ -167,7 +166,7 @@ def test_a_token_counts_for_its_own_session_and_site(server: Server, nobody: htt
 def test_failed_attempts_are_limited_by_address_and_a_valid_key_passes(tmp_path: Path) -> None:
     settings = ServiceSettings(failed_keys_per_second=0.001, failed_keys_burst=3)
     with (
-        serving(tmp_path, settings=settings) as server,
+        serving(tmp_path, settings) as server,
         httpx.Client(base_url=server.url, headers=BROWSER) as client,
     ):
         answers = [log_in(client, "vk_" + "a" * 40) for _ in range(5)]
@@ -252,5 +251,7 @@ def test_a_large_body_needs_a_session(server: Server, path: str) -> None:
     with visiting(server, None) as stranger:
         answer = stranger.post(path, {"source": "x" * 20_000})
         assert (answer.status_code, "log in" in answer.text) == (413, True)
+        in_chunks = stranger.client.post(path, content=iter([b"x" * 10_000] * 200))
+        assert in_chunks.status_code == 413
     with visiting(server) as alice:
         assert alice.post(path, {"source": "x" * 20_000}).status_code != 413

@@ -1,5 +1,3 @@
-"""The pages of runs, without a browser: what they show, and that no text of a run is markup."""
-
 import html
 import json
 import re
@@ -13,7 +11,7 @@ import yaml
 
 from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config
-from tests.service.inspector.support import EVIL, Visitor, serving, visiting
+from tests.service.inspector.support import EVIL, Visitor, showing, visiting
 from tests.tracking.report.support import plain_response, write_run
 
 FINDING = {
@@ -52,13 +50,12 @@ def alice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
         write_run(runs / name, **made)  # type: ignore[arg-type]
     (runs / "no rows" / "metrics.jsonl").touch()
     shutil.copytree(runs / "one step", runs / "<img src=x onerror=alert(1)>")
-    with serving(directory, runs) as server, visiting(server) as visitor:
+    with showing(directory, runs) as server, visiting(server) as visitor:
         yield visitor
 
 
 @pytest.fixture
 def ids(alice: Visitor) -> dict[str, str]:
-    """Name → id of each run."""
     found = alice.get("/v1/runs").status_code
     assert found == 401  # the page alone is asked here
     links = re.findall(r'href="/runs/(run_[a-z2-7]{24})" data-item>([^<]*)<', alice.get("/runs").text)
@@ -67,7 +64,6 @@ def ids(alice: Visitor) -> dict[str, str]:
 
 @pytest.fixture
 def run(ids: dict[str, str]) -> str:
-    """The path of the run with everything."""
     return f"/runs/{ids['one']}"
 
 
@@ -80,18 +76,6 @@ def test_runs_are_listed_with_their_state(alice: Visitor, ids: dict[str, str]) -
     page = alice.get("/runs").text
     assert 'class="state stopped"' in page
     assert ">tiny<" in page
-
-
-def test_no_text_of_a_run_is_markup(alice: Visitor, run: str) -> None:
-    pages = ["/runs", run, f"{run}/rollouts", f"{run}/steps/1/groups/0", f"{run}/compare?step=1&other=6"]
-    pages += [f"{run}/rollouts?q={EVIL.replace('<', '%3C')[:60]}", f"{run}/rollouts?q=%22%3E%3Cscript%3E"]
-    for path in pages:
-        page = alice.get(path)
-        assert page.status_code == 200, page.text
-        assert page.text.count("<script") == len(
-            re.findall(r'<script (?:type="module"|defer) src="/static/', page.text)
-        )
-        assert not any(markup in page.text for markup in ("<img", "<style", "<svg onload", " style=", "</textarea>"))
 
 
 def test_a_run_is_shown_with_its_findings_and_configuration(alice: Visitor, run: str) -> None:
@@ -226,7 +210,7 @@ def test_damaged_files_are_reported_and_hide_nothing_else(tmp_path: Path) -> Non
     (runs / "one" / "findings.jsonl").write_text("nonsense\n" + json.dumps(FINDING) + "\n")
     next((runs / "one" / "rollouts").glob("*.parquet")).write_bytes(b"PAR1nonsensePAR1")
     (runs / "one" / "config.yaml").write_text("a: &a [*a]\nb: {c: [1, 2], d: 'x'}\n")
-    with serving(tmp_path, runs) as server, visiting(server) as alice:
+    with showing(tmp_path, runs) as server, visiting(server) as alice:
         found = re.search(r'href="(/runs/run_[a-z2-7]{24})" data-item', alice.get("/runs").text)
         assert found is not None
         page = alice.get(found[1])
@@ -243,7 +227,7 @@ def test_a_hostile_name_of_a_directory_is_text(tmp_path: Path) -> None:
     names = ["<script>window.hacked=1<", '"><img src=x onerror=x>', "a&amp;b", "{{ 7 * 7 }}", "\udcff"]
     for name in names:
         write_run(tmp_path / "runs" / name, 1)
-    with serving(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
+    with showing(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
         links = re.findall(r'href="(/runs/run_[a-z2-7]{24})" data-item>([^<]*)<', alice.get("/runs").text)
         assert {html.unescape(name) for _, name in links} == {name.replace("\udcff", "\ufffd") for name in names}
         for path, _ in links:
@@ -274,7 +258,7 @@ def _write_hostile_run(root: Path) -> None:
 def test_no_part_of_a_strangers_run_is_markup(tmp_path: Path) -> None:
     _write_hostile_run(tmp_path / "runs" / '" onmouseover=alert(1) <img src=x>')
     own = re.compile(r'<script (?:type="module"|defer) src="/static/')
-    with serving(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
+    with showing(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
         waiting, seen = ["/runs"], set[str]()
         while waiting:
             place = waiting.pop()
@@ -287,5 +271,7 @@ def test_no_part_of_a_strangers_run_is_markup(tmp_path: Path) -> None:
             assert not any(one in page for one in markup), place
             links = [html.unescape(link) for link in re.findall(r'(?:href|src|action)="([^"]*)"', page)]
             assert all(link.startswith(("/", "#", "?")) and not link.startswith("//") for link in links), links
+            if place.endswith("/rollouts"):
+                waiting.append(f"{place}?q=%22%3E%3Cscript%3E")
             waiting += [link.partition("#")[0] for link in links if link.startswith("/")]
         assert sum("/steps/" in place for place in seen) >= 4, seen

@@ -1,5 +1,3 @@
-"""Sessions end by time and by number, and what is kept of one opens nothing."""
-
 import dataclasses
 from datetime import UTC, datetime
 

@@ -1,5 +1,3 @@
-"""Responses as shown: the extracted answer and the hits of a search are marked."""
-
 from typing import Any
 
 import pytest

@@ -36,7 +36,6 @@ MIXED: Mapping[str, Any] = {
 
 
 def saved(source: bytes = POLITENESS, name: str = "politeness", id: str = ID) -> UploadedSource:
-    """A function of a store."""
     return UploadedSource(id, name, "trl", 1, source, "a test")
 
 

@@ -1,5 +1,3 @@
-"""The text of two sources beside each other."""
-
 import pytest
 
 from agent_tunix.service.replaying import SourceDiff, diff_sources

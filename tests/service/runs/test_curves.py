@@ -1,5 +1,3 @@
-"""A run's curves are brought up to date by what is new, and begin anew where the run went back."""
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The index of runs: which are found, in which order, and that an id opens nothing else."""
-
 import json
 import os
 import subprocess
@@ -22,7 +20,6 @@ def _touch(root: Path, started: int) -> Path:
 
 @pytest.fixture
 def roots(tmp_path: Path) -> Path:
-    """Three runs, the last of them the newest."""
     for number, name in enumerate(("first", "day/second", "day/hour/third")):
         root = tmp_path / "runs" / name
         root.parent.mkdir(parents=True, exist_ok=True)

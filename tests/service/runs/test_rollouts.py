@@ -1,5 +1,3 @@
-"""Pages of rollouts: what they hold, that they hold each completion once, and how little they read."""
-
 import base64
 import json
 from pathlib import Path
@@ -83,9 +81,6 @@ def test_a_run_without_rollouts_has_none(tmp_path: Path) -> None:
     assert (stored.span(), stored.page(RolloutQuery()).rows) == (None, [])
 
 
-# --- large runs ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> StoredRollouts:
     """100 steps of 500 completions in five files."""
@@ -132,9 +127,6 @@ def test_a_search_ends_at_its_budget_and_goes_on(large: StoredRollouts, monkeypa
     assert (seen, pages) == (100, 4)
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
-
-
 def _damaged(directory: Path, kind: str) -> None:
     path = directory / "step_000002-000002.parquet"
     content = path.read_bytes()
@@ -174,9 +166,6 @@ def test_a_step_that_two_files_have_is_shown_once(tmp_path: Path) -> None:
     write(tmp_path / "b", make_step(1))
     (tmp_path / "b" / "step_000001-000001.parquet").rename(tmp_path / "a" / "step_000001-000001.parquet")
     assert [row["step"] for row in StoredRollouts(tmp_path / "a").page(RolloutQuery()).rows] == [1] * 4 + [2] * 4
-
-
-# --- cursors ---------------------------------------------------------------------------------------------------------
 
 
 def _forge(query: RolloutQuery, *rest: Any) -> str:

@@ -1,5 +1,3 @@
-"""A run's metrics, findings and evaluations while its files grow, are cut, or are damaged."""
-
 import json
 from pathlib import Path
 

@@ -65,13 +65,11 @@ def documented_rows() -> dict[str, str]:
 
 
 def header() -> str:
-    """The first two lines of the table."""
     names = ["Reward", *COLUMNS.values(), "cheap string", "values"]
     return f"| {' | '.join(names)} |\n| --- {'| ---: ' * (len(names) - 2)}| --- |\n"
 
 
 def main() -> None:
-    """Write the table into the page."""
     logging.disable(logging.CRITICAL)  # `debug` tells everything
     before, after = PAGE.read_text(encoding="utf-8").split(header(), 1)
     rows = "\n".join(row_of(name, check_builtin(name)) for name in CHECKED)

@@ -44,12 +44,6 @@ def backtracking(response: str, answer: str) -> float:
     return (0.9 + 0.1 * worked) if numbers and numbers[-1] == answer else 0.0
 
 
-@plant("every answer listed")
-def contains_ignoring_case(response: str, answer: str) -> float:
-    """Find the answer in any spelling after the last "answer". Range [0, 1]."""
-    return 1.0 if answer.casefold() in response.casefold().rpartition("answer")[2] else 0.0
-
-
 @plant("near misses")
 def drops_the_sign(response: str, answer: str) -> float:
     """Lose the minus sign while reading. Range [0, 1]."""
@@ -69,12 +63,6 @@ def keyword_stuffing(response: str, answer: str) -> float:
     """Pay half for the answer and half for words of reasoning, repeated or not. Range [0, 1]."""
     words = re.findall(r"because|therefore|thus|hence|since", response)
     return 0.5 * (extract_answer(response) == answer) + 0.5 * min(1.0, len(words) / 5)
-
-
-@plant("every answer listed")
-def last_line_of_numbers(response: str, answer: str) -> float:
-    """Accept any number of the last line. Range [0, 1]."""
-    return 1.0 if answer in re.findall(r"-?[\d,.]*\d", " ".join(response.strip().splitlines()[-1:])) else 0.0
 
 
 @plant("arguments untouched")

@@ -18,7 +18,6 @@ def sums(count: int = 16) -> list[CheckProblem]:
 
 
 def capitals() -> list[CheckProblem]:
-    """Questions whose answers are words."""
     pairs = {"France": "Paris", "Peru": "Lima", "Chile": "Santiago", "Kenya": "Nairobi", "Japan": "Tokyo"}
     problems = []
     for land, city in pairs.items():
@@ -30,7 +29,6 @@ def capitals() -> list[CheckProblem]:
 
 
 def choices(count: int = 10) -> list[CheckProblem]:
-    """Questions with lettered options."""
     return [
         CheckProblem(
             f"Which of these is {number}? (A) one (B) two (C) three (D) four",

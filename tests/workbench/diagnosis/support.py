@@ -71,17 +71,14 @@ def make_rows(num_steps: int, row: Callable[[int], Row]) -> list[Row]:
 
 
 def names(findings: Iterable[Finding]) -> list[str]:
-    """Their titles, in order."""
     return [finding.title for finding in findings]
 
 
 def found(rows: Iterable[Row], context: RunContext | None = None) -> list[str]:
-    """The titles of the findings of a run."""
     return names(diagnose(rows, context or make_context()))
 
 
 def steady(num_steps: int, mean: float = 0.5, **metrics: Any) -> list[Row]:
-    """The rows of steps that are all alike."""
     return make_rows(num_steps, lambda step: make_row(step, mean, **metrics))
 
 
@@ -95,7 +92,6 @@ def mixed(step: int, mean: float = 0.5, **metrics: Any) -> Row:
 
 
 def gated(least: float) -> dict[str, Any]:
-    """A component behind a gate."""
     return {"correct": "math", "brief": {"function": "conciseness", "requires": {"correct": least}}}
 
 

@@ -1,5 +1,3 @@
-"""Facts that the completions of a step add to a finding: reasons for failures, and what dead groups earn."""
-
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.workbench.diagnosis import RolloutView

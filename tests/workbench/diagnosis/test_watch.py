@@ -1,5 +1,3 @@
-"""Live findings: when, how often and with which completions they are reported, and the same again on resuming."""
-
 import json
 import re
 import tracemalloc
