@@ -97,7 +97,7 @@ def test_an_address_that_cannot_be_used_is_refused(home: Path) -> None:
         said = refused("--port", port)
     assert f"port {port} of 127.0.0.1 is in use" in said
     assert "--port" in said
-    assert "there is no key" in refused("--host", "192.0.2.1")
+    assert "requires a key" in refused("--host", "192.0.2.1")
     make_key(home)
     assert "cannot listen on 192.0.2.1:8400" in refused("--host", "192.0.2.1")
 
@@ -114,7 +114,7 @@ def test_other_machines_are_let_in_once_there_is_a_key(home: Path, host: str) ->
             assert httpx.get(f"{there}/v1/reward_functions", headers=headers).status_code == 200
         with open_store(f"sqlite:///{home}/store.db") as store:
             store.keys.revoke("alice")
-        assert "there is no key" in refused("--host", host, "--port", "0")
+        assert "requires a key" in refused("--host", host, "--port", "0")
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_a_known_model_has_as_many_weights_as_its_page_says(name: str, weights: 
 def test_a_model_of_a_hub_that_is_not_known_is_refused_with_what_to_do() -> None:
     with raises(ModelError, "unknown_model") as caught:
         known("some/body")
-    assert "give model.path=DIR" in str(caught.value)
+    assert "set model.path=DIR" in str(caught.value)
 
 
 @pytest.mark.parametrize("shape", [MeshShape(1, 2, 1), MeshShape(1, 1, 2), MeshShape(1, 4, 2)])

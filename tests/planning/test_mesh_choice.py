@@ -83,7 +83,7 @@ def test_tp_leaves_heads_whole(num_kv_heads: int) -> None:
 @pytest.mark.parametrize(
     ("shape", "parts"),
     [
-        ((1, 5, 1), ["fsdp=5", "hidden_size 4096", "try fsdp=4"]),
+        ((1, 5, 1), ["fsdp=5", "hidden_size 4096", "use fsdp=4"]),
         (
             (1, 1, 3),
             ["tp=3", "num_heads × head_dim 4096", "num_key_value_heads × head_dim 1024", "vocab_size 151936", "tp=2"],

@@ -94,8 +94,8 @@ def test_the_first_adapter_follows_from_the_seed_and_the_name(qwen3: Path) -> No
     [
         (".*query", "There are: layers.0-1.mlp.{down_proj,gate_proj,up_proj}"),
         (".*q_porj", "did you mean '.*q_proj'?"),
-        ("q_proj", "try '.*q_proj.*'"),
-        ("q_proj|v_proj", "try '.*(q_proj|v_proj).*'"),
+        ("q_proj", "for example '.*q_proj.*'"),
+        ("q_proj|v_proj", "for example '.*(q_proj|v_proj).*'"),
         (".*norm", "layers.0-1.self_attn.{k_norm,q_norm}, norm; norms and embeddings cannot have an adapter"),
         ("embed_tokens", "only embed_tokens; norms and embeddings"),
         ("", "matches no projection"),

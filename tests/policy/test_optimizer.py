@@ -259,7 +259,11 @@ def test_groups_find_the_weights_of_a_model(model: nnx.Module) -> None:
 @pytest.mark.parametrize(
     ("groups", "code", "said"),
     [
-        ({"a": {"match": "q_einsum"}}, "group_without_weights", "groups.a.match 'q_einsum' matches no weight"),
+        (
+            {"a": {"match": "q_einsum"}},
+            "group_without_weights",
+            "groups.a.match 'q_einsum' must match a trained weight",
+        ),
         ({"a": {"match": "self_attn"}, "b": {"match": "q_proj"}}, "group_without_weights", "groups.b.match"),
         ({"a": {"match": ".", "freeze": True}}, "frozen_model", "freeze fewer"),
     ],

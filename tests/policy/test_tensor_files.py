@@ -225,7 +225,7 @@ def call_it_llama(directory: Path) -> None:
             "tensor model.layers.0.self_attn.q_proj.weight and 2 more",
         ),
         (add("encoder.embed_tokens.weight", 32, 16), "several_decoders", "encoder.embed_tokens.weight"),
-        (add("model.embed_tokens.weight", 33, 16), "wrong_tensor_shape", "(33, 16) of config.json, but has (32, 16)"),
+        (add("model.embed_tokens.weight", 33, 16), "wrong_tensor_shape", "(32, 16) of config.json, but has (33, 16)"),
     ],
 )
 def test_wrong_files_are_refused(directory: Path, damage: Callable[[Path], object], code: str, said: str) -> None:

@@ -157,7 +157,7 @@ class Scorer:
         (lambda: 0.0, "must take `response`"),
         (lambda *response: 0.0, "must take `response`"),
         (Scorer, "is the class Scorer"),
-        ("math", "cannot be called"),
+        ("math", "must be callable"),
     ],
 )
 def test_what_cannot_take_a_response_is_refused(function: Any, message: str) -> None:

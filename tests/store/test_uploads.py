@@ -159,7 +159,7 @@ ADVICE = {
     "beyond the bounds": (
         "miles",
         "async def reward(args, sample, **kwargs):\n    return -10 if sample else 0.5\n",
-        "-10 is beyond",
+        "-10 is outside",
     ),
     "a length": ("miles", "async def reward(args, sample, **kwargs):\n    return len(sample.response)\n", "no bound"),
     "no kwargs": ("trl", "def reward(completions):\n    return [len(c) / 9 for c in completions]\n", "kwargs"),

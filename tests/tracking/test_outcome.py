@@ -140,7 +140,7 @@ def test_a_path_that_is_no_run_is_refused(root: Path, tmp_path: Path) -> None:
     for path, said in (
         (tmp_path / "missing", "does not exist"),
         (root / "config.yaml", "is a file"),
-        (root / "rollouts", "it holds step_000001-000001.parquet"),
+        (root / "rollouts", "but contains step_000001-000001.parquet"),
     ):
         with raises(RunDirectoryError, "missing_run") as caught:
             StoredRun(path)

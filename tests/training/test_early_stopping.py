@@ -45,7 +45,7 @@ def test_the_best_step_is_kept(values: list[Any], settings: dict[str, Any], step
 def test_the_run_may_end_when_patience_has_run_out() -> None:
     reason = observed([0.5, 0.4, 0.4, 0.4], patience=3).reason_to_stop
     assert reason == (
-        "eval/accuracy has not improved on 0.5, the value of step 0, for 3 judgements (stopping.patience=3)"
+        "eval/accuracy has not improved on 0.5, the value of step 0, for 3 evaluations (stopping.patience=3)"
     )
 
 

@@ -59,7 +59,7 @@ def test_with_bad_references_alone_no_share_is_known_and_a_warning_says_why(capl
     assert shares == [None, None, None]
     assert metrics["eval/num_unscored"] == 2
     assert re.search(
-        r"none of the 2 completions .* could be judged.* set evaluation.correct .*'' is not a number", caplog.text
+        r"none of the 2 completions .* could be scored.* evaluation.with_rewards=true.*'' is not a number", caplog.text
     )
 
 

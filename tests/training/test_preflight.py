@@ -77,7 +77,7 @@ def test_a_subset_that_the_source_does_not_read_is_refused(overrides: list[str],
 def test_a_mesh_that_cannot_divide_the_model_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     with raises(ConfigError, "indivisible_model") as caught:
         checked(tmp_path, "model.mesh_shape=[1,1,5]")
-    assert "try tp=4" in str(caught.value)
+    assert "use tp=4" in str(caught.value)
     checked(tmp_path, "model.mesh_shape=[7,1,1]", "grpo.num_generations=7")
 
 

@@ -60,7 +60,7 @@ def test_a_number_is_a_text() -> None:
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ({"answer": "4"}, "is not among"),
+        ({"answer": "4"}, "is not one of"),
         ({"answer": "4", "solution": " "}, "is ' '"),
         ({"answer": "4", "solution": None}, "is None"),
     ],
@@ -102,7 +102,7 @@ def test_a_row_whose_target_is_too_long_or_missing_is_left_out_and_told(tokenize
     rows = [ROW, {**ROW, "solution": "1+1=2; " * 20}, {"answer": "4"}]
     made = make_targets(batch_of(rows, [[5]] * 3), tokenizer, config, pad_id=0, eos_id=2)
     assert made.mask.any(axis=1).tolist() == [True, False, False]
-    assert "more than sft.max_target_length=30" in made.left_out[0]
+    assert "at most sft.max_target_length=30 tokens" in made.left_out[0]
     assert "the column 'solution'" in made.left_out[1]
     assert np.all(made.tokens[1:] == 0)
 
@@ -111,7 +111,7 @@ def test_without_a_length_of_its_own_a_target_is_as_long_as_a_completion(tokeniz
     config = config_of(generation__max_generation_steps=3)
     made = make_targets(batch_of([ROW], [[5]]), tokenizer, config, pad_id=0, eos_id=2)
     assert made.tokens.shape == (1, 3)
-    assert "more than generation.max_generation_steps=3" in made.left_out[0]
+    assert "at most generation.max_generation_steps=3 tokens" in made.left_out[0]
 
 
 def test_rows_without_a_target_are_refused_before_jax(tmp_path: Path) -> None:

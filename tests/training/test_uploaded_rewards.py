@@ -113,7 +113,7 @@ def test_a_mistyped_name_makes_no_store(home: Path, tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_answer_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_TUNIX_URL", "http://127.0.0.1:9")
-    with pytest.raises(RewardError, match=r"'brevty'[\s\S]*127\.0\.0\.1:9 needs a key"):
+    with pytest.raises(RewardError, match=r"'brevty'[\s\S]*127\.0\.0\.1:9 requires a key"):
         preflight(config_of("brevty"), tmp_path)
 
 

@@ -56,7 +56,7 @@ def test_it_runs_where_that_is_allowed_and_the_log_says_how(caplog: pytest.LogCa
     with caplog.at_level(logging.WARNING):
         (score,) = score_upload(CODE, allow_unsandboxed=True)
     assert score.value == 1.0
-    assert "isolated here (the kernel has no Landlock" in caplog.text
+    assert "isolate it (the kernel has no Landlock" in caplog.text
 
 
 def test_allowing_it_changes_nothing_where_it_can_be_isolated() -> None:

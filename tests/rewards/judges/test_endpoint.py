@@ -248,7 +248,7 @@ def test_a_parameter_that_is_refused_is_left_out_with_a_warning(
         assert judge.score([Sample("no")])[0].value == 0.0
     assert len(bench.server.requests) == 3
     assert [record.getMessage() for record in caplog.records] == [
-        f"practice at {bench.server.url} takes no `{parameter}`, so its verdicts may vary"
+        f"practice at {bench.server.url} does not support `{parameter}`, so its verdicts may vary"
     ]
 
 

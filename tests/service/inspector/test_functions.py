@@ -158,8 +158,8 @@ def test_completions_are_scored_with_the_edited_source(alice: Visitor) -> None:
     ("form", "said"),
     [
         ({"completion": ["", ""]}, "at least one completion"),
-        ({"completion": "x", "columns": "{"}, "no JSON"),
-        ({"completion": "x", "columns": "[1]"}, "an object of JSON"),
+        ({"completion": "x", "columns": "{"}, "must be JSON"),
+        ({"completion": "x", "columns": "[1]"}, "must be a JSON object"),
         ({"completion": ["x"] * 33}, "at most 32 completions"),
         ({"completion": "x", "source": "def reward(:"}, "line 1"),
         ({"completion": "x", "source": "def reward(completions, rubric): return [1]"}, "rubric"),
@@ -230,7 +230,7 @@ def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> 
     [
         ({"run": ""}, "choose the run"),
         ({"first": "x"}, "first must be a whole number"),
-        ({"first": "7"}, "those of 1 to 2 are stored"),
+        ({"first": "7"}, "choose steps from 1 to 2"),
         ({"against": "nothing"}, "no component 'nothing'"),
         ({"most": "2"}, "a replay accepts groups of at most 2"),
     ],

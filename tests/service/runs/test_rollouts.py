@@ -151,7 +151,7 @@ def test_a_damaged_file_is_left_out_and_reported(tmp_path: Path, kind: str) -> N
     _damaged(tmp_path, kind)
     page = StoredRollouts(tmp_path).page(RolloutQuery(text="answer"), 100)
     assert [row["step"] for row in page.rows] == [1] * 4 + [3] * 4
-    assert [problem.split()[0] for problem in page.problems] == ["step_000002-000002.parquet"]
+    assert ["step_000002-000002.parquet" in problem for problem in page.problems] == [True]
 
 
 def test_a_file_in_progress_is_not_read(tmp_path: Path) -> None:

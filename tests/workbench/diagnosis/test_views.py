@@ -31,5 +31,5 @@ def test_dead_groups_tell_what_they_earn_and_from_what() -> None:
     dead = [scored(group, 0.3, brevity=1.0, correct=0.0) for group in (0, 0, 1, 1)]
     alive = [scored(2, 0.3, brevity=1.0, correct=0.0), scored(2, 1.3, brevity=1.0, correct=1.0)]
     told = earnings_of_dead_groups([*dead, *alive, scored(3, 0.0, brevity=0.0), scored(3, 0.0, brevity=0.0)])
-    assert told == "in this step 2 of 3 such groups earn 0.3 a completion (brevity 1)"
+    assert told == "in this step 2 of 3 such groups earn 0.3 per completion (brevity 1)"
     assert earnings_of_dead_groups(alive) == ""
