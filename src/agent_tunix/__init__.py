@@ -13,7 +13,7 @@ from agent_tunix.rewards import (
     register_reward_function,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Outcome",
