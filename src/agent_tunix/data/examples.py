@@ -50,8 +50,8 @@ class Example:
 def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
     """Return True if at least half of the answers have GSM8K's form, `worked solution #### reference`.
 
-    Below half, an answer with the mark may contain a heading; above it, one without may be damaged. Rows without an
-    answer do not count.
+    If fewer have it, `####` in an answer may just be a heading. Otherwise, an answer without `####` may be damaged.
+    Rows without an answer do not count.
     """
     answers = [None if answer_column is None else row.columns.get(answer_column) for row in rows]
     given = [answer for answer in answers if answer is not None]

@@ -31,6 +31,6 @@ def endless(read_pass: Callable[[int], Iterator[T]]) -> Iterator[T]:
     """Return an iterator that repeats passes over a source forever.
 
     Args:
-        read_pass: Returns the items of a pass, at least one, given its number from 0.
+        read_pass: Receives the number of a pass, counted from 0, and returns its items, at least one.
     """
     return itertools.chain.from_iterable(map(read_pass, itertools.count()))

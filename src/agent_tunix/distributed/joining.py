@@ -85,8 +85,8 @@ def _detection(distributed: DistributedConfig) -> str | None:
         keys = ("coordinator_address", "num_processes", "process_id")
         if missing := [f"distributed.{name}" for name in keys if getattr(distributed, name) is None]:
             raise ConfigError(
-                f"distributed.mode=manual requires {' and '.join(missing)}; set them, or JAX_COORDINATOR_ADDRESS,"
-                " JAX_NUM_PROCESSES and JAX_PROCESS_ID with distributed=manual",
+                f"distributed.mode=manual requires {' and '.join(missing)}; set them, or choose distributed=manual,"
+                " which reads JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID from the environment",
                 code="missing_distributed_key",
             )
         return "deactivate"

@@ -72,9 +72,10 @@ def end_now(text: str, status: int, tell: Callable[[str], None] = lambda text: N
 
 
 class FailureWatch:
-    """A thread that ends this process after another one failed.
+    """A thread that ends this process after another process failed.
 
-    It is needed where this process waits in a computation, as on a GPU, that the failed process never joins.
+    It is needed because this process may wait forever, for example on a GPU, in a computation that the failed process
+    never joins.
 
     Args:
         look: Returns the failure of another process; None if there is none.

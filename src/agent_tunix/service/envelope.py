@@ -44,7 +44,7 @@ class Envelope:
 
 
 def _tell(error: Exception, scope: Scope, request_id: str) -> Problem:
-    """Return the problem for an error; log it if the client did not cause it."""
+    """Return the `Problem` with which the API answers an error; log the error if the client did not cause it."""
     if isinstance(error, Problem):
         return error
     problem = problem_of(error) if isinstance(error, AgentTunixError) else internal_error()

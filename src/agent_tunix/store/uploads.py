@@ -122,10 +122,10 @@ def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
             "file",
         )
     if found.is_async != (format == "miles"):
-        kind, other = ("async", "miles") if found.is_async else ("not async", "trl")
+        kind, needed, other = ("async", "not async", "miles") if found.is_async else ("not async", "async", "trl")
         raise UploadError(
             "wrong_kind",
-            f"line {found.line}: `reward` is {kind}, but a {format} function must not be; write "
+            f"line {found.line}: a {format} function must be {needed}, but `reward` is {kind}; write "
             f"`{_EXAMPLE[format]}`, or upload it as {other}",
             "format",
         )

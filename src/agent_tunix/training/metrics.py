@@ -87,7 +87,7 @@ def _sampling_metrics(sampled: SamplingTally) -> dict[str, Any]:
 def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, float]:
     """Return the judges' metrics of the step and their cost so far.
 
-    Like timings, these do not depend on the configuration alone.
+    Like timings, these can differ between runs of the same configuration.
     """
     row: dict[str, float] = {}
     for component in mixture.components:

@@ -78,9 +78,9 @@ def test_a_direct_call_gives_floats() -> None:
         (None, "wrong_return_type", "None"),
         ([1.0], "wrong_number_of_values", "1 values for 2"),
         ([1.0, 2.0, 3.0], "wrong_number_of_values", "3 values for 2"),
-        ([1.0, "2"], "invalid_value", "value 1 of the list: returned a str"),
-        ([math.nan, 1.0], "invalid_value", "value 0 of the list: returned nan"),
-        ([1.0, [2.0]], "invalid_value", "value 1 of the list: returned a list"),
+        ([1.0, "2"], "invalid_value", "for completion 1, counted from 0, it returned a str"),
+        ([math.nan, 1.0], "invalid_value", "for completion 0, counted from 0, it returned nan"),
+        ([1.0, [2.0]], "invalid_value", "for completion 1, counted from 0, it returned a list"),
     ],
 )
 def test_a_return_that_is_no_list_of_floats_is_an_error_of_a_direct_call(value: Any, code: str, fact: str) -> None:

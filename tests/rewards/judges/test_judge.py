@@ -255,7 +255,7 @@ def test_a_request_given_up_is_charged_at_its_estimate(bench: Bench) -> None:
         ({"max_concurrency": "many"}, "invalid_argument", "a whole number"),
         ({"requests_per_minute": 0}, "invalid_argument", "a whole number of at least 1"),
         ({"structured": "xml"}, "invalid_argument", "one of auto, json_schema"),
-        ({"extra_body": {"stream": True}}, "invalid_argument", "cannot set 'stream'"),
+        ({"extra_body": {"stream": True}}, "invalid_argument", "must not contain 'stream'"),
         ({"extra_body": "stream"}, "invalid_argument", "a mapping"),
         ({"prices": {"prompt": 1}}, "invalid_argument", "the prices of a million tokens"),
         ({"prices": {"prompt": 1, "completion": -1}}, "invalid_argument", "the prices of a million tokens"),

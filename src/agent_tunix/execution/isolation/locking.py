@@ -36,12 +36,14 @@ def lock(
 
     Args:
         readable: Absolute paths that it may read.
-        place: Mount point for its own root: its own empty directory if it may write.
+        place: Mount point for its own root directory. If the process may write, it must be an empty directory that only
+            this process uses.
         parent: Id of the process with which it must end.
         keep: Descriptors that stay open, besides 0, 1 and 2.
         limits: Resource limits by their number in `resource`, in addition to the common ones.
-        most_threads: Maximum number of threads, if it gets its own user.
-        most_tasks: Maximum number of processes and threads of its user, if it does not; None for no limit.
+        most_threads: Maximum number of threads, if the process gets its own user.
+        most_tasks: Maximum number of processes and threads of the user, if the process gets no user of its own; None
+            for no limit.
         disk_bytes: Bytes that it may write to its working directory; 0 if it may not write at all.
         most_files: Number of files that it may create there.
 

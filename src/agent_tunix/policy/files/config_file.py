@@ -142,7 +142,8 @@ class ConfigFile:
         allowed = ("full_attention",) if pattern is None else ("full_attention", "sliding_attention")
         if not isinstance(kinds, list) or len(kinds) != count or not all(kind in allowed for kind in kinds):
             raise ModelError(
-                f"{self.path}: layer_types must name {count} layers of {', '.join(allowed)}, not {kinds!r}",
+                f"{self.path}: layer_types must be a list of {count} names, each one of {', '.join(allowed)}, not"
+                f" {kinds!r}",
                 code="unsupported_layer_types",
             )
         return tuple(kinds)

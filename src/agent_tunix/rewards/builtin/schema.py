@@ -127,7 +127,9 @@ def _is_found(pattern: str, text: str) -> bool:
     except TimeoutError:
         raise BadReferenceError(f"the patterns of the schema take longer than {PATTERNS_S:g} s") from None
     except regex.error as error:
-        raise BadReferenceError(f"the schema has no regular expression in {excerpt(pattern)}: {error}") from None
+        raise BadReferenceError(
+            f"each pattern of the schema must be a regular expression, but {excerpt(pattern)} is not: {error}"
+        ) from None
 
 
 def _json_text(response: str) -> str:

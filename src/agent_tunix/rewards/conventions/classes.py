@@ -122,7 +122,9 @@ def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
     for place, value in enumerate(returned):
         number = None if value is None else to_number(value)
         if isinstance(number, str):
-            raise RewardError(f"{who}: value {place} of the list: {number}; {expected}", code="invalid_value")
+            raise RewardError(
+                f"{who}: for completion {place}, counted from 0, it {number}; {expected}", code="invalid_value"
+            )
         values.append(number)
     return values
 

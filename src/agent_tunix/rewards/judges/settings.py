@@ -172,7 +172,9 @@ def _read_extra_body(arguments: JudgeArguments) -> dict[str, Any]:
     body = arguments.take_mapping("extra_body")
     for name in body:
         if name in _NOT_EXTRA:
-            raise RewardError(f"judge {arguments.judge!r}: `extra_body` cannot set {name!r}", code="invalid_argument")
+            raise RewardError(
+                f"judge {arguments.judge!r}: `extra_body` must not contain {name!r}; remove it", code="invalid_argument"
+            )
     return body
 
 

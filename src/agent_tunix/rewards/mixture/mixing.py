@@ -348,7 +348,8 @@ def _compute(
         found = computed.get(name, [])
         if len(found) != len(indices):
             raise RewardError(
-                f"component {name!r} gave {len(found)} scores for {len(indices)} completions", code="wrong_score_count"
+                f"component {name!r} must give one score for each of {len(indices)} completions, but gave {len(found)}",
+                code="wrong_score_count",
             )
         scores[name] = [None] * len(samples)
         for index, score in zip(indices, found, strict=True):

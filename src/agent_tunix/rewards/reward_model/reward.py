@@ -35,11 +35,11 @@ class RewardModel:
     it gets an outcome instead of a score. `rewards/NAME/logged/over_long` is the share of such texts.
 
     Args:
-        args: Arguments from the configuration; None for a reward that is only to be bound.
+        args: Arguments from the configuration; None for a reward that gets its arguments later, in `bind`.
 
     Attributes:
-        limits_itself: True, so that it runs in its own process, whatever `rewards.execution` says: each worker would
-            load the model again, and `rewards.memory_mb` does not fit it.
+        limits_itself: True: the model runs in its own process, whatever `rewards.execution` says. In workers, each would
+            load the model again, and `rewards.memory_mb` is not meant for models.
         model: The checked arguments; None without arguments.
 
     Raises:

@@ -106,9 +106,15 @@ def lines_forgotten(source: UploadedSource) -> Iterator[None]:
         linecache.cache.pop(source.file, None)
 
 
+_ELSEWHERE = (
+    "an uploaded reward must run in a worker process, but was called in this one; score it with a run or with"
+    " `agent-tunix rewards try`"
+)
+
+
 def _not_here(*_: Any, **__: Any) -> Any:
-    raise RewardError("an uploaded reward can only be called in workers")
+    raise RewardError(_ELSEWHERE)
 
 
 async def _not_here_async(*_: Any, **__: Any) -> Any:
-    raise RewardError("an uploaded reward can only be called in workers")
+    raise RewardError(_ELSEWHERE)

@@ -17,14 +17,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """Values of the compared component or total, before and after.
+    """Values of the compared component or total, with the saved source (before) and the changed source (after).
 
     Attributes:
         mean_before: Mean over the completions with a value; None if there are none.
         mean_after: The same for the changed source.
         changed: Number of completions with another value or outcome.
         rank_correlation: Spearman's, over completions with a value in both; None if undefined.
-        outcomes_before: Outcome → number of completions. Completions on which the component was not asked do not count.
+        outcomes_before: Outcome → number of completions. Completions for which the component was not computed do not
+            count.
         outcomes_after: The same for the changed source.
         details: Outcome other than `scored` → detail of the first such completion.
     """

@@ -51,7 +51,7 @@ class RunView:
         return self._metrics.page(after, limit)
 
     def components(self) -> list[str]:
-        """Return the reward's components except the total, in the order of the last rows' metrics.
+        """Return the names of the reward's components, without the total, in the order of the last rows of metrics.
 
         Each has metrics `rewards/<component>/mean`, `/p10`, `/p50`, `/p90` and others.
         """

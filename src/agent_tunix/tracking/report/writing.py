@@ -221,7 +221,8 @@ def _write_curves(rows: Rows, path: Path) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise RunDirectoryError(
-            f"{path} cannot be written: {error.strerror}; free some space", code="unwritable_report"
+            f"{path} cannot be written: {error.strerror}; free some space or correct the permissions",
+            code="unwritable_report",
         ) from error
 
 
