@@ -1,8 +1,10 @@
 """The client with a real server: the same values and errors as the store itself."""
 
 import contextlib
+import hashlib
 import http.server
 import itertools
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -15,12 +17,14 @@ from agent_tunix.errors import (
     AccessDeniedError,
     NameTakenError,
     NotStoredError,
+    RewardError,
     StoreError,
     StoreRequestError,
     UploadError,
 )
 from agent_tunix.service import ServiceSettings
-from agent_tunix.store.access import LocalAccess, open_access
+from agent_tunix.store.access import LocalAccess, describe_place, open_access
+from agent_tunix.store.fetching import fetch_uploaded
 from tests.raising import raises
 from tests.service.support import BREVITY, Server, new_name, serving
 
@@ -114,6 +118,47 @@ def test_a_key_that_does_not_fit_a_header_is_refused(server: Server) -> None:
             client.list()
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"id": "../../../custom_rewards"},
+        {"id": "/tmp/custom_rewards"},
+        {"id": "rf_" + "b" * 24},
+        {"name": "../x"},
+        {"format": "module"},
+        {"id": None},
+    ],
+)
+@pytest.mark.parametrize("spec", ["tidy", NO_ID])
+def test_a_server_that_lies_about_a_function_is_refused(
+    lie: dict[str, object], spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = b"def reward(completions, **kwargs):\n    return [1.0]\n"
+    honest = {"id": NO_ID, "name": "tidy", "format": "trl", "created_at": "2026-01-01T00:00:00Z", "version": 1}
+    honest |= {"sha256": hashlib.sha256(source).hexdigest(), "size": len(source), "owner": "key_a"}
+
+    class Liar(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer: object = honest if "?" in self.path else honest | lie
+            answer = {"data": [answer], "has_more": False} if "?" in self.path else answer
+            body = source if self.path.endswith("/source") else json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Liar) as liar:
+        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AGENT_TUNIX_URL", f"http://127.0.0.1:{liar.server_port}")
+        monkeypatch.setenv("AGENT_TUNIX_KEY", "vk_" + "a" * 40)
+        with pytest.raises((StoreError, RewardError)):
+            fetch_uploaded(spec)
+        liar.shutdown()
+
+
 def test_another_server_is_not_a_store() -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as other:
         thread = threading.Thread(target=other.serve_forever, daemon=True)
@@ -181,3 +226,7 @@ def test_a_store_may_be_a_server(server: Server) -> None:
     with open_access(server.url, server.secret) as access:
         made = access.create(new_name(), BREVITY, "trl")
         assert access.get(made.id) == made
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    assert describe_place("http://user:secret@127.0.0.1:8400") == "http://127.0.0.1:8400"

@@ -24,7 +24,7 @@ from agent_tunix.errors import (
     StoreRequestError,
     UploadError,
 )
-from agent_tunix.store.identifiers import is_function_id
+from agent_tunix.rewards.uploaded import is_function_id
 from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 TIMEOUT_S = 60.0

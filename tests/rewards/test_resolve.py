@@ -17,6 +17,7 @@ from agent_tunix.rewards import (
     synonyms,
 )
 from agent_tunix.rewards.synonyms import synonym
+from agent_tunix.rewards.uploaded import UploadedSource
 from tests.raising import raises
 
 MINE = """
@@ -97,6 +98,15 @@ def test_custom_rewards_is_imported_when_a_name_is_not_built_in(here: Path) -> N
     assert total(resolve_reward("registered")) == 1.0
     assert total(resolve_reward("bare")) == 2.0
     assert total(resolve_reward("custom_rewards.bare")) == 2.0
+
+
+def test_custom_rewards_is_left_alone_when_an_upload_is_named_by_its_id(here: Path) -> None:
+    (here / "custom_rewards.py").write_text("raise RuntimeError")
+    content = b"def reward(completions, **kwargs):\n    return [2.0 for _ in completions]\n"
+    source = UploadedSource("rf_" + "a" * 24, "mine", "trl", 1, content, "a test")
+    assert resolve_reward(source.id, fetch={source.id: source}.get).components[0].name == source.id
+    with raises(UnknownRewardError, "unknown_reward"):
+        resolve_reward("rf_" + "b" * 24, fetch={source.id: source}.get)
 
 
 def test_custom_rewards_is_left_alone_when_a_name_is_built_in(here: Path) -> None:

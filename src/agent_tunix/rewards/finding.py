@@ -14,7 +14,7 @@ from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.synonyms import synonym
-from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded
+from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded, is_function_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Finder:
             return adapt(spec, name, settings=self.settings, recipe=recipe)
         if _is_file(spec):
             return self._from_file(spec)
+        if self.fetch is not None and is_function_id(spec):  # no module of the working directory is imported for it
+            return self._from_uploads(spec, UnknownRewardError(f"there is no uploaded reward {spec}"))
         try:
             return self._from_dotted_path(spec) if "." in spec else self._from_name(spec)
         except UnknownRewardError as error:
@@ -68,7 +70,7 @@ class Finder:
 
     def reward_file(self, name: str) -> Path | None:
         """Return the file of `conf/reward/` of a name; None if there is none or the name is a registered reward."""
-        if not registry.is_name(name) or self._registered(name):
+        if not registry.is_name(name) or is_function_id(name) or self._registered(name):
             return None
         candidates = [directory / f"{name}.yaml" for directory in self.reward_directories]
         return next((path for path in candidates if path.is_file()), None)

@@ -1,10 +1,19 @@
 """Recipes: plain data from which another process builds the same reward."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+FUNCTION_PREFIX = "rf_"
+_FUNCTION_ID = re.compile(rf"{FUNCTION_PREFIX}[a-z2-7]{{24}}")
+
+
+def is_function_id(text: object) -> bool:
+    """Return True if a value has the form of an uploaded reward function's id."""
+    return isinstance(text, str) and _FUNCTION_ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,15 @@ def check_directory(root: Path, config: Config) -> None:
             "each by its target, or choose another hydra.run.dir",
             code="links_in_run",
         )
-    if config.rewards.allow_unsandboxed and any((root / "rewards").glob("*.py")):
+    copies = sorted((root / "rewards").glob("*.py"))
+    if copies and config.training.resume:
+        _LOGGER.warning(
+            "%s is not marked as a run of yours; resuming it scores with its copies of uploaded rewards, not with those"
+            " of your store: %s",
+            root,
+            ", ".join(path.name for path in copies),
+        )
+    if config.rewards.allow_unsandboxed and copies:
         raise UntrustedRunError(
             f"{root} is not marked as your run, and the uploaded rewards in it would run without isolation; remove "
             f"{root / 'rewards'} so that they are downloaded again, or set rewards.allow_unsandboxed=false"

@@ -9,10 +9,9 @@ from typing import Any
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
-from agent_tunix.rewards.uploaded import Fetch, UploadedSource, uploaded_source_of
+from agent_tunix.rewards.uploaded import Fetch, UploadedSource, is_function_id, uploaded_source_of
 from agent_tunix.runs.directory import write_bytes
 from agent_tunix.store.fetching import fetch_uploaded, remembering
-from agent_tunix.store.identifiers import is_function_id
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 

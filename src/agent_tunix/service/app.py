@@ -15,6 +15,7 @@ from agent_tunix.service.envelope import Envelope
 from agent_tunix.service.gate import Gate, is_api
 from agent_tunix.service.hosts import LOOPBACK, Hosts
 from agent_tunix.service.inspector import access, errors
+from agent_tunix.service.inspector.cookies import OwnCookie
 from agent_tunix.service.inspector.headers import PageHeaders
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.state import Service
@@ -56,6 +57,7 @@ def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
     app.add_middleware(Envelope, errors.answer)
     app.add_middleware(PageHeaders)
+    app.add_middleware(OwnCookie)
     return app
 
 

@@ -100,10 +100,7 @@ def server_url(url: str | None = None) -> str | None:
 def describe_place(url: str | None = None) -> str:
     """Describe the selected store for people, without a password."""
     server = server_url(url)
-    if server is not None:
-        return server
-    local = database_url()
-    scheme, separator, rest = local.partition("://")
+    scheme, separator, rest = (server or database_url()).partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 

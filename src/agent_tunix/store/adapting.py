@@ -14,7 +14,7 @@ from agent_tunix.rewards.conventions.detection import fitting
 from agent_tunix.rewards.conventions.plain import RESPONSE_NAMES
 from agent_tunix.rewards.registry import is_shipped
 from agent_tunix.rewards.resolve import read_components, read_components_file
-from agent_tunix.store.identifiers import is_function_id
+from agent_tunix.rewards.uploaded import is_function_id
 
 _FUNCTION = "reward"
 _REGISTER = "register_reward_function"

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent_tunix.errors import NotStoredError, RewardError, StoreError, UnknownRewardError
-from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.rewards.uploaded import UploadedSource, is_function_id
 from agent_tunix.store.access import StoreAccess, describe_place, open_access, server_url
 from agent_tunix.store.home import database_url
-from agent_tunix.store.identifiers import is_function_id, is_name
+from agent_tunix.store.identifiers import is_name
 
 
 def fetch_uploaded(spec: str) -> UploadedSource | None:
@@ -29,7 +29,7 @@ def fetch_uploaded(spec: str) -> UploadedSource | None:
     if is_function_id(spec):
         try:
             with open_access() as access:
-                return _fetch(access, access.get(spec).id)
+                return _fetch(access, spec)
         except NotStoredError as error:
             raise UnknownRewardError(
                 f"there is no reward function {spec} in the store at {describe_place()}; list them with `agent-tunix "
@@ -67,6 +67,8 @@ def _may_hold_something() -> bool:
 
 def _fetch(access: StoreAccess, id: str) -> UploadedSource:
     record, content = access.get(id), access.source(id)
+    if record.id != id:
+        raise StoreError(f"{describe_place()} answers for {id} with another reward function, {record.id}")
     source = UploadedSource(record.id, record.name, record.format, record.version, content, describe_place())
     if source.sha256 != record.sha256:
         raise StoreError(

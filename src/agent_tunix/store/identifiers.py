@@ -4,17 +4,17 @@ import re
 import secrets
 import string
 
+from agent_tunix.rewards.uploaded import FUNCTION_PREFIX
+
 _ID_LENGTH = 24  # of base 32: 120 bits
 _SECRET_LENGTH = 40  # of letters and digits: 238 bits
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
-FUNCTION_PREFIX = "rf_"
 KEY_PREFIX = "key_"
 SECRET_PREFIX = "vk_"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_FUNCTION_ID = re.compile(rf"{FUNCTION_PREFIX}[a-z2-7]{{{_ID_LENGTH}}}")
 _SECRET = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
 
 
@@ -31,11 +31,6 @@ def new_key_id() -> str:
 def new_secret() -> str:
     """Return `vk_` and 40 random letters and digits."""
     return SECRET_PREFIX + _draw(_ALPHANUMERIC, _SECRET_LENGTH)
-
-
-def is_function_id(text: object) -> bool:
-    """Return True if a value has the form of a reward function's id."""
-    return isinstance(text, str) and _FUNCTION_ID.fullmatch(text) is not None
 
 
 def is_secret(text: object) -> bool:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from agent_tunix.errors import AccessDeniedError
+from agent_tunix.rewards.uploaded import is_function_id
+from agent_tunix.store.identifiers import is_name
 
 Format = Literal["trl", "miles"]
 FORMATS: tuple[Format, ...] = ("trl", "miles")
@@ -82,14 +84,16 @@ class RewardFunctionRecord:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "RewardFunctionRecord":
-        """Return the record of data from `to_data`.
+        """Return the record of data from `to_data`, which may come from a server that cannot be trusted.
 
         Raises:
             KeyError, TypeError, ValueError: The data is not valid.
         """
+        if not (is_function_id(data["id"]) and is_name(data["name"]) and data["format"] in FORMATS):
+            raise ValueError("a record must have the id, name and format of a reward function")
         return cls(
-            id=str(data["id"]),
-            name=str(data["name"]),
+            id=data["id"],
+            name=data["name"],
             format=data["format"],
             created_at=datetime.fromisoformat(str(data["created_at"])).astimezone(UTC),
             version=int(data["version"]),

@@ -856,6 +856,57 @@ def test_a_program_decides_no_name_of_the_library(program: str, test: str) -> No
     assert run.passed == (False, True)
 
 
+_CASE = "import unittest\nclass TestF(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(2), 7)\n"
+DEFINED_TESTS = {
+    "a class alone": _CASE,
+    "unittest.main": f"{_CASE}unittest.main()",
+    "unittest.main without an exit": f"{_CASE}unittest.main(exit=False)",
+    "unittest.main of a script": f"{_CASE}if __name__ == '__main__':\n    unittest.main(argv=[''], exit=False)",
+    "its result": f"{_CASE}assert unittest.main(exit=False).result.wasSuccessful()",
+    "a loader of this module": f"{_CASE}import sys\nfound = unittest.TestLoader().loadTestsFromModule(sys.modules"
+    "[__name__])\nassert unittest.TextTestRunner().run(found).wasSuccessful()",
+    "a function of pytest": "def test_f():\n    assert f(2) == 7",
+    "an async function": "async def test_f():\n    assert f(2) == 7",
+    "a doctest": "import doctest\ndef d():\n    '>>> f(2)\\n7'\nassert doctest.testmod().failed == 0",
+}
+
+
+@pytest.mark.parametrize("test", in_tiers(DEFINED_TESTS, "unittest.main without an exit"))
+def test_tests_that_are_only_defined_are_run(test: str) -> None:
+    results = {
+        body: run_program(f"def f(x): {body}", checks=[test], timeout_s=60).passed
+        for body in ("return 7", "return 0", "raise SystemExit(0)")
+    }
+    assert results == {"return 7": (True,), "return 0": (False,), "raise SystemExit(0)": (False,)}
+
+
+# Classes whose methods would give the tests nothing to compare, or what they hope for.
+CONTAINERS = {
+    "dict": (
+        "class D(dict):\n    def items(s): return []\n    keys = values = items\n    def get(s, *a): return 9\n"
+        "def f(): return D({1: 2})",
+        [
+            "r = f()\nassert len(r) == 1\nfor k, v in r.items(): assert v == 9",
+            "r = f()\nassert len(r) == 1 and all(v == 9 for v in r.values())",
+            "assert f().get(1) == 9",
+        ],
+    ),
+    "set": (
+        "class S(set):\n    issubset = issuperset = isdisjoint = lambda s, o: True\ndef f(): return S([1])",
+        ["assert f().issubset({5})", "assert f().issuperset({7})", "assert f().isdisjoint({1})"],
+    ),
+    "list": (
+        "class L(list):\n    count = index = lambda s, *a: 1\ndef f(): return L()",
+        ["assert f().count(5) == 1", "assert f().index(5) == 1"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "tests"), CONTAINERS.values(), ids=CONTAINERS)
+def test_the_content_of_a_container_decides_and_not_its_class(program: str, tests: list[str]) -> None:
+    assert not any(run_program(program, checks=tests, timeout_s=60).passed)
+
+
 @pytest.mark.parametrize("replaced", ["abs = lambda x: 0", "round = lambda *a: 2.5", "zip = lambda *a, **k: []"])
 @pytest.mark.parametrize("imported", ["from statistics import variance", "from statistics import *"])
 def test_a_program_that_imports_the_tested_name_replaces_no_other(imported: str, replaced: str) -> None:

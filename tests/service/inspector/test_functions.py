@@ -280,6 +280,17 @@ def test_a_key_without_a_scope_is_neither_offered_nor_allowed_its_calls(
         assert (send(bob, POLITENESS, new_name()).status_code == 403) is ("upload" not in allowed)
 
 
+@pytest.mark.parametrize(("scope", "works"), [("try", ["try", "replay"]), ("write", ["review", "save"])])
+def test_a_key_that_may_not_read_sees_no_source_and_no_run(
+    server: Server, alice: Visitor, scope: str, works: list[str]
+) -> None:
+    path = upload(alice)
+    with visiting(server, server.new_key(scope)) as bob:
+        for work in works:
+            answer = bob.post(f"{path}/{work}", {"source": POLITENESS.decode()})
+            assert (answer.status_code, "polite" in answer.text) == (403, False), work
+
+
 def test_changes_need_a_session_and_its_token(server: Server, alice: Visitor) -> None:
     path = upload(alice)
     for work in ("try", "replay", "review", "save", "delete"):

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette import requests
 
 from agent_tunix.errors import StoreError
 from agent_tunix.service import ServiceSettings
+from agent_tunix.service.inspector.cookies import COOKIE
 from agent_tunix.service.inspector.headers import HEADERS
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.store import Key
@@ -47,6 +49,26 @@ def test_the_cookie_of_a_session_is_hidden_from_scripts_and_other_sites(server: 
     for forwarded in ("https", "HTTPS", "https, http"):
         answer = nobody.post("/login", data={"key": server.secret}, headers={"X-Forwarded-Proto": forwarded})
         assert "secure" in answer.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize(
+    "cookie", ['"' + "\\a" * 30_000 + '"', " " * 60_000 + "x", "a=b; " * 12_000 + "c=d"], ids=range(3)
+)
+def test_only_the_cookie_of_the_session_is_parsed(server: Server, cookie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    real = requests.cookie_parser
+
+    def note(text: str) -> dict[str, str]:
+        parsed.append(text)
+        return real(text)
+
+    monkeypatch.setattr(requests, "cookie_parser", note)
+    with visiting(server) as alice, httpx.Client(base_url=server.url, timeout=600) as client:
+        mine = f"{COOKIE}={alice.client.cookies[COOKIE]}"
+        for header, is_logged_in in ((f"{COOKIE}={cookie}", False), (f"x={cookie}; {mine}", True), (mine, True)):
+            answer = client.get("/login/status", headers={"Cookie": header})
+            assert answer.json() == {"is_logged_in": is_logged_in}
+    assert set(parsed) == {mine}
 
 
 @pytest.mark.parametrize("secret", ["", "vk_" + "a" * 40, "\x00", "ü" * 2000, "<script>alert(1)</script>", "' OR 1=1"])

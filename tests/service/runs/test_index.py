@@ -9,6 +9,7 @@ import pytest
 from agent_tunix.runs.directory import hold
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs import index
+from agent_tunix.service.runs.files import parse_object
 from agent_tunix.service.runs.index import RunIndex
 from tests.tracking.report.support import write_run
 
@@ -116,6 +117,12 @@ def test_linked_files_of_a_run_are_not_read(roots: Path, tmp_path: Path) -> None
     run = index.list().data[-1]
     view = index.get(run.id)
     assert (run.state, run.step, view.rollouts.span(), view.findings()) == ("unreadable", None, None, ([], 0))
+
+
+@pytest.mark.parametrize("depth", [10, 300, 600, 900, 100_000])
+def test_a_nested_row_is_a_row_or_none(depth: int) -> None:
+    found = parse_object(b'{"step": 1, "a": ' + b"[" * depth + b"]" * depth + b"}")
+    assert found is None or found["step"] == 1
 
 
 def test_a_missing_root_has_no_runs(tmp_path: Path) -> None:

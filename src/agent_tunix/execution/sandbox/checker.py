@@ -39,6 +39,12 @@ _MOST_ITEMS = 20_000
 # Operations of a program's object that may change what it holds.
 _CHANGING = frozenset({"", "next", "setattr", "delattr", "setitem", "delitem", "enter", "exit"})
 _LONGEST_NAME = 200
+# Methods of built-in containers that only read. The container's content decides what they return, not its class, which
+# could give the tests nothing to compare.
+_READING = frozenset(
+    {"count", "get", "index", "isdisjoint", "issubset", "issuperset", "items", "keys", "values"}
+    | {"difference", "intersection", "symmetric_difference", "union"}
+)
 
 
 class Lost(BaseException):
@@ -338,6 +344,8 @@ class Remote:
         # A named tuple may have a field `count`; other classes derived from plain types keep the type's own methods.
         if not isinstance(self.__plain, tuple) and self.__plain is not _NOTHING and hasattr(self.__plain, name):
             return getattr(self.__plain, name)
+        if self.__mutable and name in _READING and hasattr(content := self.__client.plain_of(self), name):
+            return getattr(content, name)
         return self.__client.ask([self, name], special="getattr")
 
     def __copy__(self) -> Any:

@@ -11,23 +11,26 @@ import marshal
 import os
 import resource
 import sys
+import types
 
 from agent_tunix.execution.isolation.locking import lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # Mount point of the process's own root; it contains nothing that the process may read.
 _PLACE = "/proc"
 LOCKED = b"locked\n"
-_MODULES = {"dialogue": (), "program": ("program",), "tests": ("checker", "evaluated_text")}
+_MODULES = {"dialogue": (), "program": ("program",), "tests": ("checker", "evaluated_text", "defined_tests")}
 
 
 def main(report: int, line: list[int]) -> None:
     """Read the job, isolate the process, do the job, and report line by line."""
     with open(0, "rb", closefd=False) as given:
         job: dict[str, Any] = marshal.load(given)
+    del sys.argv[1:]  # `unittest.main` and argument parsers would read ours
     work = {"dialogue": _run, "program": _run_and_serve, "tests": _test}[job["role"]]
     _give_input(job["stdin"])
     for side in _MODULES[job["role"]]:  # load our modules now: once isolated, this process cannot read them
@@ -59,7 +62,7 @@ def main(report: int, line: list[int]) -> None:
 
 def _run(job: dict[str, Any], report: int, _: list[int]) -> int:
     """Run a program that reads and prints."""
-    problem = _attempt(job["code"], "<response>", _namespace(), exit_is_fine=True)
+    problem = _attempt(job["code"], "<response>", _namespace(), is_fine_exit=_is_success)
     if problem:
         _say(report, f"problem {problem}")
     return bool(problem)
@@ -72,7 +75,7 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 
     os.close(report)
     tests, namespace = Line(*line), _namespace()
-    problem = _attempt(job.pop("code"), "<response>", namespace, exit_is_fine=True)
+    problem = _attempt(job.pop("code"), "<response>", namespace, is_fine_exit=_is_success)
     if problem:
         tests.send({"problem": problem})
     else:
@@ -83,6 +86,7 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     """Run the tests of a program that runs in another process."""
     from agent_tunix.execution.sandbox.checker import Lost, ProgramClient
+    from agent_tunix.execution.sandbox.defined_tests import is_end_of_unittest, run_defined_tests
     from agent_tunix.execution.sandbox.evaluated_text import EvaluationGuard
     from agent_tunix.execution.sandbox.exchange import Line
     from agent_tunix.execution.sandbox.names import TEST_FILE, Names
@@ -96,7 +100,10 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
         _say(report, f"problem {problem}")
         return 0
     visible = Names(names, imported, job["checks"])
-    namespace = _namespace()
+    # `unittest.main` and `doctest.testmod` look for tests in the module `__main__`.
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    module.__dict__.update(_namespace())
+    namespace = module.__dict__
     sys.addaudithook(EvaluationGuard(job["checks"], client.texts))
     lent: dict[str, Any] = {}
     for index, check in enumerate(job["checks"]):
@@ -110,7 +117,8 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
                 del namespace[name]
         lent = {name: value for name, value in seen.items() if name not in namespace}
         namespace |= lent
-        problem = _attempt(check, TEST_FILE, namespace, exit_is_fine=False)
+        problem = _attempt(check, TEST_FILE, namespace, is_fine_exit=is_end_of_unittest)
+        problem = problem or _attempt_call(run_defined_tests, check, namespace)
         problem, client.refuted = client.lost or problem or client.refuted, ""
         _say(report, f"problem {problem}" if problem else f"passed {index}")
         if client.lost:
@@ -127,17 +135,32 @@ def _namespace() -> dict[str, Any]:
     return {"__name__": "__main__", "__builtins__": builtins}
 
 
-def _attempt(code: str, file: str, namespace: dict[str, Any], exit_is_fine: bool) -> str:
+def _is_success(leaving: SystemExit) -> bool:
+    return leaving.code in (None, 0)
+
+
+def _attempt(code: str, file: str, namespace: dict[str, Any], is_fine_exit: Callable[[SystemExit], bool]) -> str:
     """Run code; return the problem in one line, or an empty string."""
-    try:
+
+    def run() -> None:
         exec(compile(code, file, "exec", dont_inherit=True), namespace)
         sys.stdout.flush()
+
+    return _attempt_call(run, is_fine_exit=is_fine_exit)
+
+
+def _attempt_call(
+    work: Callable[..., object], *args: Any, is_fine_exit: Callable[[SystemExit], bool] | None = None
+) -> str:
+    """Call a function; return the problem in one line, or an empty string."""
+    try:
+        work(*args)
     except SystemExit as leaving:
         try:  # noqa: SIM105  (contextlib would be imported only for this)
             sys.stdout.flush()
         except Exception:
             pass
-        return "" if exit_is_fine and leaving.code in (None, 0) else "it called exit"
+        return "" if is_fine_exit is not None and is_fine_exit(leaving) else "it called exit"
     except BaseException as error:
         return " ".join(f"{type(error).__name__}: {_text_of(error)}".split())[:200]
     return ""

@@ -1,6 +1,6 @@
 """Rewards that others uploaded. They are inspected and adapted without running their code in this process."""
 
-from agent_tunix.rewards.recipe import UploadedSource
+from agent_tunix.rewards.recipe import FUNCTION_PREFIX, UploadedSource, is_function_id
 from agent_tunix.rewards.uploaded.inspection import FileFacts, FunctionFacts, inspect_file
 from agent_tunix.rewards.uploaded.source import (
     Fetch,
@@ -12,6 +12,7 @@ from agent_tunix.rewards.uploaded.source import (
 )
 
 __all__ = [
+    "FUNCTION_PREFIX",
     "Fetch",
     "FileFacts",
     "FunctionFacts",
@@ -19,6 +20,7 @@ __all__ = [
     "adapt_uploaded",
     "build_uploaded",
     "inspect_file",
+    "is_function_id",
     "lines_forgotten",
     "uploaded_imports_of",
     "uploaded_source_of",

@@ -74,7 +74,7 @@ class TryRow(Model):
     """Row of a dataset, with completions of its prompt."""
 
     prompt: str = ""
-    completions: Annotated[list[str], Field(min_length=1)]
+    completions: Annotated[list[str], Field(min_length=1, fail_fast=True)]
     answer: Annotated[Any, Field(description="The reference; the column `answer`.")] = None
     columns: Annotated[dict[str, Any], Field(description="The row's other columns.")] = {}
 
@@ -88,7 +88,7 @@ class TryRequest(Model):
         },
     )
 
-    rows: Annotated[list[TryRow], Field(min_length=1)]
+    rows: Annotated[list[TryRow], Field(min_length=1, fail_fast=True)]
     step: Annotated[int, Field(ge=0, le=1_000_000_000, description="Training step to pass to the function.")] = 0
 
 

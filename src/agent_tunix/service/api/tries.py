@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from agent_tunix.errors import RewardError
@@ -13,7 +14,7 @@ from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.answers import Json
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.state import service_of
-from agent_tunix.service.trying import TrialRow, cannot_be_tried, check_size
+from agent_tunix.service.trying import TrialRow, Tried, cannot_be_tried, check_size
 
 _DEEPEST = 20
 _LONGEST_NUMBER = 200
@@ -39,6 +40,10 @@ async def try_function(
         tried = await service.tries.run(source, rows, body.step)
     except RewardError as error:
         raise cannot_be_tried(error) from error
+    return await run_in_threadpool(_answer, id, tried)  # extras may be large
+
+
+def _answer(id: str, tried: Tried) -> Response:
     scores = [
         {"row": row, "completion": completion} | score_data(score)
         for row, found in enumerate(tried.scores)

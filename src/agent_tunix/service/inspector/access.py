@@ -15,20 +15,17 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from agent_tunix.errors import NotStoredError
+from agent_tunix.service.inspector.cookies import COOKIE
 from agent_tunix.service.inspector.sessions import Session, Sessions
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.state import service_of
 
-COOKIE = "agent_tunix_session"
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 # Sec-Fetch-Site of requests from our pages, and of typed or reloaded addresses.
 _OWN_SITE = ("same-origin", "none")
-
-# Stands for any key, whatever its scopes.
-ANY_KEY = ""
 
 
 def sessions_of(request: Request) -> Sessions:
@@ -43,8 +40,8 @@ def session_of(request: Request) -> Session | None:
     return session
 
 
-def requires(scope: str) -> Any:
-    """Return a route dependency that requires a login whose key has a scope, or any key for `ANY_KEY`."""
+def requires(*scopes: str) -> Any:
+    """Return a route dependency that requires a login whose key has all scopes; without one, any key will do."""
 
     async def admit(request: Request) -> None:
         session = await find_session(request)
@@ -52,7 +49,7 @@ def requires(scope: str) -> Any:
             raise Problem(401, "not_logged_in", "this page requires a login; open /login and enter an API key")
         request.state.session = session
         await _check_rate(request, session)
-        if scope != ANY_KEY:
+        for scope in scopes:
             session.key.require(scope)
         if request.method not in SAFE_METHODS:
             check_origin(request)

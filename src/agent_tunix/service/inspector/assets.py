@@ -56,4 +56,4 @@ async def asset(request: Request, name: str) -> Response:
 
 def add_routes(app: FastAPI) -> None:
     """Add the files to an app."""
-    add_page(app, "/static/{name}", asset, scope=None)
+    add_page(app, "/static/{name}", asset, scopes=None)

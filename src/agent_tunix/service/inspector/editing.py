@@ -194,7 +194,7 @@ async def _refuse(request: Request, opened: OpenedFunction, form: FormData, erro
 def add_routes(app: FastAPI) -> None:
     """Add the endpoints of the form to an app."""
     one = f"{PATH}/{{id}}"
-    add_page(app, f"{one}/try", _editing(try_source, "function_try.html"), "try", "POST")
-    add_page(app, f"{one}/replay", _editing(replay_source, "function_replay.html"), "try", "POST")
-    add_page(app, f"{one}/review", _editing(review_source, "function_review.html"), "write", "POST")
-    add_page(app, f"{one}/save", save, "write", "POST")
+    add_page(app, f"{one}/try", _editing(try_source, "function_try.html"), ("try", "read"), "POST")
+    add_page(app, f"{one}/replay", _editing(replay_source, "function_replay.html"), ("try", "read"), "POST")
+    add_page(app, f"{one}/review", _editing(review_source, "function_review.html"), ("write", "read"), "POST")
+    add_page(app, f"{one}/save", save, ("write", "read"), "POST")

@@ -79,7 +79,12 @@ def words(value: str) -> str:
 
 
 def _time(value: datetime | float) -> datetime:
-    return value.astimezone(UTC) if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    return datetime.fromtimestamp(min(max(value, 0), _LAST_SECOND), UTC)
+
+
+_LAST_SECOND = 253_402_300_799  # of the year 9999, the last that a datetime can have
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

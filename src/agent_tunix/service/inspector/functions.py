@@ -99,6 +99,6 @@ async def delete(request: Request, id: str) -> Response:
 def add_routes(app: FastAPI) -> None:
     """Add the pages to an app."""
     add_page(app, PATH, list_functions)
-    add_page(app, PATH, upload, "write", "POST")
+    add_page(app, PATH, upload, ("write",), "POST")
     add_page(app, f"{PATH}/{{id}}", show)
-    add_page(app, f"{PATH}/{{id}}/delete", delete, "write", "POST")
+    add_page(app, f"{PATH}/{{id}}/delete", delete, ("write",), "POST")

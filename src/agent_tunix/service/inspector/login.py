@@ -9,7 +9,8 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.errors import AccessDeniedError
 from agent_tunix.service.answers import Json
-from agent_tunix.service.inspector.access import ANY_KEY, COOKIE, check_origin, find_session, sessions_of
+from agent_tunix.service.inspector.access import check_origin, find_session, sessions_of
+from agent_tunix.service.inspector.cookies import COOKIE
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.state import service_of
 
@@ -91,8 +92,8 @@ async def home() -> Response:
 
 def add_routes(app: FastAPI) -> None:
     """Add the pages to an app."""
-    add_page(app, "/", home, scope=None)
-    add_page(app, "/login", ask, scope=None)
-    add_page(app, "/login", log_in, scope=None, method="POST")
-    add_page(app, "/login/status", status, scope=None)
-    add_page(app, "/logout", log_out, scope=ANY_KEY, method="POST")
+    add_page(app, "/", home, scopes=None)
+    add_page(app, "/login", ask, scopes=None)
+    add_page(app, "/login", log_in, scopes=None, method="POST")
+    add_page(app, "/login/status", status, scopes=None)
+    add_page(app, "/logout", log_out, scopes=(), method="POST")

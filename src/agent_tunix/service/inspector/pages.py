@@ -1,7 +1,7 @@
 """Rendering of templates, and routes of pages."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jinja2
@@ -53,13 +53,17 @@ def environment() -> jinja2.Environment:
 
 
 def add_page(
-    app: FastAPI, path: str, endpoint: Callable[..., Any], scope: str | None = "read", method: str = "GET"
+    app: FastAPI,
+    path: str,
+    endpoint: Callable[..., Any],
+    scopes: Sequence[str] | None = ("read",),
+    method: str = "GET",
 ) -> None:
     """Add a page, or an endpoint of its form or script, to an app.
 
-    The user's key must have `scope`; None needs no login. `endpoint` is a function in FastAPI's form.
+    The user's key must have all `scopes`; None needs no login. `endpoint` is a function in FastAPI's form.
     """
-    dependencies = [] if scope is None else [requires(scope)]
+    dependencies = [] if scopes is None else [requires(*scopes)]
     app.add_api_route(
         path,
         endpoint,

@@ -73,9 +73,9 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     """Return a JSON object with null for numbers that are not finite; None if the line is not an object."""
     try:
         loaded = json.loads(line)
+        return finite(loaded) if isinstance(loaded, dict) else None
     except (ValueError, RecursionError):
         return None
-    return finite(loaded) if isinstance(loaded, dict) else None
 
 
 def is_step(value: object) -> TypeGuard[int]:
