@@ -106,7 +106,7 @@ def test_an_unknown_reward_is_refused_before_jax(train: Run) -> None:
         ),
         (
             ["training.reward_function=needy.py:needy"],
-            ["`difficulty`", "nothing provides", "rewards.args.needy.difficulty"],
+            ["`difficulty`", "which is not provided", "rewards.args.needy.difficulty"],
         ),
         (["training.reward_function=broken.py:reward"], ["SyntaxError", "broken.py:1"]),
         (

@@ -114,8 +114,8 @@ def test_a_reward_agrees_with_itself(here: Path) -> None:
     ("arguments", "told"),
     [
         (["run", "seed=3"], "seed cannot be changed in a replay"),
-        (["run", "prompt.format=x"], "prompt.format decides"),
-        (["run", "grpo.num_generations=2"], "grpo.num_generations decides"),
+        (["run", "prompt.format=x"], "prompt.format cannot be changed"),
+        (["run", "grpo.num_generations=2"], "grpo.num_generations cannot be changed"),
         (["run", "rewards.argz.x=1"], "argz"),
         (["run", "--steps", "early"], "FIRST:LAST"),
         (["run", "--reward", "mine.py:needs"], "requires the parameter `difficulty`"),

@@ -168,7 +168,7 @@ def test_a_scale_is_shared_by_the_largest_divisor_up_to_64(inputs: int, size: in
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "quantization", "correlation"),
-    [("qwen2", "int8", 0.999), ("qwen3", "nf4", 0.95), ("gemma3_text", "nf4", 0.95)],
+    [("qwen2", "int8", 0.999), ("gemma3_text", "nf4", 0.95)],
 )
 def test_logits_are_close_and_adapters_move(tmp_path: Path, family: str, quantization: str, correlation: float) -> None:
     directory = make_larger(tmp_path / "model", family)

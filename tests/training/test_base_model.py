@@ -135,4 +135,4 @@ def test_an_adapter_on_another_quantization_warns(adapted: Path, caplog: pytest.
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
     with caplog.at_level(logging.WARNING, "agent_tunix.run"):
         load_initial(config, policy)
-    assert "was trained on a base with model.quantization=null, but it is int8" in caplog.text
+    assert "was trained on a base with model.quantization=null, but this run uses int8" in caplog.text

@@ -67,14 +67,14 @@ def test_diagnose_finds_afterwards_what_was_found_live(cut: Path) -> None:
 def test_a_healthy_run_has_no_findings_live_or_afterwards(well: Path) -> None:
     assert not (well / "findings.jsonl").exists()
     result = diagnose(well)
-    assert (result.exit_code, result.stdout) == (0, "nothing was found\n")
+    assert (result.exit_code, result.stdout) == (0, "no findings\n")
 
 
 def test_diagnose_refuses_what_is_no_run(tmp_path: Path, well: Path) -> None:
     assert diagnose(tmp_path / "nowhere").exit_code == 2
     result = diagnose(tmp_path)
     assert result.exit_code == 2
-    assert "is not the directory of a run" in result.stderr
+    assert "must be the directory of a run" in result.stderr
     shutil.copytree(well, tmp_path / "old")
     environment = json.loads((well / "environment.json").read_text())
     del environment["context"]

@@ -253,7 +253,7 @@ def test_the_command_says_what_it_wrote(whole: FoundRun, tmp_path: Path) -> None
         (["RUN", "--step", "7"], "no checkpoint of step 7"),
         (["RUN", "--step", "last"], "--step must be the step of a"),
         (["RUN", "--step", "1.5"], "best or latest, not 1.5"),
-        (["RUN", "--adapter"], "has no adapter"),
+        (["RUN", "--adapter"], "requires an adapter"),
         (["."], "must be the directory of a run"),
     ],
 )

@@ -298,7 +298,7 @@ def test_resuming_tells_of_lost_rows_and_of_other_settings(finished: Path, confi
     config.prompt.system = "Give the answer between <answer> and </answer>."
     log = resume(root, config)
     assert "lacks rows of steps before the checkpoint of step 4: 0, 2 to 3." in log
-    assert "seed was 0, is 5" in log
+    assert "seed was 0 and is now 5" in log
     assert "the prompts have other tokens than before" in log
     assert (root / "metrics.jsonl").read_text() == lines[1] + lines[4]
 

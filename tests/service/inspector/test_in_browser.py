@@ -321,7 +321,7 @@ def test_all_but_the_curves_works_without_scripts(browser: Browser, server: Serv
         page = seen.page
         seen.log_in(server.secret)
         open_run(page, "onerror")
-        expect(page.get_by_text("A script draws the curves")).to_be_visible()
+        expect(page.get_by_text("The curves need JavaScript")).to_be_visible()
         page.get_by_role("link", name="Rollouts", exact=True).click()
         page.get_by_role("searchbox").fill("3*5")
         page.get_by_role("button", name="Show").click()

@@ -62,7 +62,8 @@ class Dominance(Detector):
             and reach >= SCALE_RATIO * self._reaches[name].mean
             and weights[name] >= DROWNED_WEIGHT * sum(weights.values())
         ]
-        if share >= DOMINANT_SHARE and drowned:
+        # What is correct may well decide alone.
+        if share >= DOMINANT_SHARE and drowned and not self.context.component(dominant).is_correctness:
             yield self._detection(dominant, drowned, weights)
 
     def _reach(self, name: str, weight: float, row: Row) -> float | None:

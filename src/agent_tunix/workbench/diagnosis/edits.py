@@ -98,11 +98,6 @@ def slower(context: RunContext) -> str:
     return assign("optimizer.learning_rate", round_figure(min(rate / SLOWER, FASTEST)))
 
 
-def closer(context: RunContext) -> str:
-    """Return the override that keeps the policy closer to the reference."""
-    return assign("grpo.beta", round_figure(max(4 * context.number("grpo.beta", 0.0), 0.04)))
-
-
 def _write_components(context: RunContext, changed: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the override of the changed components; of all of them if the override replaces the whole mapping."""
     if context.reward_key == "reward.components":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, number, span_of
-from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component, round_figure
+from agent_tunix.workbench.diagnosis.edits import add_component, change_component, round_figure
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import highest, longest, rewarded_but_wrong, shortest
 
@@ -249,6 +249,6 @@ class OracleDown(_Hacking):
             f"{worse.start:.3g} to {worse.now:.3g}: the policy learns to exploit the reward instead of solving the "
             "task; stop at the best checkpoint and reward the intended result",
             evidence=self.total_evidence(worse),
-            edits=(*self.oracle_edit(), assign("grpo.beta", max(4 * self.context.number("grpo.beta", 0.0), 0.04))),
+            edits=self.oracle_edit(),
             pick=rewarded_but_wrong(oracle),
         )

@@ -13,7 +13,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
     number,
     span_of,
 )
-from agent_tunix.workbench.diagnosis.edits import assign, closer, round_figure, slower
+from agent_tunix.workbench.diagnosis.edits import assign, round_figure, slower
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import earnings_of_dead_groups
 
@@ -60,7 +60,7 @@ class Collapsed(Detector):
                     "distinct_at_start": start,
                     "policy/entropy": number(row, "policy/entropy") or 0.0,
                 },
-                edits=(slower(self.context), closer(self.context)),
+                edits=(slower(self.context),),
             )
 
 
@@ -153,14 +153,13 @@ class EntropyCollapse(Detector):
             Severity.WARNING,
             ENTROPY_SHARE / max(share, 1e-6),
             f"the policy's entropy has fallen to {share:.0%} of its start, {self._entropy.mean:.2g} nats per token, "
-            f"while the total is {self._total.mean:.3g}: the policy hardly explores any more; keep it closer to the "
-            "reference",
+            f"while the total is {self._total.mean:.3g}: the policy hardly explores any more; lower the learning rate",
             evidence={
                 "policy/entropy": self._entropy.mean,
                 "entropy_at_start": self._entropy.start,
                 "rewards/total/mean": self._total.mean,
             },
-            edits=(closer(self.context), slower(self.context)),
+            edits=(slower(self.context),),
         )
 
     def _is_good(self) -> bool:
