@@ -15,7 +15,7 @@ from agent_tunix.rewards import Outcome, Sample, Score, Term, resolve_reward
 from agent_tunix.rewards.sample import LARGEST_VALUE
 from agent_tunix.tracking.rollouts import Opaque, ScoringSettings, StoredStep, encoding
 from agent_tunix.tracking.rollouts.rows import from_table, to_table
-from agent_tunix.tracking.rollouts.schema import COLUMNS, COMPONENT_FIELDS, Column, markdown_table
+from agent_tunix.tracking.rollouts.schema import COLUMNS, COMPONENT_FIELDS, Column
 from tests.tracking.rollouts.support import assert_same_step, make_samples, make_step, mixture, same
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=10)  # lone surrogates too
@@ -197,7 +197,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "rollouts.md"
 
 @pytest.mark.parametrize("columns", [COLUMNS, COMPONENT_FIELDS], ids=["columns", "components"])
 def test_the_page_has_the_table_of_the_schema(columns: tuple[Column, ...]) -> None:
-    assert markdown_table(columns) in PAGE.read_text(encoding="utf-8")
+    kinds = [f"{column.type}, or null" if column.nullable else column.type for column in columns]
+    rows = [f"| `{column.name}` | {kind} | {column.help} |" for column, kind in zip(columns, kinds, strict=True)]
+    assert "\n".join(["| Column | Type | Meaning |", "| --- | --- | --- |", *rows, ""]) in PAGE.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_page_has_every_type_of_the_json_columns() -> None:

@@ -108,13 +108,6 @@ class Projection(nnx.Module):
             return self.kernel[...]
         return dequantise(self.kernel[...], self.kernel_scale[...], self.quantization)
 
-    def merged_weight(self) -> Float[Array, "I O"]:
-        """Return the matrix with its adapter added, in float32. In exact arithmetic this equals applying both."""
-        weight = self.base_weight().astype(jnp.float32)
-        if not self.has_adapter:
-            return weight
-        return weight + self.kernel_lora_a[...] @ self.kernel_lora_b[...] * self.lora_scale
-
 
 def quantised_shapes(shape: tuple[int, int], quantization: Quantization) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the shapes of the codes and scales of an [I, O] matrix. I must be even, as all widths of a decoder are."""

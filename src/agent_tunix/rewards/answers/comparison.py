@@ -145,13 +145,6 @@ class Comparison(NamedTuple):
         """True if the answer equals the reference."""
         return self.verdict is Verdict.EQUAL
 
-    @property
-    def relative_error(self) -> Fraction | None:
-        """|answer − reference| / |reference|; None unless both are numbers, or if only the reference is 0."""
-        if self.verdict is Verdict.EQUAL:
-            return Fraction(0)
-        return None if self.numbers is None else _relative_error(*self.numbers)
-
     def within(self, share: Fraction) -> bool:
         """Return True if the answer differs from the reference by at most a share of the reference."""
         if self.numbers is None:

@@ -208,12 +208,3 @@ def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
         return ScoringSettings(**json.loads(metadata[_SETTINGS_KEY]))
     except (KeyError, TypeError) as error:
         raise ValueError(f"its metadata is damaged: {error}") from error
-
-
-def markdown_table(columns: Sequence[Column]) -> str:
-    """Format the columns as a Markdown table, for the docs."""
-    rows = ["| Column | Type | Meaning |", "| --- | --- | --- |"]
-    for column in columns:
-        kind = f"{column.type}, or null" if column.nullable else column.type
-        rows.append(f"| `{column.name}` | {kind} | {column.help} |")
-    return "\n".join(rows) + "\n"
