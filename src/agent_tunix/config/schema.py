@@ -205,8 +205,8 @@ class RewardsConfig:
     )
     completions: str = key(
         "auto",
-        "Form of the completions that batch functions get: text or messages; auto: tried before training, text if "
-        "possible.",
+        "Form of the completions that batch functions get: text or messages; auto: decided before training by "
+        "trial calls with both.",
     )
     reward_key: str | None = key(None, "Key of the reward in the dict that a miles function returns.")
     on_change: str = key(

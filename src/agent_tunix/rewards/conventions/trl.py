@@ -30,10 +30,18 @@ from typing import Any
 
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import FAULTS, Convention
+from agent_tunix.rewards.conventions.completion_form import (
+    TRIALS,
+    USED_AS_MESSAGE,
+    FormChoice,
+    FormTrial,
+    Recorder,
+    choose_form,
+)
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_number, to_score, to_scores
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.sample import Sample, Score
 from agent_tunix.rewards.shims import served_imports
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -50,39 +58,6 @@ class TrainerState:
 
     global_step: int
     max_steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class FormTrial:
-    """Result of calling a function with one sample, as text or as messages.
-
-    Attributes:
-        refusal: Reason why the function failed; "" if it did not.
-        is_final: True if another attempt would decide nothing.
-    """
-
-    refusal: str = ""
-    value: float | None = None
-    is_final: bool = False
-
-    @classmethod
-    def of(cls, score: Score) -> "FormTrial":
-        """Return the trial that ended in this score."""
-        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
-            return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
-        return cls(value=score.value)
-
-
-@dataclass(frozen=True, slots=True)
-class FormChoice:
-    """The chosen form of completions, `text` or `messages`, and the reason for a person.
-
-    `is_guess` is True if the choice may well be wrong.
-    """
-
-    completions: str
-    reason: str
-    is_guess: bool = False
 
 
 class TrlReward(Convention):
@@ -109,31 +84,12 @@ class TrlReward(Convention):
         return self.configured(replace(self.settings, completions=completions), recipe)
 
     def probe(self, sample: Sample) -> FormChoice:
-        """Find out whether the function takes strings or messages, by calling it in this process with one sample."""
-        return self.choose(lambda completions: self.settled(completions)._probe_once(sample))
+        """Find out whether the function takes strings or messages, by calling it in this process.
 
-    def choose(self, attempt: Callable[[str], FormTrial]) -> FormChoice:
-        """Decide between strings and messages.
-
-        Strings are tried first. Messages are tried only if the function cannot take strings or scores them 0, because a
-        function that swallows the error of reading a string as a message would score 0 forever. If it takes neither,
-        the sample decides nothing and strings are chosen. `attempt` calls the function with `text` or `messages`.
+        Raises:
+            RewardError: It takes both and scores them differently.
         """
-        text = attempt("text")
-        if text.is_final:
-            return FormChoice("text", f"the trial was inconclusive: {text.refusal}", is_guess=True)
-        if not text.refusal and text.value:
-            return FormChoice("text", "it accepts text")
-        messages = attempt("messages")
-        if text.refusal and messages.refusal:
-            reason = f"it accepts neither text ({text.refusal}) nor messages ({messages.refusal})"
-            return FormChoice("text", reason, is_guess=True)
-        if text.refusal:
-            return FormChoice("messages", f"it accepts messages but not text ({text.refusal})")
-        if messages.value:
-            reason = f"it accepts both, but gives the same completion {text.value} as text and {messages.value:g} as"
-            return FormChoice("text", f"{reason} messages", is_guess=True)
-        return FormChoice("text", "it accepts text")
+        return choose_form(self.name, lambda form, sample: self.settled(TRIALS[form])._probe_once(sample), sample)
 
     def settle(self, choice: FormChoice) -> None:
         """Use the chosen form from now on and log it."""
@@ -191,7 +147,7 @@ class TrlReward(Convention):
         return to_scores(returned, count, lambda value: to_score(value, EXPECTED_ITEM), EXPECTED)
 
     def _call(self, samples: Sequence[Sample], log: "_Log") -> Any:
-        as_messages = self.completions == "messages"
+        as_messages = self.completions in ("messages", TRIALS["messages"])
         columns = dict.fromkeys(name for sample in samples for name in sample.columns)
         lazily: dict[str, Callable[[], Any]] = {
             name: lambda name=name: [own_copy(sample.columns.get(name)) for sample in samples]  # type: ignore[misc]
@@ -200,7 +156,7 @@ class TrlReward(Convention):
         }
         lazily |= {
             "prompts": lambda: [own_copy(prompt_of(sample, as_messages)) for sample in samples],
-            "completions": lambda: [completion_of(sample, as_messages) for sample in samples],
+            "completions": lambda: [self._completion_of(sample, as_messages, log) for sample in samples],
             "trainer_state": lambda: TrainerState(max(samples[0].step - 1, 0), samples[0].max_steps),
             "log_extra": lambda: log.extra,
             "log_metric": lambda: log.metric,
@@ -210,11 +166,17 @@ class TrlReward(Convention):
             lazily["completion_ids"] = lambda: [token_ids_of(sample) for sample in samples]
         return call(self.target.call_args, lazily)
 
+    def _completion_of(self, sample: Sample, as_messages: bool, log: "_Log") -> Any:
+        if self.completions not in TRIALS.values():
+            return completion_of(sample, as_messages)
+        return log.recorder.messages(sample.response) if as_messages else log.recorder.text(sample.response)
+
 
 class _Log:
-    """Values that a function logs during one call."""
+    """Values that a function logs during one call, and in a trial, how it uses completions."""
 
     def __init__(self, count: int) -> None:
+        self.recorder = Recorder()
         self._count = count
         self._extras: dict[str, list[Any]] = {}
         self._metrics: dict[str, list[float]] = {}
@@ -237,6 +199,8 @@ class _Log:
 
     def attach(self, scores: list[Score]) -> list[Score]:
         """Return the scores with the logged values."""
+        if self.recorder.used:
+            self.metric(USED_AS_MESSAGE, 1.0)
         if not self._extras and not self._metrics:
             return scores
         metrics = {name: sum(values) / len(values) for name, values in self._metrics.items()}

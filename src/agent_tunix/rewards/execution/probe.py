@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from agent_tunix.rewards.conventions.trl import FormTrial, TrlReward
+from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form
+from agent_tunix.rewards.conventions.trl import TrlReward
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_uploaded
@@ -36,6 +37,7 @@ def settle_completions(
         allow_unsandboxed: True if uploaded functions may run where they cannot be isolated.
 
     Raises:
+        RewardError: A function takes both forms and scores them differently.
         SandboxUnavailableError: An uploaded function cannot be isolated here and may not run otherwise.
     """
     open_ones = [reward for reward in rewards if isinstance(reward, TrlReward) and reward.completions == "auto"]
@@ -63,12 +65,12 @@ def settle_completions(
 
 def choose_completions(reward: TrlReward, sample: Sample, executor: Executor) -> None:
     """Decide the form of completions of one batch function by calls in these workers."""
-    reward.settle(reward.choose(partial(_try, executor, reward, sample)))
+    reward.settle(choose_form(reward.name, partial(_try, executor, reward), sample))
 
 
-def _try(executor: Executor, reward: TrlReward, sample: Sample, completions: str) -> FormTrial:
+def _try(executor: Executor, reward: TrlReward, form: str, sample: Sample) -> FormTrial:
     """Call the function in a worker and return the result."""
     assert reward.recipe is not None
-    recipe = replace(reward.recipe, completions=completions)
+    recipe = replace(reward.recipe, completions=TRIALS[form])
     (score,) = executor.submit(Job(recipe, [sample], [(0,)], reward.is_async)).result()
     return FormTrial.of(score)

@@ -1,0 +1,172 @@
+"""The form in which a batch function takes completions: as texts, or as lists of one chat message.
+
+A call alone decides little, because a function may swallow the error of the wrong form and score it 0 or −1 for ever.
+So a trial passes completions that record how they are used:
+
+- a text that is used as a message, as in `completion[0]["content"]` or `completion.get("content")`;
+- messages whose content is read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.sample import Outcome, Sample, Score
+
+# Forms of completions that record their use, for trials.
+TRIALS: Mapping[str, str] = {"text": "recording_text", "messages": "recording_messages"}
+# Metric of a trial's score: 1 if the completion was used as a message.
+USED_AS_MESSAGE = "used_as_message"
+
+
+@dataclass(frozen=True, slots=True)
+class FormTrial:
+    """Result of calling a function with one sample, as text or as messages.
+
+    Attributes:
+        refusal: Reason why the function failed; "" if it did not.
+        value: Its value; None if it failed, or for a completion to which the reward does not apply.
+        used_as_message: True if the completion was used as a message.
+        is_final: True if another attempt would decide nothing.
+    """
+
+    refusal: str = ""
+    value: float | None = None
+    used_as_message: bool = False
+    is_final: bool = False
+
+    @classmethod
+    def of(cls, score: Score) -> "FormTrial":
+        """Return the trial that ended in this score."""
+        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
+            return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
+        return cls(value=score.value, used_as_message=bool(score.metrics.get(USED_AS_MESSAGE)))
+
+
+@dataclass(frozen=True, slots=True)
+class FormChoice:
+    """The chosen form of completions, `text` or `messages`, and the reason for a person.
+
+    `is_guess` is True if the choice may well be wrong.
+    """
+
+    completions: str
+    reason: str
+    is_guess: bool = False
+
+
+def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample) -> FormChoice:
+    """Choose the form of completions for a function by what it does with them.
+
+    Args:
+        name: Name of the reward.
+        attempt: Calls the function with a sample's completion as `text` or `messages`.
+        sample: A sample of the data. If the sample does not decide, a right and a wrong completion are made up.
+
+    Raises:
+        RewardError: The function takes both forms and scores them differently.
+    """
+    text = attempt("text", sample)
+    if text.is_final:
+        return FormChoice("text", f"the trial was inconclusive: {text.refusal}", is_guess=True)
+    messages = attempt("messages", sample)
+    if text.refusal and messages.refusal:
+        reason = f"it accepts neither text ({text.refusal}) nor messages ({messages.refusal})"
+        return FormChoice("text", reason, is_guess=True)
+    if text.refusal:
+        return FormChoice("messages", f"it accepts messages but not text ({text.refusal})")
+    if text.used_as_message and not messages.refusal:
+        return FormChoice("messages", "it reads the content of a message")
+    if text.used_as_message:
+        return FormChoice(
+            "text", f"it uses text as a message, but fails on messages ({messages.refusal})", is_guess=True
+        )
+    if messages.refusal or not messages.used_as_message:
+        return FormChoice("text", "it accepts text")
+    samples = [sample, *_made_up(sample)]
+    texts, others = ([attempt(form, one).value for one in samples] for form in TRIALS)
+    if texts == others:
+        return FormChoice("text", "it accepts both and scores them alike", is_guess=len({*texts}) == 1)
+    if len({*texts}) == 1 < len({*others}):
+        return FormChoice("messages", f"it scores every text {texts[0]}, but tells messages apart")
+    if len({*others}) == 1 < len({*texts}):
+        return FormChoice("text", f"it scores all messages {others[0]}, but tells texts apart")
+    raise RewardError(
+        f"reward {name!r} must take completions as text or as messages, but it takes both and scores {texts[0]} for a"
+        f" text and {others[0]} for the same text as a message; set rewards.completions=text or"
+        " rewards.completions=messages",
+        code="ambiguous_completions",
+    )
+
+
+def _made_up(sample: Sample) -> Iterator[Sample]:
+    """Yield the sample with a right completion, if it has a reference, and with a wrong one."""
+    reference = sample.columns.get("answer")
+    right = [] if reference is None else [f"<reasoning>It follows.</reasoning>\n<answer>{reference}</answer>"]
+    for response in (*right, "I do not know"):
+        yield replace(
+            sample,
+            response=response,
+            tokens=(),
+            num_tokens=0,
+            messages=(*sample.messages[:-1], {"role": "assistant", "content": response}),
+        )
+
+
+class Recorder:
+    """Makes completions that record their use; `used` is True if one was used as a message."""
+
+    def __init__(self) -> None:
+        self.used = False
+
+    def text(self, response: str) -> str:
+        """Return a text that records if it is used as a message."""
+        recorder = self
+
+        class Text(str):
+            __slots__ = ()
+
+            def __getitem__(self, key: Any) -> str:
+                recorder.used |= isinstance(key, str)
+                found = super().__getitem__(key)
+                return Text(found) if isinstance(key, int) else found
+
+            def __iter__(self) -> Iterator[str]:
+                return map(Text, super().__iter__())
+
+            def __getattr__(self, name: str) -> Any:  # called for what a text does not have, such as `get`
+                recorder.used |= not name.startswith("__")
+                raise AttributeError(f"'str' object has no attribute {name!r}")
+
+        return Text(response)
+
+    def messages(self, response: str) -> list[dict[str, str]]:
+        """Return a list of one chat message that records if its content is read."""
+        recorder = self
+
+        class Message(dict[str, str]):
+            def __iter__(self) -> Iterator[str]:  # makes `dict(message)` read items by `__getitem__`
+                return super().__iter__()
+
+            def __getitem__(self, key: str) -> str:
+                recorder.used |= key == "content"
+                return super().__getitem__(key)
+
+            def get(self, key: str, default: Any = None) -> Any:
+                recorder.used |= key == "content"
+                return super().get(key, default)
+
+            def values(self) -> Any:
+                recorder.used = True
+                return super().values()
+
+            def items(self) -> Any:
+                recorder.used = True
+                return super().items()
+
+            def pop(self, key: str, *default: Any) -> Any:
+                recorder.used |= key == "content"
+                return super().pop(key, *default)
+
+        return [Message(role="assistant", content=response)]
