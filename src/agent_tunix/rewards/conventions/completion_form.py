@@ -124,28 +124,28 @@ class Recorder:
         """Return a text that records if it is used as a message."""
         recorder = self
 
-        class Text(str):
+        class _Text(str):
             __slots__ = ()
 
             def __getitem__(self, key: Any) -> str:
                 recorder.used |= isinstance(key, str)
                 found = super().__getitem__(key)
-                return Text(found) if isinstance(key, int) else found
+                return _Text(found) if isinstance(key, int) else found
 
             def __iter__(self) -> Iterator[str]:
-                return map(Text, super().__iter__())
+                return map(_Text, super().__iter__())
 
             def __getattr__(self, name: str) -> Any:  # called for what a text does not have, such as `get`
                 recorder.used |= not name.startswith("__")
                 raise AttributeError(f"'str' object has no attribute {name!r}")
 
-        return Text(response)
+        return _Text(response)
 
     def messages(self, response: str) -> list[dict[str, str]]:
         """Return a list of one chat message that records if its content is read."""
         recorder = self
 
-        class Message(dict[str, str]):
+        class _Message(dict[str, str]):
             def __iter__(self) -> Iterator[str]:  # makes `dict(message)` read items by `__getitem__`
                 return super().__iter__()
 
@@ -169,4 +169,4 @@ class Recorder:
                 recorder.used |= key == "content"
                 return super().pop(key, *default)
 
-        return [Message(role="assistant", content=response)]
+        return [_Message(role="assistant", content=response)]
