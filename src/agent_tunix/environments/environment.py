@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_tunix.closing import Closing
 from agent_tunix.environments.closest import closest
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
 from agent_tunix.environments.tools import Tool
@@ -36,6 +37,23 @@ class EnvironmentTraits:
     convention: str
     max_turns: int | None = None
     replies: bool = False
+
+
+class EpisodeSource(Closing):
+    """An environment that opens episodes, in this process or another."""
+
+    @property
+    @abc.abstractmethod
+    def traits(self) -> EnvironmentTraits:
+        """Traits that hold for every episode."""
+
+    @abc.abstractmethod
+    def open(self) -> "EpisodeEnvironment":
+        """Return the environment of a new episode.
+
+        Raises:
+            EnvironmentFailedError: The constructor of the user's class failed.
+        """
 
 
 class EpisodeEnvironment(abc.ABC):

@@ -107,7 +107,7 @@ class FunctionTool(Tool):
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.function = function
-        name = name or getattr(function, "__name__", type(function).__name__)
+        name = name or str(getattr(function, "__name__", type(function).__name__))
         self._signature = _signature_of(function, name)
         description, notes = _read_docstring(function)
         self._model = _make_model(function, name, self._signature, notes)
@@ -122,7 +122,7 @@ class FunctionTool(Tool):
         except ValidationError as error:
             faults = "; ".join(_describe_error(fault) for fault in error.errors(include_url=False))
             raise BadArgumentsError(_refusal(self, faults)) from None
-        values = {info.alias: getattr(made, field) for field, info in type(made).model_fields.items()}
+        values = {str(info.alias): getattr(made, field) for field, info in type(made).model_fields.items()}
         given = {name: value for name, value in values.items() if name in arguments}
         return _bind(self._signature, {**given, **(made.model_extra or {})})
 

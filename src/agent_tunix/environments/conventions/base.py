@@ -1,20 +1,18 @@
 """Base class of all conventions of environments."""
 
-import abc
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from agent_tunix.closing import Closing
-from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeSource, faults_of
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import shorten, source_of
 from agent_tunix.rewards.conventions.values import own_copy
 
 
-class EnvironmentAdapter(Closing):
+class EnvironmentAdapter(EpisodeSource):
     """A user's environment, used by the rules of its convention. `open` makes the environment of one episode.
 
     Args:
@@ -34,10 +32,6 @@ class EnvironmentAdapter(Closing):
         self.args = dict(args or {})
         self.file = source_of(given)[0]
         self.check()
-
-    @abc.abstractmethod
-    def open(self) -> EpisodeEnvironment:
-        """Return the environment of a new episode; EnvironmentFailedError if its constructor fails."""
 
     def check(self) -> None:
         """Raise InvalidEnvironmentError if the environment cannot be used."""

@@ -24,6 +24,7 @@ from agent_tunix.environments.outcomes import Message, to_text
 from agent_tunix.environments.tools import SchemaTool, Tool
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.conventions import EnvironmentReward, adapt
+from agent_tunix.rewards.conventions.base_env import read_definition
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -125,7 +126,7 @@ class BenchmaxEnvironment(EpisodeEnvironment):
     def _preprocess(self, row: Mapping[str, Any]) -> dict[str, Any]:
         preprocess = getattr(self._env, "dataset_preprocess", None)
         if preprocess is None:
-            return own_copy(dict(row))
+            return dict(row)
         with faults_of(f"{self._name}.dataset_preprocess", self._file):
             example = finished(preprocess(own_copy(dict(row))))
         if not isinstance(example, Mapping):
@@ -145,9 +146,8 @@ class BenchmaxEnvironment(EpisodeEnvironment):
         return messages
 
     def _tool_of(self, definition: Any) -> Tool:
-        read = definition.get if isinstance(definition, Mapping) else lambda key: getattr(definition, key, None)
-        name = str(read("name"))
-        return SchemaTool(name, to_text(read("description")), read("input_schema"), self._runner(name))
+        name, description, schema = read_definition(definition)
+        return SchemaTool(name, description, schema, self._runner(name))
 
     def _runner(self, tool: str) -> Any:
         def run(arguments: dict[str, Any]) -> Any:

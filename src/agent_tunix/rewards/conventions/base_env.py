@@ -138,15 +138,18 @@ def group_context(rollout_ids: Iterable[str]) -> Iterator[None]:
 
 def render_tools_prompt(tool_definitions: Sequence[Any], system_message: str = "") -> str:
     """Return a system message that declares tools."""
-    lines = [json.dumps(_declared(one), ensure_ascii=False, default=str) for one in tool_definitions]
-    if not lines:
+    if not tool_definitions:
         return system_message
+    keys = ("name", "description", "parameters")
+    declared = [dict(zip(keys, read_definition(one), strict=True)) for one in tool_definitions]
+    lines = [json.dumps(one, ensure_ascii=False, default=str) for one in declared]
     form = '<tool_call>\n{"name": NAME, "arguments": {ARGUMENT: VALUE}}\n</tool_call>'
     block = "\n".join(["You may call these tools:", *lines, "", "To call a tool, write:", form])
     return f"{system_message}\n\n{block}" if system_message else block
 
 
-def _declared(definition: Any) -> dict[str, Any]:
-    read = definition.get if isinstance(definition, Mapping) else lambda key: getattr(definition, key, None)
-    parameters = read("input_schema") or {"type": "object", "properties": {}}
-    return {"name": read("name"), "description": read("description"), "parameters": parameters}
+def read_definition(definition: Any) -> tuple[str, str, dict[str, Any]]:
+    """Return name, description and JSON schema of a tool's definition, an object or a dict."""
+    fields = definition if isinstance(definition, Mapping) else vars(definition)
+    schema = fields.get("input_schema") or {"type": "object", "properties": {}}
+    return str(fields["name"]), str(fields.get("description") or ""), dict(schema)
