@@ -1,11 +1,12 @@
 """Base class of all conventions of environments."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeSource, faults_of
+from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import shorten, source_of
@@ -48,6 +49,15 @@ class EnvironmentAdapter(EpisodeSource):
         """Traits that hold for every episode."""
         return EnvironmentTraits(self.convention)
 
+    def declare(self) -> Sequence[Tool]:
+        """Return the tools as far as they are known without an episode."""
+        return []
+
+    @property
+    def system_prompt(self) -> str:
+        """System message of every prompt; "" for none."""
+        return ""
+
     @cached_property
     def is_builtin(self) -> bool:
         """True if the environment comes with this package."""
@@ -69,11 +79,8 @@ class EnvironmentAdapter(EpisodeSource):
         """Release what all episodes share."""
 
 
-def check_constructor(given: type, name: str, args: Mapping[str, Any], from_row: bool = False) -> None:
-    """Raise InvalidEnvironmentError if a class cannot be made of these arguments.
-
-    `from_row` allows required parameters without an argument, because the row may have a column for them.
-    """
+def check_constructor(given: type, name: str, args: Mapping[str, Any]) -> None:
+    """Raise InvalidEnvironmentError if a class lacks methods or has no such arguments."""
     if missing := sorted(getattr(given, "__abstractmethods__", ())):
         raise InvalidEnvironmentError(
             f"{name}: the class {given.__qualname__} lacks required methods of its base class: {', '.join(missing)}; "
@@ -86,12 +93,6 @@ def check_constructor(given: type, name: str, args: Mapping[str, Any], from_row:
             raise InvalidEnvironmentError(
                 f"{name} has no argument {argument!r}; it has: {', '.join(named) or 'none'}",
                 code="unknown_environment_argument",
-            )
-    for parameter, required in named.items():
-        if required and parameter not in args and not from_row:
-            raise InvalidEnvironmentError(
-                f"{name}: the constructor of {given.__qualname__} requires `{parameter}`; give it as an argument",
-                code="missing_environment_argument",
             )
 
 
@@ -123,7 +124,18 @@ def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed:
 
 
 def make_instance(given: Any, name: str, args: Mapping[str, Any], file: str | None) -> Any:
-    """Return an instance of a user's class; EnvironmentFailedError if its constructor fails."""
+    """Return an instance of a user's class.
+
+    Raises:
+        InvalidEnvironmentError: The constructor requires an argument that is not given.
+        EnvironmentFailedError: The constructor fails.
+    """
+    named, _ = parameters_of(given)
+    if missing := [parameter for parameter, required in named.items() if required and parameter not in args]:
+        raise InvalidEnvironmentError(
+            f"{name}: the constructor of {given.__qualname__} requires {', '.join(missing)}; give them as arguments",
+            code="missing_environment_argument",
+        )
     with faults_of(f"the constructor of {name}", file):
         return given(**own_copy(dict(args)))
 

@@ -50,9 +50,21 @@ class BenchmaxAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return a new episode of the one object, which is made at first use."""
+        return BenchmaxEnvironment(self._object(), f"0_0_{next(self._numbers)}", self.name, self.traits, self.file)
+
+    def declare(self) -> Sequence[Tool]:
+        """Return the tools that `list_tools` lists without a rollout."""
+        return BenchmaxEnvironment(self._object(), "", self.name, self.traits, self.file).list_tools()
+
+    @property
+    def system_prompt(self) -> str:
+        """The environment's `system_prompt`."""
+        return str(getattr(self.given, "system_prompt", "") or "")
+
+    def _object(self) -> Any:
         if self._shared is None:
             self._shared = make_instance(self.given, self.name, self.args, self.file)
-        return BenchmaxEnvironment(self._shared, f"0_0_{next(self._numbers)}", self.name, self.traits, self.file)
+        return self._shared
 
     def close(self) -> None:
         """Call `shutdown`."""
@@ -95,9 +107,13 @@ class BenchmaxEnvironment(EpisodeEnvironment):
             with faults_of(f"{self._name}.init_rollout", self._file):
                 arguments = own_copy(dict(example.get("init_rollout_args") or {}))
                 finished(self._env.init_rollout(self._rollout_id, **arguments))
-        with faults_of(f"{self._name}.list_tools", self._file):
-            self._tools = [self._tool_of(one) for one in finished(self._env.list_tools()) or ()]
+        self._tools = self.list_tools()
         return None
+
+    def list_tools(self) -> list[Tool]:
+        """Return the tools that the environment lists."""
+        with faults_of(f"{self._name}.list_tools", self._file):
+            return [self._tool_of(one) for one in finished(self._env.list_tools()) or ()]
 
     def prompt(self) -> list[Message] | None:
         """Return the messages that `dataset_preprocess` made, the system prompt first."""

@@ -36,11 +36,13 @@ class ClassAdapter(EnvironmentAdapter):
     convention = "class"
 
     def check(self) -> None:
-        """Raise InvalidEnvironmentError if the constructor or a tool cannot be called."""
+        """Raise InvalidEnvironmentError if the class or a tool cannot be used."""
         super().check()
-        for name in tool_methods(self.given):
-            if not isinstance(inspect.getattr_static(self.given, name), staticmethod | classmethod):
-                FunctionTool(_Unbound(getattr(self.given, name)), name)
+        self.declare()
+
+    def declare(self) -> Sequence[Tool]:
+        """Return the tools of the class."""
+        return [FunctionTool(_without_self(self.given, name), name) for name in tool_methods(self.given)]
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
@@ -52,7 +54,7 @@ class ClassAdapter(EnvironmentAdapter):
         """Columns of the row that `reset` names."""
         if not hasattr(self.given, "reset"):
             return {}
-        named, _ = parameters_of(_Unbound(self.given.reset))
+        named, _ = parameters_of(_without_self(self.given, "reset"))
         return {name: required for name, required in named.items() if name != "seed"}
 
 
@@ -106,6 +108,11 @@ class _Unbound:
 
     def __call__(self) -> None:
         raise TypeError("a method of a class cannot be called without an instance")
+
+
+def _without_self(kind: type, name: str) -> Any:
+    found = inspect.getattr_static(kind, name)
+    return _Unbound(found) if inspect.isfunction(found) else getattr(kind, name)
 
 
 def tool_methods(kind: type) -> list[str]:

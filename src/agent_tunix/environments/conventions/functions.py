@@ -18,6 +18,10 @@ class ToolAdapter(EnvironmentAdapter):
         super().check()
         self._tool = FunctionTool(self.given, self.name)
 
+    def declare(self) -> Sequence[Tool]:
+        """Return the tool."""
+        return [self._tool]
+
     def open(self) -> EpisodeEnvironment:
         """Return an environment that has this tool alone."""
         return ToolsEnvironment([self._tool])

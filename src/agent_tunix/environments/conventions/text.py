@@ -25,7 +25,6 @@ from typing import Any
 from agent_tunix.environments.conventions.base import (
     EnvironmentAdapter,
     arguments_of_row,
-    check_constructor,
     finished,
     make_instance,
     parameters_of,
@@ -47,10 +46,6 @@ class TextAdapter(EnvironmentAdapter):
     """A class with `reset` and `step`."""
 
     convention = "text"
-
-    def check(self) -> None:
-        """Raise InvalidEnvironmentError if the class cannot be made; a row may provide required parameters."""
-        check_constructor(self.given, self.name, self.args, from_row=True)
 
     @property
     def traits(self) -> EnvironmentTraits:

@@ -45,8 +45,9 @@ class _Desk:
         method, *arguments = request
         try:
             if method == "build":
+                value: Any = None
                 with self._process.loading():
-                    value: Any = self._build(*arguments)
+                    self._build(*arguments)
             else:
                 methods: dict[str, Callable[..., Any]] = {
                     "open": self._open,
