@@ -10,8 +10,8 @@
 
 `reset` may name `seed`, `options` (the whole row) and columns of the row. It returns the observation, a pair
 `(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with the arguments
-and with the columns that its constructor requires. The score is the sum of the rewards. `close` is optional, and each
-method may be async.
+and with the columns that its constructor requires; a parameter `task`, `task_example` or `single_example` receives the
+whole row, as in Tunix. The score is the sum of the rewards. `close` is optional, and each method may be async.
 """
 
 import contextlib
@@ -36,6 +36,8 @@ from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.conventions.values import own_copy, to_number
 from agent_tunix.rewards.sample import Outcome, Score
 
+# Parameters of a constructor that receive the whole row, unless it has a column of that name.
+WHOLE_ROW = ("task", "task_example", "single_example")
 _STEP_FORMS = (
     "expected (observation, reward, terminated, truncated, info), (observation, reward, done, info), or an object with "
     "`observation`, `reward` and `done`"
@@ -60,7 +62,11 @@ class TextAdapter(EnvironmentAdapter):
     def reset_parameters(self) -> dict[str, bool]:
         """Columns of the row that the constructor requires."""
         named, _ = parameters_of(self.given)
-        return {name: True for name, required in named.items() if required and name not in self.args}
+        return {
+            name: True
+            for name, required in named.items()
+            if required and name not in self.args and name not in WHOLE_ROW
+        }
 
 
 class TextEnvironment(EpisodeEnvironment):
@@ -85,16 +91,8 @@ class TextEnvironment(EpisodeEnvironment):
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
         """Make the instance and return its first observation."""
-        named, _ = parameters_of(self._given)
-        required = {name for name, is_required in named.items() if is_required and name not in self._args}
-        if missing := sorted(required - row.keys()):
-            raise EnvironmentFailedError(
-                f"the constructor of {self._name} requires {', '.join(missing)}, but the row has "
-                f"{', '.join(row) or 'no columns'}; add them to the row, or give them as arguments",
-                code="missing_row_column",
-            )
-        columns = {name: row[name] for name in required}
-        self._instance = make_instance(self._given, self._name, {**self._args, **columns}, self._file)
+        arguments = {**self._args, **self._columns_for_constructor(row)}
+        self._instance = make_instance(self._given, self._name, arguments, self._file)
         with faults_of(f"{self._name}.reset", self._file):
             reset = self._instance.reset
             names, _ = parameters_of(reset)
@@ -102,7 +100,7 @@ class TextEnvironment(EpisodeEnvironment):
             returned = finished(reset(**arguments_of_row(reset, given, seed)))
         if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
             returned = returned[0]
-        return to_text(_field(returned, "observation", returned)) or None
+        return _observed(_field(returned, "observation", returned))
 
     def respond(self, text: str) -> Reply:
         """Return what `step` replies to the text of a turn."""
@@ -119,7 +117,7 @@ class TextEnvironment(EpisodeEnvironment):
                 self._fault = self._fault or f"the reward of step: {number}"
             else:
                 self._rewards.append(number)
-        return Reply(to_text(observation) or None, done)
+        return Reply(_observed(observation), done)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the sum of the rewards; None if `step` gave none."""
@@ -132,6 +130,20 @@ class TextEnvironment(EpisodeEnvironment):
         if callable(close := getattr(self._instance, "close", None)):
             with faults_of(f"{self._name}.close", self._file):
                 finished(close())
+
+    def _columns_for_constructor(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row's part in the constructor's arguments."""
+        named, _ = parameters_of(self._given)
+        open_names = {name: required for name, required in named.items() if name not in self._args}
+        whole = {name: dict(row) for name in open_names if name in WHOLE_ROW and name not in row}
+        required = {name for name, is_required in open_names.items() if is_required} - whole.keys()
+        if missing := sorted(required - row.keys()):
+            raise EnvironmentFailedError(
+                f"the constructor of {self._name} requires {', '.join(missing)}, but the row has "
+                f"{', '.join(row) or 'no columns'}; add them to the row, or give them as arguments",
+                code="missing_row_column",
+            )
+        return {**whole, **{name: row[name] for name in required}}
 
     def _action_of(self, text: str) -> Any:
         """Return the action that a text means; raise ValueError, for the model, if it means none."""
@@ -179,6 +191,12 @@ def _read_step(returned: Any, name: str) -> tuple[Any, Any, bool]:
             f"{name}.step returned {type(returned).__name__}; {_STEP_FORMS}", code="invalid_step_result"
         )
     return _field(returned, "observation", returned), _field(returned, "reward", None), bool(done)
+
+
+def _observed(observation: Any) -> str | None:
+    """Return an observation as text; None for an empty one."""
+    is_empty = isinstance(observation, Mapping | list | tuple) and not observation
+    return None if is_empty else to_text(observation) or None
 
 
 def _field(value: Any, name: str, default: Any) -> Any:
