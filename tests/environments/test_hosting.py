@@ -1,5 +1,6 @@
 """Environments in a worker process: limits, deaths, and what is left behind."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,6 @@ def host(directory: Path, fault: str = "", **limits: Any) -> HostedEnvironment:
 
 
 def test_an_episode_runs_in_another_process(directory: Path) -> None:
-    import os
-
     with host(directory) as hosted:
         result = run_episode(hosted.open(), script(call("work"), "done"))
         assert result.score is not None

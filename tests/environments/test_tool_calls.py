@@ -131,7 +131,7 @@ MALFORMED: list[tuple[ToolCallFormat, str, CallFault]] = [
     (G, fence("add(a=open('/etc/passwd'))"), CallFault.NOT_A_LITERAL),
     (G, fence("add(a={1, 2})"), CallFault.NOT_A_LITERAL),
     (G, fence("add(a=1e999)"), CallFault.NOT_FINITE),
-    (G, fence("add(a=" + "(" * 1000 + ")" * 1000 + ")"), CallFault.TOO_DEEP),
+    (G, fence("add(a=" + "(" * 1000 + ")" * 1000 + ")"), CallFault.NOT_PYTHON),
     (G, fence(" "), CallFault.EMPTY),
 ]
 

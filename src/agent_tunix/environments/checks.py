@@ -9,7 +9,7 @@
 | `arguments` | wrong arguments and unknown tools are refused, and the episode continues |
 | `hostile` | extreme values break no episode; errors that tools raise are notes |
 | `score` | the score is a number or None |
-| `release` | episodes can be closed, used or not, and more can be opened |
+| `release` | episodes can be closed, and more can be opened |
 
 A call that takes too long or ends its process fails the check in which it happens. In this process there is no time
 limit; in a worker process there is.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agent_tunix.environments.environment import EpisodeEnvironment, EpisodeSource
+from agent_tunix.environments.environment import EpisodeEnvironment, EpisodeSource, closing_episode
 from agent_tunix.environments.outcomes import CallOutcome
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError
@@ -121,13 +121,8 @@ class _Checker:
     @contextlib.contextmanager
     def _episode(self) -> Iterator[tuple[EpisodeEnvironment, str | None]]:
         episode = self._source.open()
-        try:
+        with closing_episode(episode):
             yield episode, episode.reset(self._row, self._seed)
-        except BaseException:
-            with contextlib.suppress(EnvironmentFailedError):  # the first fault tells more
-                episode.close()
-            raise
-        episode.close()
 
     def _begin(self) -> None:
         with self._episode() as (episode, _):
@@ -196,7 +191,6 @@ class _Checker:
         return None if score is not None else "the environment does not score; a reward function has to"
 
     def _release(self) -> None:
-        self._source.open().close()
         for _ in range(_NUM_RELEASED):
             with self._episode():
                 pass

@@ -118,6 +118,18 @@ class EpisodeEnvironment(abc.ABC):
 
 
 @contextlib.contextmanager
+def closing_episode(environment: EpisodeEnvironment) -> Iterator[None]:
+    """Close the environment of an episode at the end. After an error, a fault of closing is not raised as well."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(EnvironmentFailedError):
+            environment.close()
+        raise
+    environment.close()
+
+
+@contextlib.contextmanager
 def faults_of(what: str, file: str | None = None) -> Iterator[None]:
     """Turn every error of the user's code inside into an EnvironmentFailedError that names `what` failed."""
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_tunix.environments.environment import EpisodeEnvironment
+from agent_tunix.environments.environment import EpisodeEnvironment, closing_episode
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, cut
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
 from agent_tunix.errors import EnvironmentFailedError
@@ -98,16 +98,10 @@ def run_episode(
     score: Score | None = None
     error = ""
     try:
-        try:
+        with closing_episode(environment):
             episode.begin(row or {}, prompt, seed)
-            reason = StopReason.MAX_TURNS
-            for turn in range(limit):
-                if (ended := episode.take_turn(turn, policy)) is not None:
-                    reason = ended
-                    break
-            score = environment.score(episode.messages, str(reason))
-        finally:
-            environment.close()
+            reason = episode.take_turns(limit, policy)
+            score = environment.score(episode.messages, reason)
     except EnvironmentFailedError as fault:
         reason, error = StopReason.ERROR, str(fault)
         score = Score.failed(Outcome.ERROR, error)
@@ -137,6 +131,13 @@ class _Episode:
         elif first:
             made.append({"role": "user", "content": first})
         self.messages += made
+
+    def take_turns(self, limit: int, policy: Policy) -> StopReason:
+        """Take turns until the episode ends; return the reason."""
+        for turn in range(limit):
+            if (reason := self.take_turn(turn, policy)) is not None:
+                return reason
+        return StopReason.MAX_TURNS
 
     def take_turn(self, turn: int, policy: Policy) -> StopReason | None:
         """Let the policy write a turn and the environment answer; return the reason if the episode ends."""

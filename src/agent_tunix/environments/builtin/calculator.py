@@ -147,7 +147,4 @@ def _show(value: Fraction) -> str:
 
 
 def _approximation(value: Fraction) -> str:
-    try:
-        return f"{float(value):.{_SIGNIFICANT}g}"
-    except OverflowError:
-        return f"{Decimal(value.numerator) / Decimal(value.denominator):.{_SIGNIFICANT}g}"
+    return f"{Decimal(value.numerator) / Decimal(value.denominator):.{_SIGNIFICANT}g}".lower()

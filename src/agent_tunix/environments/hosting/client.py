@@ -49,6 +49,7 @@ class HostedEnvironment(EpisodeSource):
         self._timeout_s = timeout_s
         self._limits = WorkerLimits(memory_mb * 2**20, 2**31, linux.most_processes())
         self._numbers = itertools.count()
+        self._nursery: _Nursery | None = None
         self._worker: _Worker | None = None
 
     @property
@@ -59,21 +60,25 @@ class HostedEnvironment(EpisodeSource):
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode, in the running worker or a new one."""
         if self._worker is None or not self._worker.is_alive:
-            self._end_worker()
-            self._worker = _Worker(self._limits)
-            self._worker.ask("loading the environment", _START_S, "build", self._recipe)
+            self._worker = self._new_worker()
         number = next(self._numbers)
         self._worker.ask("the constructor", self._timeout_s, "open", number)
         return HostedEpisode(self._worker, number, self._traits, self._timeout_s)
 
     def close(self) -> None:
         """End the worker."""
-        self._end_worker()
+        nursery, self._nursery, self._worker = self._nursery, None, None
+        if nursery is not None:
+            nursery.close()
 
-    def _end_worker(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.end()
+    def _new_worker(self) -> "_Worker":
+        if self._nursery is not None and not self._nursery.is_alive:
+            self.close()
+        if self._nursery is None:
+            self._nursery = _Nursery(self._limits)
+        worker = self._nursery.spawn()
+        worker.ask("loading the environment", _START_S, "build", self._recipe)
+        return worker
 
 
 class HostedEpisode(EpisodeEnvironment):
@@ -127,17 +132,62 @@ class HostedEpisode(EpisodeEnvironment):
         return self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
 
 
+class _Nursery:
+    """The process that forks workers, and the workers by number. A new worker takes a few milliseconds."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.is_alive = True
+        self._numbers = itertools.count()
+        self._workers: dict[int, _Worker] = {}
+        self._client = NurseryClient(program.__name__, limits, None, self.selector, self._hear)
+
+    def spawn(self) -> "_Worker":
+        """Return a new worker."""
+        number = next(self._numbers)
+        worker = self._workers[number] = _Worker(self, number)
+        self._client.spawn(number, worker.connection.remote_ends)
+        worker.connection.hand_over()
+        return worker
+
+    def kill(self, number: int) -> None:
+        """Kill a worker and everything that it started."""
+        self._workers.pop(number, None)
+        self._client.kill(number)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for something to happen, and attend to it."""
+        for key, events in self.selector.select(seconds):
+            if key.fileobj in self.selector.get_map():  # an earlier event may have closed it
+                key.data(events)
+
+    def close(self) -> None:
+        """End all workers and the process itself."""
+        for worker in list(self._workers.values()):
+            worker.end()
+        self.is_alive = False
+        self._client.close()
+        self.selector.close()
+
+    def _hear(self) -> None:
+        ended = self._client.hear()
+        if ended is None:
+            self.is_alive = False
+            for worker in self._workers.values():
+                worker.has_ended("was killed with its supervisor")
+        elif (ended_worker := self._workers.get(ended.number)) is not None:
+            ended_worker.has_ended(ended.how)
+
+
 class _Worker:
     """One worker process, asked one thing at a time."""
 
-    def __init__(self, limits: WorkerLimits) -> None:
-        self._selector = selectors.DefaultSelector()
+    def __init__(self, nursery: _Nursery, number: int) -> None:
+        self._nursery = nursery
+        self._number = number
         self._replies: list[tuple[Any, ...]] = []
         self._how = ""
-        self._nursery = NurseryClient(program.__name__, limits, None, self._selector, self._hear_nursery)
-        self._connection = Connection("environment worker", self._selector, self._listen, FrameReader())
-        self._nursery.spawn(0, self._connection.remote_ends)
-        self._connection.hand_over()
+        self.connection = Connection("environment worker", nursery.selector, self._listen, FrameReader())
         self.is_alive = True
 
     def ask(self, what: str, limit_s: float, *request: Any) -> Any:
@@ -148,18 +198,18 @@ class _Worker:
         """
         if not self.is_alive:
             raise EnvironmentFailedError(f"the worker of the environment is gone: it {self._how}", code="worker_died")
-        self._connection.send(request)
+        self.connection.send(request)
         deadline = time.monotonic() + limit_s
-        while not self._replies and not self._how:
-            if time.monotonic() > deadline and self._connection.is_open:
-                self._how = f"was killed after {limit_s:g} s"
-                self.end()
-                raise EnvironmentFailedError(f"{what} took longer than {limit_s:g} s", code="environment_timeout")
-            if not self._connection.is_open:
+        while not (self._replies or self._how):
+            if not self.connection.is_open:  # it has ended, and the nursery will report how
                 deadline = min(deadline, time.monotonic() + _FAREWELL_S)
-                if time.monotonic() > deadline:
-                    self._how = "closed its connection"
-            self._wait(max(0.0, deadline - time.monotonic()))
+            self._nursery.wait(max(0.0, deadline - time.monotonic()))
+            if time.monotonic() > deadline and not (self._replies or self._how):
+                is_late = self.connection.is_open
+                self._how = f"was killed after {limit_s:g} s" if is_late else "closed its connection"
+                self.end()
+                if is_late:
+                    raise EnvironmentFailedError(f"{what} took longer than {limit_s:g} s", code="environment_timeout")
         if not self._replies:
             self.end()
             raise EnvironmentFailedError(f"{what} ended its process: it {self._how}", code="worker_died")
@@ -170,25 +220,19 @@ class _Worker:
         return content[0]
 
     def end(self) -> None:
-        """Kill the worker and everything that it started."""
+        """Kill the worker."""
         if self.is_alive:
             self.is_alive = False
-            self._nursery.close()
-            self._connection.close()
-            self._selector.close()
+            self._nursery.kill(self._number)
+            self.connection.close()
 
-    def _wait(self, seconds: float) -> None:
-        for key, events in self._selector.select(seconds):
-            if key.fileobj in self._selector.get_map():
-                key.data(events)
+    def has_ended(self, how: str) -> None:
+        """Note the end of the process, after all that it wrote."""
+        self._listen()
+        self._how = self._how or how
 
     def _listen(self) -> None:
         try:
-            self._replies += self._connection.replies()
+            self._replies += self.connection.replies()
         except BrokenFrameError as error:
             self._how = f"wrote to its connection with the host ({error})"
-
-    def _hear_nursery(self) -> None:
-        ended = self._nursery.hear()
-        self._listen()
-        self._how = "was killed" if ended is None else ended.how
