@@ -57,7 +57,7 @@ class Shared(Sound):
 
 
 class Undescribed(Sound):
-    def draw(self, sides, colour=None):  # type: ignore[no-untyped-def,override]
+    def draw(self, sides, colour=None):  # type: ignore[no-untyped-def]
         return 1
 
 

@@ -142,7 +142,7 @@ def show(name: str, options: EnvironmentOptions, as_json: bool) -> None:
 
     Exit status: 0; 2 there is no such environment, or its tools cannot be described.
     """
-    from agent_tunix.cli.environment_pages import describe_environment, environment_page
+    from agent_tunix.cli.environments.pages import describe_environment, environment_page
 
     adapter = _resolve(name, options)
     if as_json:
@@ -169,7 +169,7 @@ def try_environment(
 
     Exit status: 0; 1 the environment failed; 2 the command or the environment cannot be used.
     """
-    from agent_tunix.cli.environment_pages import episode_data, episode_page
+    from agent_tunix.cli.environments.pages import episode_data, episode_page
     from agent_tunix.environments import ToolCallFormat, render_calls, run_episode
 
     adapter = _resolve(name, options)
