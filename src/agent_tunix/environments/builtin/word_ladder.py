@@ -14,7 +14,7 @@ lie lip lit log lot low mad man map mat may men met mix mob mom mop mud mug nap 
 odd off oil old one our out owl own pad pan pat paw pay pea pen pet pie pig pin pit pop pot put rag ram ran rap rat
 raw ray red rib rid rim rip rob rod rot row rub rug run rut sad sat saw say sea see set sew she shy sin sip sir sit
 six sky sob son sow spy sum sun tab tag tan tap tar tax tea ten the tie tin tip toe ton top toy try tub tug two use
-van vet wag war was wax way web wed wet who why wig win wit won yes yet zoo
+van vet wag war was wax way web wed wet who why wig win won yes yet zoo
 """
 _WORDS = frozenset(_LIST.split())
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
