@@ -133,6 +133,18 @@ def test_the_calls_of_a_text_environment_are_turns(directory: Path) -> None:
     assert result.exit_code == 0
 
 
+def test_an_episode_without_turns_shows_the_first_observation(directory: Path) -> None:
+    result = run("try", "mine.py:Talk")
+    assert result.exit_code == 0
+    assert "hello" in result.output
+
+
+def test_check_asks_for_the_row_that_reset_requires(directory: Path) -> None:
+    result = run("check", "mine.py:Door")
+    assert result.exit_code == 1
+    assert "--row" in result.output
+
+
 def test_check_fails_for_what_hangs_and_passes_for_a_built_in(directory: Path) -> None:
     failed = run("check", "mine.py:Door", "--row", '{"prefix": "Now"}', "--timeout", "0.3", "--json")
     assert failed.exit_code == 1

@@ -1,13 +1,15 @@
 """Environments as users write them, five of each form: each runs unedited, in this process and in a worker."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_tunix.environments import EnvironmentRecipe, EpisodeResult, StopReason, run_episode
+from agent_tunix.environments import EnvironmentRecipe, EpisodeResult, StopReason, resolve_environment, run_episode
 from agent_tunix.environments.checks import check_environment
 from agent_tunix.environments.environment import EpisodeSource
 from agent_tunix.environments.hosting import HostedEnvironment
@@ -245,6 +247,39 @@ def test_it_passes_the_checks(case: Shown) -> None:
     with from_gallery(case.place, **case.args) as adapter:
         report = check_environment(adapter, case.row)
     assert [one for one in report.findings if one.status == "failed"] == []
+
+
+OPENAI = """
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.tracking import log_env
+
+
+class Newest(BaseEnv):
+    async def list_tools(self):
+        function = {"name": "add", "description": "Add.", "parameters": {"type": "object", "properties": {"a": {}}}}
+        return [{"type": "function", "function": function}]
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        return tool_args["a"] + 1
+
+    async def compute_reward(self, rollout_id, messages, example_args, **kwargs):
+        log_env(rollout_id, "scored")
+        return {"right": float(example_args["wanted"] in messages[-1]["content"])}
+
+    def dataset_preprocess(self, row):
+        return {"prompt": "Add.", "example_args": {"wanted": row["wanted"]}}
+"""
+
+
+def test_tools_in_openai_s_form_and_example_args_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "newest.py").write_text(OPENAI)
+    adapter = resolve_environment("newest.py:Newest", working_directory=tmp_path)
+    result = run_episode(adapter.open(), script(call("add", a=3), "It is 4."), {"wanted": "4"})
+    assert texts(result.messages, "tool") == ["4"]
+    assert result.score is not None
+    assert (result.score.value, result.score.components) == (1.0, {"right": 1.0})
+    assert any("scored" in str(extra) for extra in result.score.extras.values())
 
 
 def test_the_turns_that_an_environment_recommends_are_the_limit() -> None:

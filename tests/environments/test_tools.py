@@ -1,3 +1,4 @@
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -166,6 +167,41 @@ def test_wrong_arguments_are_told_with_what_was_required_and_what_arrived(
     result = FunctionTool(function).call(arguments)
     assert result.outcome is CallOutcome.BAD_ARGUMENTS
     assert [part for part in parts if part not in result.text] == []
+
+
+def test_many_faults_are_told_in_short() -> None:
+    arguments = {"point": {"x": 1}, "kind": "near", "sizes": ["a"] * 10_000}
+    text = FunctionTool(typed).call(arguments).text
+    assert "and 9995 more" in text
+    assert len(text) < 1000
+    assert len(FunctionTool(google).call({"x" * 10_000: 1}, max_result_chars=100).text) < 300
+
+
+@dataclass
+class Strict:
+    size: int
+
+    def __post_init__(self) -> None:
+        raise TypeError("no size is right")
+
+
+async def cancelled() -> str:
+    """Be cancelled."""
+    raise asyncio.CancelledError
+
+
+def test_whatever_a_user_s_code_raises_is_a_result() -> None:
+    def strict(value: Strict) -> str:
+        return ""
+
+    assert FunctionTool(strict).call({"value": {"size": 1}}).outcome is CallOutcome.TOOL_ERROR
+    assert FunctionTool(cancelled).call({}).outcome is CallOutcome.TOOL_ERROR
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"properties": None, "required": None}, {"properties": {"a": True}}])
+def test_a_schema_with_parts_left_out_takes_anything(schema: Any) -> None:
+    result = SchemaTool("tool", "", schema, lambda given: sorted(given)).call({"a": 1})
+    assert result.outcome is CallOutcome.OK
 
 
 @pytest.mark.parametrize("kind", ["raise", "exit"])

@@ -135,6 +135,8 @@ class _Checker:
         notes = [f"{tool.name} has no description" for tool in self._tools if not tool.description.strip()]
         for tool in self._tools:
             for name, schema in (tool.parameters.get("properties") or {}).items():
+                if not isinstance(schema, Mapping):
+                    continue
                 if not {"type", "enum", "const", "anyOf", "allOf", "$ref"} & schema.keys():
                     notes.append(f"{tool.name}: `{name}` has no type")
                 if not schema.get("description"):
@@ -162,8 +164,9 @@ class _Checker:
                 if not required:
                     continue
                 _expect(episode, tool.name, {}, CallOutcome.BAD_ARGUMENTS)
-                kind = (tool.parameters.get("properties") or {}).get(required[0], {}).get("type")
-                if kind in _HOSTILE and kind != "object":
+                schema = (tool.parameters.get("properties") or {}).get(required[0])
+                kind = schema.get("type") if isinstance(schema, Mapping) else None
+                if kind in ("string", "integer", "number", "array"):
                     wrong = {**_arguments_for(tool, 0), required[0]: {"unexpected": [None]}}
                     _expect(episode, tool.name, wrong, CallOutcome.BAD_ARGUMENTS)
 
@@ -244,7 +247,7 @@ def _arguments_for(tool: Tool, place: int) -> dict[str, Any]:
 
 
 def _value_for(schema: Mapping[str, Any], place: int, definitions: Mapping[str, Any], depth: int = 0) -> Any:
-    if depth > _DEEPEST:
+    if depth > _DEEPEST or not isinstance(schema, Mapping):
         return None
     if "$ref" in schema:
         found = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
@@ -274,5 +277,6 @@ def _value_for(schema: Mapping[str, Any], place: int, definitions: Mapping[str, 
 def _hostile_arguments(tool: Tool) -> Iterator[dict[str, Any]]:
     """Yield arguments of the right types with one extreme value each."""
     for name, schema in (tool.parameters.get("properties") or {}).items():
-        for value in _HOSTILE.get(str(schema.get("type")), ()) if "enum" not in schema else ():
+        kind = str(schema.get("type")) if isinstance(schema, Mapping) and "enum" not in schema else ""
+        for value in _HOSTILE.get(kind, ()):
             yield {**_arguments_for(tool, 0), name: value}

@@ -1,6 +1,7 @@
 """Declarations of tools, for chat templates that do not declare them, and calls as a model would write them."""
 
 import json
+import keyword
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,11 +31,14 @@ def render_declarations(tools: Sequence[Tool], call_format: ToolCallFormat | str
 def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -> str:
     """Return the text of a turn that makes these calls; `parse_turn` reads it."""
     kind = ToolCallFormat(call_format)
-    if kind is ToolCallFormat.GEMMA:
+    if kind is ToolCallFormat.GEMMA and all(map(_has_python_names, calls)):
         lines = [
             f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})" for call in calls
         ]
         return "```tool_code\n" + "\n".join(lines) + "\n```"
+    if kind is ToolCallFormat.GEMMA:
+        listed = [{"name": call.name, "parameters": call.arguments} for call in calls]
+        return f"```json\n{json.dumps(listed, ensure_ascii=False)}\n```"
     divider = "; " if kind is ToolCallFormat.LLAMA3 else "\n"
     return divider.join(_render_call(call, kind) for call in calls)
 
@@ -61,6 +65,10 @@ def _render_call(call: ToolCall, kind: ToolCallFormat) -> str:
     key = "parameters" if kind is ToolCallFormat.LLAMA3 else "arguments"
     text = json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False)
     return text if kind is ToolCallFormat.LLAMA3 else f"<tool_call>\n{text}\n</tool_call>"
+
+
+def _has_python_names(call: ToolCall) -> bool:
+    return all(name.isidentifier() and not keyword.iskeyword(name) for name in (call.name, *call.arguments))
 
 
 def _as_written(value: Any) -> str:

@@ -16,9 +16,8 @@ from typing import Any
 from agent_tunix.closing import Closing
 from agent_tunix.environments.closest import closest
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
-from agent_tunix.environments.tools import Tool
+from agent_tunix.environments.tools import USER_FAULTS, Tool
 from agent_tunix.errors import EnvironmentFailedError
-from agent_tunix.rewards.conventions.base import FAULTS
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
 from agent_tunix.rewards.shims import served_imports
@@ -137,5 +136,5 @@ def faults_of(what: str, file: str | None = None) -> Iterator[None]:
             yield
     except EnvironmentFailedError:
         raise
-    except FAULTS as error:  # a user's code may raise anything
+    except USER_FAULTS as error:  # a user's code may raise anything
         raise EnvironmentFailedError(f"{what} failed: {describe_fault(error, file)}") from error

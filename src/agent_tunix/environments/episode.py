@@ -94,7 +94,7 @@ def run_episode(
         call_format: Format of the policy's tool calls.
     """
     episode = _Episode(environment, max_result_chars, ToolCallFormat(call_format))
-    limit = max_turns or environment.traits.max_turns or DEFAULT_MAX_TURNS
+    limit = max_turns if max_turns is not None else environment.traits.max_turns or DEFAULT_MAX_TURNS
     score: Score | None = None
     error = ""
     try:

@@ -319,6 +319,7 @@ def _call_of(found: Any) -> ToolCall:
     name = found["name"]
     if not isinstance(name, str):
         raise _Fault(CallFault.NAME_NOT_TEXT)
+    _plain(name)
     arguments = found.get("arguments", found.get("parameters", {}))
     if isinstance(arguments, str):  # as OpenAI's API writes them
         try:

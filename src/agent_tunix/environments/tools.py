@@ -14,11 +14,12 @@ the model is told what was required and what arrived.
 """
 
 import abc
+import asyncio
 import inspect
 import json
 import time
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, cut, to_text
@@ -32,6 +33,7 @@ if typing.TYPE_CHECKING:
     from pydantic import BaseModel
 
 _SHOWN_CHARS = 80
+_SHOWN_FAULTS = 5
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -41,6 +43,10 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
+
+
+# Errors of users' code that become outcomes.
+USER_FAULTS = (*FAULTS, asyncio.CancelledError)
 
 
 class BadArgumentsError(Exception):
@@ -78,13 +84,11 @@ class Tool(abc.ABC):
         """Call the tool with the arguments of a model. Every fault becomes an outcome with a text for the model."""
         started = time.perf_counter()
         try:
-            converted = self.convert(arguments)
-        except BadArgumentsError as error:
-            return CallResult(f"Error: {error}", CallOutcome.BAD_ARGUMENTS)
-        try:
             with served_imports():
-                text = to_text(self.run(converted))
-        except FAULTS as error:  # a user's tool may raise anything
+                text = to_text(self.run(self.convert(arguments)))
+        except BadArgumentsError as error:
+            return CallResult(cut(f"Error: {error}", max_result_chars), CallOutcome.BAD_ARGUMENTS)
+        except USER_FAULTS as error:  # a user's tool may raise anything
             seconds = time.perf_counter() - started
             detail = describe_fault(error)
             message = describe_fault(error.with_traceback(None))  # paths of files are not for the model
@@ -120,7 +124,7 @@ class FunctionTool(Tool):
         try:
             made = self._model.model_validate(dict(arguments))
         except ValidationError as error:
-            faults = "; ".join(_describe_error(fault) for fault in error.errors(include_url=False))
+            faults = [_describe_error(fault) for fault in error.errors(include_url=False)]
             raise BadArgumentsError(_refusal(self, faults)) from None
         values = {str(info.alias): getattr(made, field) for field, info in type(made).model_fields.items()}
         given = {name: value for name, value in values.items() if name in arguments}
@@ -149,25 +153,21 @@ class SchemaTool(Tool):
         parameters: Mapping[str, Any] | None,
         function: Callable[[dict[str, Any]], Any],
     ) -> None:
-        super().__init__(name, description, parameters or {"type": "object", "properties": {}})
+        super().__init__(name, description, _completed(parameters or {}))
         self.function = function
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments."""
-        properties = self.parameters.get("properties") or {}
-        faults = [
-            f"`{name}` is required, but missing"
-            for name in self.parameters.get("required", ())
-            if name not in arguments
-        ]
+        properties = self.parameters["properties"]
+        faults = [f"`{name}` is required, but missing" for name in self.parameters["required"] if name not in arguments]
         for name, value in arguments.items():
             if name not in properties:
                 if self.parameters.get("additionalProperties") is False:
                     faults.append(f"there is no argument `{name}`")
             elif not _has_type(value, properties[name]):
-                faults.append(f"`{name}` must be of type {properties[name]['type']}, not {_show(value)}")
+                faults.append(f"`{name}` must be of type {_type_of(properties[name])}, not {_show(value)}")
         if faults:
-            raise BadArgumentsError(_refusal(self, "; ".join(faults)))
+            raise BadArgumentsError(_refusal(self, faults))
         return dict(arguments)
 
     def run(self, converted: dict[str, Any]) -> Any:
@@ -280,6 +280,17 @@ def _without_titles(schema: Any, is_properties: bool = False) -> Any:
     }
 
 
+def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema of arguments that has all parts, whatever its author left out."""
+    properties, required = schema.get("properties"), schema.get("required")
+    return {
+        **schema,
+        "type": "object",
+        "properties": dict(properties) if isinstance(properties, Mapping) else {},
+        "required": [str(name) for name in required] if isinstance(required, list | tuple) else [],
+    }
+
+
 def _bind(signature: inspect.Signature, values: Mapping[str, Any]) -> inspect.BoundArguments:
     positional, named = [], {}
     for name, value in values.items():
@@ -302,13 +313,15 @@ def _describe_error(fault: Mapping[str, Any]) -> str:
     return f"`{place}` must be {message}, not {_show(fault.get('input'))}"
 
 
-def _refusal(tool: Tool, faults: str) -> str:
+def _refusal(tool: Tool, faults: Sequence[str]) -> str:
+    more = f"; and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
+    told = "; ".join(faults[:_SHOWN_FAULTS]) + more
     required = tool.parameters.get("required", ())
     takes = [
         f"{name} ({_type_of(schema)}{', required' if name in required else ''})"
         for name, schema in (tool.parameters.get("properties") or {}).items()
     ]
-    return f"bad arguments for {tool.name}: {faults}. It takes: {', '.join(takes) or 'no arguments'}."
+    return f"bad arguments for {tool.name}: {told}. It takes: {', '.join(takes) or 'no arguments'}."
 
 
 def _type_of(schema: Any) -> str:

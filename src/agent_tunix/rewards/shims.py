@@ -43,6 +43,7 @@ SERVED: dict[str, dict[str, str]] = {
     "benchmax.envs.base_env": {"BaseEnv": f"{_ENVIRONMENTS}:BaseEnv", **_TYPES, **_EXAMPLES},
     "benchmax.envs.example_id": _EXAMPLES,
     "benchmax.envs.logging": {name: f"{_ENVIRONMENTS}:{name}" for name in ("rollout_context", "group_context")},
+    "benchmax.envs.tracking": {"log_env": f"{_ENVIRONMENTS}:log_env"},
     "benchmax.envs.types": _TYPES,
     "benchmax.prompts": {},
     "benchmax.prompts.tools": {"render_tools_prompt": f"{_ENVIRONMENTS}:render_tools_prompt"},

@@ -208,6 +208,8 @@ def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: 
     adapter = _resolve(name, options)
     with _placed(name, adapter, options) as source:
         report = check_environment(source, _read_object(row, "--row"), seed=seed)
+    if row == "{}" and report.findings[-1].check == "reset":
+        echo("The row had no columns; give them with --row JSON.", err=True)
     if as_json:
         findings = [{"check": one.check, "status": one.status, "detail": one.detail} for one in report.findings]
         echo_json({"passed": report.passed, "findings": findings})

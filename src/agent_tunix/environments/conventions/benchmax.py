@@ -28,7 +28,7 @@ from agent_tunix.rewards.conventions.base_env import read_definition
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample, Score
 
-_EXAMPLE_KEYS = ("id", "prompt", "prompt_messages", "seed_messages", "task", "init_rollout_args")
+_EXAMPLE_KEYS = ("id", "prompt", "prompt_messages", "seed_messages", "task", "example_args", "init_rollout_args")
 
 
 class BenchmaxAdapter(EnvironmentAdapter):
@@ -97,7 +97,7 @@ class BenchmaxEnvironment(EpisodeEnvironment):
         """Preprocess the row, begin the rollout and list its tools."""
         example = self._preprocess(row)
         self._prompt = self._make_prompt(example)
-        task = example.get("task")
+        task = example.get("task", example.get("example_args"))
         rest = {name: value for name, value in example.items() if name not in _EXAMPLE_KEYS}
         self._columns = {**dict(row), **rest, **(task if isinstance(task, Mapping) else {})}
         if "ground_truth" in self._columns:

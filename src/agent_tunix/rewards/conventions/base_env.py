@@ -4,9 +4,12 @@ import abc
 import contextlib
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
+
+logger = logging.getLogger("agent_tunix.rewards.environment")
 
 ChatMessage = dict[str, Any]
 Messages = list[ChatMessage]
@@ -136,6 +139,11 @@ def group_context(rollout_ids: Iterable[str]) -> Iterator[None]:
     yield
 
 
+def log_env(rollout_id: str, message: str) -> None:
+    """Log a message, which is stored with the completion that is being scored."""
+    logger.info("%s", message)
+
+
 def render_tools_prompt(tool_definitions: Sequence[Any], system_message: str = "") -> str:
     """Return a system message that declares tools."""
     if not tool_definitions:
@@ -151,5 +159,6 @@ def render_tools_prompt(tool_definitions: Sequence[Any], system_message: str = "
 def read_definition(definition: Any) -> tuple[str, str, dict[str, Any]]:
     """Return name, description and JSON schema of a tool's definition, an object or a dict."""
     fields = definition if isinstance(definition, Mapping) else vars(definition)
-    schema = fields.get("input_schema") or {"type": "object", "properties": {}}
+    fields = fields.get("function", fields)  # OpenAI's form
+    schema = fields.get("input_schema") or fields.get("parameters") or {"type": "object", "properties": {}}
     return str(fields["name"]), str(fields.get("description") or ""), dict(schema)
