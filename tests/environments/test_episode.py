@@ -182,6 +182,31 @@ def test_the_prompt_is_the_row_s_unless_it_is_given(row: Mapping[str, Any], prom
     assert texts(result.messages, "user") == expected
 
 
+@pytest.mark.parametrize(
+    ("prompt", "first", "expected"),
+    [
+        ("Play.", "Ready.", "Play.\n\nReady."),
+        ("Play.", "\nReady.", "Play.\nReady."),
+        ("Play: ", "Ready.", "Play: Ready."),
+        ("Play.", None, "Play."),
+        (
+            [{"type": "text", "text": "Play."}],
+            "Ready.",
+            [{"type": "text", "text": "Play."}, {"type": "text", "text": "Ready."}],
+        ),
+    ],
+)
+def test_the_first_observation_follows_the_prompt(prompt: Any, first: str | None, expected: Any) -> None:
+    class Opening:
+        def reset(self, **row: Any) -> str | None:
+            return first
+
+    messages = [{"role": "user", "content": prompt}]
+    result = run_episode(adapt_environment(Opening, "opening").open(), script("done"), prompt=messages)
+    assert result.messages[0]["content"] == expected
+    assert messages[0]["content"] == prompt
+
+
 @pytest.mark.parametrize("call_format", ["hermes", "qwen_xml", "llama3", "gemma"])
 def test_every_format_of_calls_works(call_format: str) -> None:
     from agent_tunix.environments import ToolCall, render_calls

@@ -127,7 +127,7 @@ class _Episode:
             made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
             made = [message for message in made if message.get("content")]
         if first and made and made[-1]["role"] == "user":
-            made[-1]["content"] += f"\n\n{first}"
+            made[-1]["content"] = _appended(made[-1]["content"], first)
         elif first:
             made.append({"role": "user", "content": first})
         self.messages += made
@@ -176,6 +176,17 @@ class _Episode:
                 )
             self.calls.append(CallRecord(turn, call.name, arguments, result))
             self.messages.append({"role": "tool", "tool_call_id": name, "name": call.name, "content": result.text})
+
+
+def _appended(content: Any, first: str) -> Any:
+    """Return a prompt with the first observation after it.
+
+    White space that divides them is kept as it is, as TRL does; without any, an empty line divides them.
+    """
+    if isinstance(content, list):
+        return [*content, {"type": "text", "text": first}]
+    is_divided = first[:1].isspace() or str(content)[-1:].isspace()
+    return f"{content}{first}" if is_divided else f"{content}\n\n{first}"
 
 
 def _as_message(call: ToolCall, name: str) -> dict[str, Any]:
