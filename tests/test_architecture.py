@@ -32,6 +32,12 @@ EXPORTS: dict[str, str] = {
         load_evaluation load_examples load_splits make_order make_problem messages_for nothing_left peek_example
         peek_examples peek_held_out read_problems set_seeds shown_problems shuffle_within
     """,
+    "agent_tunix.environments": """
+        CallFault CallOutcome CallRecord CallResult EnvironmentAdapter EnvironmentRecipe EnvironmentTraits
+        EpisodeEnvironment EpisodeResult FunctionTool MalformedCall Message ParsedTurn Reply SchemaTool StopReason Tool
+        ToolCall ToolCallFormat ToolsEnvironment adapt_environment format_of_template list_registered parse_turn
+        register_environment register_tool render_calls render_declarations resolve_environment run_episode
+    """,
     "agent_tunix.rewards": """
         BadReferenceError BaseReward Component Fingerprint Mixture Outcome RewardAnalysis RewardConfig RewardRecipe
         Sample Score Term compute_advantages compute_group_advantages extract_answer fingerprint get_builtin
@@ -68,6 +74,10 @@ EXPORTS: dict[str, str] = {
         ("agent_tunix.execution.workers.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
         ("agent_tunix.data.word_problems", ["jax", "hydra", "transformers"]),
         ("agent_tunix.store.access", ["sqlalchemy", "alembic", "psycopg", "httpx", "fastapi", "jax"]),
+        (
+            "agent_tunix.environments",
+            ["jax", "flax", "tensorflow", "transformers", "hydra", "pydantic", "docstring_parser"],
+        ),
         ("agent_tunix.rewards", ["jax", "flax", "tunix", "tensorflow", "transformers", "tokenizers", "hydra"]),
     ],
 )

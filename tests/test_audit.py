@@ -51,6 +51,8 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("config/compose.py", "OmegaConf.to_object"): (1, "resolves what the user composed; values of a run are escaped"),
     ("config/compose.py", "compose"): (1, "composes the user's overrides over `conf/`"),
     ("cli/hydra_programs.py", "dotenv_values"): (1, "`.env`; names that decide whose code runs are refused"),
+    ("cli/environments/commands.py", "import_module"): (1, "`--module` of the command line"),
+    ("cli/environments/commands.py", "yaml.safe_load"): (1, "a value of the command line"),
     # --- runs of others
     ("config/stored.py", "yaml.load"): (1, "a subclass of the safe loader, after tags and aliases were refused"),
     ("cli/stored_rewards.py", "resolve_from_config"): (1, "asks settle_trust before"),
@@ -93,6 +95,9 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/reward_model/settings.py", "find_spec"): (1, "asks whether torch is installed"),
     ("cli/reward_pages.py", "find_spec"): (1, "asks whether an extra is installed"),
     ("cli/reward_pages.py", "import_module"): (1, SHIPPED),
+    # --- environments, which only the command line and Python code of the user's name
+    ("environments/registry.py", "import_module"): (1, SHIPPED),
+    ("environments/resolve.py", "import_module"): (2, "a module or file that the user names"),
     # --- between processes
     ("rewards/conventions/classes.py", "pickle.loads"): (2, "a reward of the user's own, sent to its own worker"),
     ("execution/workers/nursery.py", "pickle.loads"): (2, OWN_PROCESS),

@@ -9,6 +9,9 @@
     │   ├── BadReferenceError                  the reference of a row cannot be used
     │   ├── SandboxUnavailableError            this machine cannot isolate code of others
     │   └── UndecidedAnswerError               a comparison of answers failed or timed out
+    ├── InvalidEnvironmentError (ValueError)   an environment or tool cannot be found, loaded or described
+    │   └── UnknownEnvironmentError (LookupError)   no environment or tool has that name
+    ├── EnvironmentFailedError (RuntimeError)  an environment raised an error, hung or died during an episode
     ├── RewardFailureRateError (RuntimeError)  too many completions of a step are unscored
     ├── ModelError (ValueError)           a model directory cannot be loaded
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
@@ -110,6 +113,24 @@ class UndecidedAnswerError(RewardError):
     def __init__(self, message: str, timed_out: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
+
+
+class InvalidEnvironmentError(AgentTunixError, ValueError):
+    """An environment or tool cannot be found, loaded or described to a model."""
+
+    code = "invalid_environment"
+
+
+class UnknownEnvironmentError(InvalidEnvironmentError, LookupError):
+    """No environment or tool has the name. The message lists the closest match and what there is."""
+
+    code = "unknown_environment"
+
+
+class EnvironmentFailedError(AgentTunixError, RuntimeError):
+    """An environment raised an error, hung or died during an episode, which then has no score."""
+
+    code = "environment_failed"
 
 
 class RewardFailureRateError(AgentTunixError, RuntimeError):

@@ -9,7 +9,17 @@ import sys
 import click
 
 from agent_tunix import __version__
-from agent_tunix.cli import comparing, keys, plans, recorded_runs, rewards, run_plan, store, stored_rewards
+from agent_tunix.cli import (
+    comparing,
+    environments,
+    keys,
+    plans,
+    recorded_runs,
+    rewards,
+    run_plan,
+    store,
+    stored_rewards,
+)
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
 from agent_tunix.cli.printing import echo
@@ -106,6 +116,7 @@ main.add_command(comparing.compare)
 main.add_command(tune)
 main.add_command(run_plan.plan)
 main.add_command(rewards.rewards)
+main.add_command(environments.environments)
 main.add_command(keys.keys)
 main.add_command(store.store)
 main.add_command(serve)

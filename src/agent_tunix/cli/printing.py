@@ -25,6 +25,13 @@ def echo_json(data: Any, *, indent: int | None = 2) -> None:
     click.echo(escape_hidden_in_json(json.dumps(data, ensure_ascii=False, indent=indent, default=str)))
 
 
+def print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows below a header, in columns."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
 def terminal_width() -> int | None:
     """Return the width of the terminal in characters; None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

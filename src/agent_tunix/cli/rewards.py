@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from agent_tunix.cli.printing import echo, echo_json
+from agent_tunix.cli.printing import echo, echo_json, print_table
 from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         _print_json([dict(zip(("name", "kind", "range", "summary"), entry, strict=True)) for entry in entries])
         return
-    _print_table(
+    print_table(
         ("NAME", "KIND", "RANGE", ""),
         [(name, kind, format_range(span), summary) for name, kind, span, summary in entries],
     )
@@ -583,7 +583,7 @@ def bench(
         _print_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": measured})
         return
     echo(f"{mixture.name}, {_MEASURED[in_workers]}")
-    _print_table(
+    print_table(
         ("COMPLETIONS", "OUTCOME", "PER SECOND", "SLOWEST"),
         [(s.sort, s.outcome, f"{s.per_second:>10,.0f}", f"{s.slowest:>10,.0f}") for s in speeds],
     )
@@ -682,12 +682,6 @@ def _load_problems(
 
 def _print_json(data: Any) -> None:
     echo_json(data)
-
-
-def _print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _exit(passed: bool) -> NoReturn:

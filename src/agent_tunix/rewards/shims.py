@@ -30,9 +30,23 @@ _BASES = {
     "BaseReward": "agent_tunix.rewards.conventions.classes:BaseReward",
     "RewardConfig": "agent_tunix.rewards.conventions.classes:RewardConfig",
 }
+_ENVIRONMENTS = "agent_tunix.rewards.conventions.base_env"
+_EXAMPLES = {name: f"{_ENVIRONMENTS}:{name}" for name in ("make_example", "canonical_example_id")}
+_TYPES = {
+    **{name: f"{_ENVIRONMENTS}:{name}" for name in ("StandardizedExample", "ToolDefinition", "ChatMessage")},
+    **{name: f"{_ENVIRONMENTS}:{name}" for name in ("Messages", "Completion", "RewardFunction")},
+    "Example": f"{_ENVIRONMENTS}:PreprocessedExample",
+}
 SERVED: dict[str, dict[str, str]] = {
     "benchmax": {},
     "benchmax.envs": {},
+    "benchmax.envs.base_env": {"BaseEnv": f"{_ENVIRONMENTS}:BaseEnv", **_TYPES, **_EXAMPLES},
+    "benchmax.envs.example_id": _EXAMPLES,
+    "benchmax.envs.logging": {name: f"{_ENVIRONMENTS}:{name}" for name in ("rollout_context", "group_context")},
+    "benchmax.envs.tracking": {"log_env": f"{_ENVIRONMENTS}:log_env"},
+    "benchmax.envs.types": _TYPES,
+    "benchmax.prompts": {},
+    "benchmax.prompts.tools": {"render_tools_prompt": f"{_ENVIRONMENTS}:render_tools_prompt"},
     "benchmax.envs.reward_helpers": {name: f"agent_tunix.rewards.helpers:{name}" for name in _HELPERS},
     "llm_finetuning": {},
     "llm_finetuning.core": _BASES,

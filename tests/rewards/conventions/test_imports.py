@@ -79,10 +79,34 @@ def test_nested_and_repeated_use_ends_when_the_last_has_ended() -> None:
 
 
 def test_what_is_not_served_is_missing_as_ever(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("from benchmax.envs.base_env import BaseEnv\n")
-    with pytest.raises(RewardError, match=r"benchmax\.envs\.base_env"):
+    (tmp_path / "mine.py").write_text("from benchmax.platform.client import TrainerClient\n")
+    with pytest.raises(RewardError, match=r"benchmax\.platform"):
         resolve_reward("mine.py:reward", working_directory=tmp_path)
     assert set(sys.modules) & set(SERVED) == set()
+
+
+BASE_ENV = """
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.types import ToolDefinition
+
+
+class Whole(BaseEnv):
+    async def list_tools(self):
+        return [ToolDefinition("look", "Look.")]
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        return "walls"
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"right": float(task["ground_truth"] == messages[-1]["content"])}
+"""
+
+
+def test_a_whole_environment_loads_and_its_reward_scores_a_completion(tmp_path: Path) -> None:
+    (tmp_path / "whole.py").write_text(BASE_ENV)
+    mixture = resolve_reward("whole.py:Whole", working_directory=tmp_path)
+    assert mixture.score(samples("4"))[0].value == 1.0
+    assert "without its tools" in mixture.components[0].reward.describe()
 
 
 @pytest.mark.parametrize("module", SERVED)

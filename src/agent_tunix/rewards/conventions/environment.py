@@ -76,6 +76,10 @@ class EnvironmentReward(Convention):
         self.weights = self._take_weights()
         return [call for call in (self._single, self._group) if call is not None]
 
+    def _manner(self) -> str:
+        has_tools = callable(getattr(self.given, "run_tool", None))
+        return f"{self.convention}, without its tools" if has_tools else self.convention
+
     def _take_weights(self) -> dict[str, float]:
         """Return the argument `weights`, unless the constructor or a method takes it."""
         if any(call is not None and "weights" in call.names for call in (self._single, self._group)):

@@ -1,0 +1,279 @@
+"""`agent-tunix environments …`: commands that show, try and check environments and tools, without JAX.
+
+Importing this loads only Click; each command loads what it needs.
+"""
+
+import contextlib
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_tunix.cli.printing import echo, echo_json, print_table
+from agent_tunix.errors import AgentTunixError
+
+if TYPE_CHECKING:
+    from agent_tunix.environments import EnvironmentAdapter
+    from agent_tunix.environments.environment import EpisodeSource
+    from agent_tunix.environments.tool_calls import ToolCall
+
+_EPISODE_ERROR = 1
+
+
+class _Environments(click.Group):
+    """Command group that prints the package's errors as messages and exits with status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AgentTunixError as error:
+            echo(f"{type(error).__name__}: {error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=_Environments, context_settings={"help_option_names": ["-h", "--help"]})
+def environments() -> None:
+    """Look at, try and check environments and tools for multi-turn episodes, offline and without JAX.
+
+    NAME is a registered name, a dotted path or file.py:NAME: a function that is a tool, a class whose public methods
+    are tools (as in TRL), a benchmax BaseEnv, or a class with reset and step(action). Training on episodes does not
+    exist yet.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentOptions:
+    """Options that decide what a NAME is and where it runs."""
+
+    modules: tuple[str, ...]
+    args: tuple[str, ...]
+    place: str = "inline"
+    timeout_s: float = 10.0
+
+
+def _environment_options(*, runs: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds options and passes them as one parameter, `options`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_options(
+            *,
+            modules: tuple[str, ...],
+            args: tuple[str, ...],
+            place: str = "inline",
+            timeout: float = 10.0,
+            **others: Any,
+        ) -> Any:
+            return command(options=EnvironmentOptions(modules, args, place, timeout), **others)
+
+        added: list[Callable[[Any], Any]] = [
+            click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable."),
+            click.option(
+                "--arg", "args", multiple=True, metavar="PARAM=VALUE", help="Argument of the constructor; YAML."
+            ),
+        ]
+        if runs:
+            added += [
+                click.option(
+                    "--timeout",
+                    type=click.FloatRange(min=0, min_open=True),
+                    default=10.0,
+                    show_default=True,
+                    metavar="SECONDS",
+                    help="Time limit for one call of your code in a worker process.",
+                ),
+                click.option(
+                    "--execution",
+                    "place",
+                    type=click.Choice(["auto", "inline", "process"]),
+                    default="auto",
+                    show_default=True,
+                    help="Where it runs; auto: built-ins in this process, your code in a worker process with limits.",
+                ),
+            ]
+        result: Callable[..., Any] = with_options
+        for option in added:
+            result = option(result)
+        return result
+
+    return decorate
+
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_row = click.option("--row", default="{}", metavar="JSON", help="Row of the dataset, a JSON object.")
+_seed = click.option("--seed", default=0, show_default=True, help="Seed of the environment's own chance.")
+
+
+@environments.command("list")
+@click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")
+@_as_json
+def list_environments(modules: tuple[str, ...], as_json: bool) -> None:
+    """List environments and tools: built-in, and registered by your modules.
+
+    Exit status: 0; 2 a module cannot be imported.
+    """
+    from agent_tunix.environments.registry import get_registered, list_registered
+    from agent_tunix.environments.resolve import import_module
+
+    for module in modules:
+        import_module(module, Path.cwd())
+    entries = [(name, get_registered(name)) for name in list_registered()]
+    rows: list[tuple[str, ...]] = [
+        (name, entry.kind, (inspect.getdoc(entry.given) or "").partition("\n")[0]) for name, entry in entries
+    ]
+    if as_json:
+        echo_json([dict(zip(("name", "kind", "summary"), row, strict=True)) for row in rows])
+    else:
+        print_table(("NAME", "KIND", ""), rows)
+
+
+@environments.command()
+@click.argument("name")
+@_environment_options(runs=False)
+@_as_json
+def show(name: str, options: EnvironmentOptions, as_json: bool) -> None:
+    """Show an environment: its form, source, columns, documentation, and tools with the schema that a model gets.
+
+    Exit status: 0; 2 there is no such environment, or its tools cannot be described.
+    """
+    from agent_tunix.cli.environments.pages import describe_environment, environment_page
+
+    adapter = _resolve(name, options)
+    if as_json:
+        echo_json(describe_environment(name, adapter))
+    else:
+        echo(environment_page(name, adapter))
+
+
+@environments.command("try")
+@click.argument("name")
+@click.argument("calls", nargs=-1)
+@_row
+@_seed
+@click.option("--answer", default="", help="Text of the last turn, which makes no call.")
+@_environment_options(runs=True)
+@_as_json
+def try_environment(
+    name: str, calls: tuple[str, ...], row: str, seed: int, answer: str, options: EnvironmentOptions, as_json: bool
+) -> None:
+    """Make tool calls in a new episode, one a turn, and print the conversation and the score.
+
+    CALLS are names of tools, each perhaps followed by its arguments as a JSON object: guess '{"number": 10}' guess
+    '{"number": 15}'. For a text environment, which has no tools, each of CALLS is the text of a turn.
+
+    Exit status: 0; 1 the environment failed; 2 the command or the environment cannot be used.
+    """
+    from agent_tunix.cli.environments.pages import episode_data, episode_page
+    from agent_tunix.environments import ToolCallFormat, render_calls, run_episode
+
+    adapter = _resolve(name, options)
+    columns = _read_object(row, "--row")
+    if adapter.traits.replies:
+        turns = [*calls, *([answer] if answer else [])]
+    else:
+        turns = [render_calls([call], ToolCallFormat.HERMES) for call in _read_calls(calls)] + [answer]
+    script = iter(turns)
+    with _placed(name, adapter, options) as source:
+        result = run_episode(source.open(), lambda _: next(script), columns, seed=seed, max_turns=len(turns))
+    if as_json:
+        echo_json(episode_data(result))
+    else:
+        echo(episode_page(result))
+    sys.exit(_EPISODE_ERROR if result.error else 0)
+
+
+@environments.command()
+@click.argument("name")
+@_row
+@_seed
+@_environment_options(runs=True)
+@_as_json
+def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: bool) -> None:
+    """Check what must hold of an environment before a policy can learn in it, with made-up calls.
+
+    An episode begins; every tool and argument is described; equal rows, seeds and calls give equal observations, also
+    beside another episode; wrong arguments are refused; extreme values break nothing; the score is a number; episodes
+    are released. A call that hangs or ends its process fails its check. Notes never make the check fail.
+
+    Exit status: 0 nothing failed; 1 a check failed; 2 the command or the environment cannot be used.
+    """
+    from agent_tunix.environments.checks import check_environment
+
+    adapter = _resolve(name, options)
+    with _placed(name, adapter, options) as source:
+        report = check_environment(source, _read_object(row, "--row"), seed=seed)
+    if row == "{}" and report.findings[-1].check == "reset":
+        echo("The row had no columns; give them with --row JSON.", err=True)
+    if as_json:
+        findings = [{"check": one.check, "status": one.status, "detail": one.detail} for one in report.findings]
+        echo_json({"passed": report.passed, "findings": findings})
+    else:
+        echo(report.text)
+    sys.exit(0 if report.passed else 1)
+
+
+def _resolve(name: str, options: EnvironmentOptions) -> "EnvironmentAdapter":
+    from agent_tunix.environments import resolve_environment
+
+    return resolve_environment(name, args=_read_args(options.args), modules=options.modules)
+
+
+@contextlib.contextmanager
+def _placed(name: str, adapter: "EnvironmentAdapter", options: EnvironmentOptions) -> "Iterator[EpisodeSource]":
+    """Yield the environment in the place where it runs."""
+    if options.place == "inline" or (options.place == "auto" and adapter.is_builtin):
+        with adapter:
+            yield adapter
+        return
+    from agent_tunix.environments import EnvironmentRecipe
+    from agent_tunix.environments.hosting import HostedEnvironment
+
+    recipe = EnvironmentRecipe(name, _read_args(options.args), options.modules, Path.cwd())
+    with HostedEnvironment(recipe, adapter.traits, timeout_s=options.timeout_s) as hosted:
+        yield hosted
+
+
+def _read_calls(calls: tuple[str, ...]) -> "list[ToolCall]":
+    """Return the calls that are written as names and JSON objects."""
+    from agent_tunix.environments import ToolCall
+
+    made: list[ToolCall] = []
+    for text in calls:
+        if text.lstrip().startswith("{"):
+            if not made or made[-1].arguments:
+                raise click.UsageError(f"CALLS: {text[:80]} must follow the name of a tool")
+            made[-1] = ToolCall(made[-1].name, _read_object(text, "CALLS"))
+        else:
+            made.append(ToolCall(text, {}))
+    return made
+
+
+def _read_args(args: tuple[str, ...]) -> dict[str, Any]:
+    import yaml
+
+    found: dict[str, Any] = {}
+    for arg in args:
+        name, sign, value = arg.partition("=")
+        if not sign or not name:
+            raise click.UsageError(f"--arg must have the form PARAM=VALUE, not {arg!r}")
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise click.UsageError(f"--arg {name}: {value!r} is not YAML: {error}") from error
+    return found
+
+
+def _read_object(text: str, option: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {text[:80]!r} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise click.UsageError(f"{option} must be a JSON object, not {text[:80]!r}")
+    return value

@@ -1,0 +1,54 @@
+"""Environments and tools: what a policy acts on over several turns, and how one episode runs on the host.
+
+Everything here works offline and loads neither JAX nor Hydra. Training on episodes does not exist yet.
+"""
+
+from agent_tunix.environments.conventions import EnvironmentAdapter, ToolsEnvironment, adapt_environment
+from agent_tunix.environments.declarations import format_of_template, render_calls, render_declarations
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment
+from agent_tunix.environments.episode import CallRecord, EpisodeResult, StopReason, run_episode
+from agent_tunix.environments.outcomes import CallOutcome, CallResult, Message, Reply
+from agent_tunix.environments.registry import list_registered, register_environment, register_tool
+from agent_tunix.environments.resolve import EnvironmentRecipe, resolve_environment
+from agent_tunix.environments.tool_calls import (
+    CallFault,
+    MalformedCall,
+    ParsedTurn,
+    ToolCall,
+    ToolCallFormat,
+    parse_turn,
+)
+from agent_tunix.environments.tools import FunctionTool, SchemaTool, Tool
+
+__all__ = [
+    "CallFault",
+    "CallOutcome",
+    "CallRecord",
+    "CallResult",
+    "EnvironmentAdapter",
+    "EnvironmentRecipe",
+    "EnvironmentTraits",
+    "EpisodeEnvironment",
+    "EpisodeResult",
+    "FunctionTool",
+    "MalformedCall",
+    "Message",
+    "ParsedTurn",
+    "Reply",
+    "SchemaTool",
+    "StopReason",
+    "Tool",
+    "ToolCall",
+    "ToolCallFormat",
+    "ToolsEnvironment",
+    "adapt_environment",
+    "format_of_template",
+    "list_registered",
+    "parse_turn",
+    "register_environment",
+    "register_tool",
+    "render_calls",
+    "render_declarations",
+    "resolve_environment",
+    "run_episode",
+]

@@ -1,0 +1,145 @@
+"""Base class of all conventions of environments."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeSource, faults_of
+from agent_tunix.environments.tools import Tool
+from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
+from agent_tunix.rewards.conventions import running
+from agent_tunix.rewards.conventions.base import shorten, source_of
+from agent_tunix.rewards.conventions.values import own_copy
+
+
+class EnvironmentAdapter(EpisodeSource):
+    """A user's environment, used by the rules of its convention. `open` makes the environment of one episode.
+
+    Args:
+        given: The class, object or function.
+        name: Name in messages.
+        args: Arguments of the constructor.
+
+    Raises:
+        InvalidEnvironmentError: The constructor or a tool cannot be called, or `args` names an unknown argument.
+    """
+
+    convention: ClassVar[str]
+
+    def __init__(self, given: Any, name: str, args: Mapping[str, Any] | None = None) -> None:
+        self.given = given
+        self.name = name
+        self.args = dict(args or {})
+        self.file = source_of(given)[0]
+        self.check()
+
+    def check(self) -> None:
+        """Raise InvalidEnvironmentError if the environment cannot be used."""
+        if inspect.isclass(self.given):
+            check_constructor(self.given, self.name, self.args)
+        elif self.args:
+            raise InvalidEnvironmentError(
+                f"{self.name} takes no arguments, because it is not a class, but got {', '.join(self.args)}",
+                code="unknown_environment_argument",
+            )
+
+    @property
+    def traits(self) -> EnvironmentTraits:
+        """Traits that hold for every episode."""
+        return EnvironmentTraits(self.convention)
+
+    def declare(self) -> Sequence[Tool]:
+        """Return the tools as far as they are known without an episode."""
+        return []
+
+    @property
+    def system_prompt(self) -> str:
+        """System message of every prompt; "" for none."""
+        return ""
+
+    @cached_property
+    def is_builtin(self) -> bool:
+        """True if the environment comes with this package."""
+        return str(getattr(self.given, "__module__", "")).startswith("agent_tunix.environments.builtin.")
+
+    @property
+    def reset_parameters(self) -> dict[str, bool]:
+        """Columns of the row that `reset` names; True if it requires one."""
+        return {}
+
+    def describe(self) -> str:
+        """Return `module.Class (path/to/file.py:12)`."""
+        given = self.given if callable(self.given) else type(self.given)
+        file, line = source_of(given)
+        text = f"{given.__module__.partition('@')[0]}.{given.__qualname__}"
+        return text if file is None else f"{text} ({shorten(file)}:{line})"
+
+    def close(self) -> None:
+        """Release what all episodes share."""
+
+
+def check_constructor(given: type, name: str, args: Mapping[str, Any]) -> None:
+    """Raise InvalidEnvironmentError if a class lacks methods or has no such arguments."""
+    if missing := sorted(getattr(given, "__abstractmethods__", ())):
+        raise InvalidEnvironmentError(
+            f"{name}: the class {given.__qualname__} lacks required methods of its base class: {', '.join(missing)}; "
+            "write them, or name a class that has them",
+            code="abstract_environment",
+        )
+    named, takes_any = parameters_of(given)
+    for argument in args:
+        if argument not in named and not takes_any:
+            raise InvalidEnvironmentError(
+                f"{name} has no argument {argument!r}; it has: {', '.join(named) or 'none'}",
+                code="unknown_environment_argument",
+            )
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, bool], bool]:
+    """Return the named parameters of a function (True: required), and whether it takes any other."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {}, True
+    named = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+    return {p.name: p.default is p.empty for p in named}, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return the columns that a function names, or all if it takes `**kwargs`, and `seed` if it names that.
+
+    Raises:
+        EnvironmentFailedError: The row lacks a required column.
+    """
+    named, takes_any = parameters_of(function)
+    available = {"seed": seed, **row} if "seed" in named else dict(row)
+    if missing := [name for name, required in named.items() if required and name not in available]:
+        raise EnvironmentFailedError(
+            f"reset requires the columns {', '.join(missing)}, but the row has {', '.join(row) or 'none'}; add them "
+            "to the row, or give the parameters defaults",
+            code="missing_row_column",
+        )
+    return {name: own_copy(value) for name, value in available.items() if takes_any or name in named}
+
+
+def make_instance(given: Any, name: str, args: Mapping[str, Any], file: str | None) -> Any:
+    """Return an instance of a user's class.
+
+    Raises:
+        InvalidEnvironmentError: The constructor requires an argument that is not given.
+        EnvironmentFailedError: The constructor fails.
+    """
+    named, _ = parameters_of(given)
+    if missing := [parameter for parameter, required in named.items() if required and parameter not in args]:
+        raise InvalidEnvironmentError(
+            f"{name}: the constructor of {given.__qualname__} requires {', '.join(missing)}; give them as arguments",
+            code="missing_environment_argument",
+        )
+    with faults_of(f"the constructor of {name}", file):
+        return given(**own_copy(dict(args)))
+
+
+def finished(returned: Any) -> Any:
+    """Return a result, awaited if needed."""
+    return running.run(running.awaited(returned)) if inspect.isawaitable(returned) else returned

@@ -1,0 +1,126 @@
+"""Convention `class`: one instance an episode, whose public methods are tools. TRL's environments have this form.
+
+| method | meaning |
+| --- | --- |
+| `reset(**row)` | begins an episode; a returned text is appended to the prompt; `seed` is given if it is named |
+| `get_reward()` | the score, a number or None; optional |
+| `close()` | releases the instance; optional |
+| every other public method | a tool |
+
+Each may be async.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_tunix.environments.conventions.base import (
+    EnvironmentAdapter,
+    arguments_of_row,
+    finished,
+    make_instance,
+    parameters_of,
+)
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
+from agent_tunix.environments.outcomes import Message, to_text
+from agent_tunix.environments.tools import FunctionTool, Tool
+from agent_tunix.rewards.conventions.values import to_score
+from agent_tunix.rewards.sample import Score
+
+NOT_TOOLS = ("reset", "get_reward", "close")
+
+
+class ClassAdapter(EnvironmentAdapter):
+    """A class whose public methods are tools."""
+
+    convention = "class"
+
+    def check(self) -> None:
+        """Raise InvalidEnvironmentError if the class or a tool cannot be used."""
+        super().check()
+        self.declare()
+
+    def declare(self) -> Sequence[Tool]:
+        """Return the tools of the class."""
+        return [FunctionTool(_without_self(self.given, name), name) for name in tool_methods(self.given)]
+
+    def open(self) -> EpisodeEnvironment:
+        """Return the environment of a new episode."""
+        instance = make_instance(self.given, self.name, self.args, self.file)
+        return ClassEnvironment(instance, self.name, self.traits, self.file)
+
+    @property
+    def reset_parameters(self) -> dict[str, bool]:
+        """Columns of the row that `reset` names."""
+        if not hasattr(self.given, "reset"):
+            return {}
+        named, _ = parameters_of(_without_self(self.given, "reset"))
+        return {name: required for name, required in named.items() if name != "seed"}
+
+
+class ClassEnvironment(EpisodeEnvironment):
+    """An instance of such a class."""
+
+    def __init__(self, instance: Any, name: str, traits: EnvironmentTraits, file: str | None) -> None:
+        self.traits = traits
+        self._instance = instance
+        self._name = name
+        self._file = file
+        self._tools = [FunctionTool(getattr(instance, method), method) for method in tool_methods(type(instance))]
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The public methods."""
+        return self._tools
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
+        """Call `reset` with the columns that it names."""
+        reset = getattr(self._instance, "reset", None)
+        if reset is None:
+            return None
+        with faults_of(f"{self._name}.reset", self._file):
+            return to_text(finished(reset(**arguments_of_row(reset, row, seed)))) or None
+
+    def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
+        """Return what `get_reward` returns."""
+        if not hasattr(self._instance, "get_reward"):
+            return None
+        with faults_of(f"{self._name}.get_reward", self._file):
+            returned = finished(self._instance.get_reward())
+        return to_score(returned, "expected a number or None from get_reward")
+
+    def close(self) -> None:
+        """Call `close`, if there is one."""
+        if callable(close := getattr(self._instance, "close", None)):
+            with faults_of(f"{self._name}.close", self._file):
+                finished(close())
+
+
+class _Unbound:
+    """A method seen without its `self`, so that a class can be checked before it has an instance."""
+
+    def __init__(self, function: Any) -> None:
+        self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self.__annotations__ = getattr(function, "__annotations__", {})
+        signature = inspect.signature(function)
+        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(self) -> None:
+        raise TypeError("a method of a class cannot be called without an instance")
+
+
+def _without_self(kind: type, name: str) -> Any:
+    found = inspect.getattr_static(kind, name)
+    return _Unbound(found) if inspect.isfunction(found) else getattr(kind, name)
+
+
+def tool_methods(kind: type) -> list[str]:
+    """Return the names of the public methods that are tools, in the order in which they are written."""
+    names = dict.fromkeys(name for base in reversed(kind.__mro__[:-1]) for name in vars(base))
+    return [name for name in names if not name.startswith("_") and name not in NOT_TOOLS and _is_method(kind, name)]
+
+
+def _is_method(kind: type, name: str) -> bool:
+    found = inspect.getattr_static(kind, name)
+    return inspect.isfunction(found) or isinstance(found, staticmethod | classmethod)

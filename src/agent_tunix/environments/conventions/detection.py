@@ -1,0 +1,69 @@
+"""Detection of an environment's convention from its members.
+
+| convention | sign |
+| --- | --- |
+| `benchmax` | `list_tools` and `run_tool` |
+| `text` | `reset` and `step`, without `get_reward` |
+| `class` | a class with `reset`, `get_reward` or another public method |
+| `tools` | a function |
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from agent_tunix.environments.conventions.base import EnvironmentAdapter
+from agent_tunix.environments.conventions.benchmax import BenchmaxAdapter
+from agent_tunix.environments.conventions.classes import ClassAdapter, tool_methods
+from agent_tunix.environments.conventions.functions import ToolAdapter
+from agent_tunix.environments.conventions.text import TextAdapter
+from agent_tunix.errors import InvalidEnvironmentError
+
+ENVIRONMENT_CONVENTIONS: Mapping[str, type[EnvironmentAdapter]] = {
+    kind.convention: kind for kind in (BenchmaxAdapter, TextAdapter, ClassAdapter, ToolAdapter)
+}
+
+
+def adapt_environment(
+    given: Any, name: str, args: Mapping[str, Any] | None = None, convention: str = "auto"
+) -> EnvironmentAdapter:
+    """Return the environment of a class, object or function, in any convention.
+
+    Raises:
+        InvalidEnvironmentError: `given` fits no convention, or cannot be used in its own.
+    """
+    if convention not in ("auto", *ENVIRONMENT_CONVENTIONS):
+        raise InvalidEnvironmentError(
+            f"the convention of {name!r} must be auto, {', '.join(ENVIRONMENT_CONVENTIONS)}, not {convention!r}",
+            code="unknown_environment_convention",
+        )
+    kind = detect_convention(given, name) if convention == "auto" else convention
+    return ENVIRONMENT_CONVENTIONS[kind](given, name, args)
+
+
+def detect_convention(given: Any, name: str) -> str:
+    """Return the convention of a class, object or function.
+
+    Raises:
+        InvalidEnvironmentError: It is none of them.
+    """
+    has = {member: callable(getattr(given, member, None)) for member in ("list_tools", "run_tool", "reset", "step")}
+    if has["list_tools"] and has["run_tool"]:
+        return "benchmax"
+    if inspect.isclass(given):
+        if has["reset"] and has["step"] and not callable(getattr(given, "get_reward", None)):
+            return "text"
+        if has["reset"] or callable(getattr(given, "get_reward", None)) or tool_methods(given):
+            return "class"
+    elif inspect.isroutine(given):
+        return "tools"
+    elif has["reset"]:
+        raise InvalidEnvironmentError(
+            f"{name!r} is an instance of {type(given).__qualname__}, which all episodes would share; name the class",
+            code="not_an_environment",
+        )
+    raise InvalidEnvironmentError(
+        f"{name!r} is no environment or tool, but {given!r}; name a function, or a class with public methods, "
+        "`reset` and `step`, or `list_tools` and `run_tool`",
+        code="not_an_environment",
+    )

@@ -1,0 +1,217 @@
+"""Convention `text`: `reset` gives an observation, and `step(action)` replies to each turn.
+
+`step` receives the text of the turn, converted if its parameter has a type: a number, a dataclass or a pydantic model
+(from JSON, or from the text if it has one required field). It returns one of
+
+- `(observation, reward, terminated, truncated, info)`, as in Gymnasium;
+- `(observation, reward, done, info)`, as in Gym and in Tunix's environments;
+- an object or dict with `observation`, `reward` and `done`, as Tunix's `EnvStepResult` or the result of an OpenEnv
+  client. An object without `observation` is the observation itself, as on OpenEnv's server.
+
+`reset` may name `seed`, `options` (the whole row) and columns of the row. It returns the observation, a pair
+`(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with the arguments
+and with the columns that its constructor requires; a parameter `task`, `task_example` or `single_example` receives the
+whole row, as in Tunix. The score is the sum of the rewards. `close` is optional, and each method may be async.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import json
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_tunix.environments.conventions.base import (
+    EnvironmentAdapter,
+    arguments_of_row,
+    finished,
+    make_instance,
+    parameters_of,
+)
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
+from agent_tunix.environments.outcomes import Message, Reply, to_text
+from agent_tunix.environments.tools import Tool
+from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.rewards.conventions.values import own_copy, to_number
+from agent_tunix.rewards.sample import Outcome, Score
+
+# Parameters of a constructor that receive the whole row, unless it has a column of that name.
+WHOLE_ROW = ("task", "task_example", "single_example")
+_STEP_FORMS = (
+    "expected (observation, reward, terminated, truncated, info), (observation, reward, done, info), or an object with "
+    "`observation`, `reward` and `done`"
+)
+
+
+class TextAdapter(EnvironmentAdapter):
+    """A class with `reset` and `step`."""
+
+    convention = "text"
+
+    @property
+    def traits(self) -> EnvironmentTraits:
+        """Traits that hold for every episode."""
+        return EnvironmentTraits(self.convention, replies=True)
+
+    def open(self) -> EpisodeEnvironment:
+        """Return the environment of a new episode, whose instance `reset` makes."""
+        return TextEnvironment(self.given, self.name, self.args, self.traits, self.file)
+
+    @property
+    def reset_parameters(self) -> dict[str, bool]:
+        """Columns of the row that the constructor requires."""
+        named, _ = parameters_of(self.given)
+        return {
+            name: True
+            for name, required in named.items()
+            if required and name not in self.args and name not in WHOLE_ROW
+        }
+
+
+class TextEnvironment(EpisodeEnvironment):
+    """An episode of such a class."""
+
+    def __init__(
+        self, given: Any, name: str, args: Mapping[str, Any], traits: EnvironmentTraits, file: str | None
+    ) -> None:
+        self.traits = traits
+        self._given = given
+        self._name = name
+        self._args = args
+        self._file = file
+        self._instance: Any = None
+        self._rewards: list[float] = []
+        self._fault = ""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """None: the environment reads the turns themselves."""
+        return []
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
+        """Make the instance and return its first observation."""
+        arguments = {**self._args, **self._columns_for_constructor(row)}
+        self._instance = make_instance(self._given, self._name, arguments, self._file)
+        with faults_of(f"{self._name}.reset", self._file):
+            reset = self._instance.reset
+            names, _ = parameters_of(reset)
+            given = {"options": own_copy(dict(row)), **row} if "options" in names else row
+            returned = finished(reset(**arguments_of_row(reset, given, seed)))
+        if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
+            returned = returned[0]
+        return _observed(_field(returned, "observation", returned))
+
+    def respond(self, text: str) -> Reply:
+        """Return what `step` replies to the text of a turn."""
+        with faults_of(f"{self._name}.step", self._file):
+            try:
+                action = self._action_of(text)
+            except ValueError as error:
+                return Reply(f"Error: {error}")
+            returned = finished(self._instance.step(action))
+        observation, reward, done = _read_step(returned, self._name)
+        if reward is not None:
+            number = to_number(reward)
+            if isinstance(number, str):
+                self._fault = self._fault or f"the reward of step: {number}"
+            else:
+                self._rewards.append(number)
+        return Reply(_observed(observation), done)
+
+    def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
+        """Return the sum of the rewards; None if `step` gave none."""
+        if self._fault:
+            return Score.failed(Outcome.ERROR, self._fault)
+        return Score(sum(self._rewards)) if self._rewards else None
+
+    def close(self) -> None:
+        """Call `close`, if there is an instance and it has one."""
+        if callable(close := getattr(self._instance, "close", None)):
+            with faults_of(f"{self._name}.close", self._file):
+                finished(close())
+
+    def _columns_for_constructor(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row's part in the constructor's arguments."""
+        named, _ = parameters_of(self._given)
+        open_names = {name: required for name, required in named.items() if name not in self._args}
+        whole = {name: dict(row) for name in open_names if name in WHOLE_ROW and name not in row}
+        required = {name for name, is_required in open_names.items() if is_required} - whole.keys()
+        if missing := sorted(required - row.keys()):
+            raise EnvironmentFailedError(
+                f"the constructor of {self._name} requires {', '.join(missing)}, but the row has "
+                f"{', '.join(row) or 'no columns'}; add them to the row, or give them as arguments",
+                code="missing_row_column",
+            )
+        return {**whole, **{name: row[name] for name in required}}
+
+    def _action_of(self, text: str) -> Any:
+        """Return the action that a text means; raise ValueError, for the model, if it means none."""
+        kind = self._action_type()
+        if kind in (Any, str, object, inspect.Parameter.empty):
+            return text
+        from pydantic import TypeAdapter, ValidationError
+        from pydantic.errors import PydanticSchemaGenerationError
+
+        try:
+            adapter = TypeAdapter(kind)
+        except PydanticSchemaGenerationError:  # a class that only the environment understands
+            return text
+        candidates: list[Any] = [text.strip()]
+        if (field := _only_required_field(kind)) is not None:
+            candidates.insert(0, {field: text})
+        with contextlib.suppress(ValueError, RecursionError):
+            candidates.insert(0, json.loads(text))
+        for candidate in candidates:
+            try:
+                return adapter.validate_python(candidate)
+            except ValidationError as error:
+                fault = error
+        message = str(fault.errors(include_url=False)[0]["msg"])
+        raise ValueError(f"the action must be {getattr(kind, '__name__', kind)}: {message}; it was {text[:80]!r}")
+
+    def _action_type(self) -> Any:
+        try:
+            hints = typing.get_type_hints(self._instance.step)
+        except Exception:  # a user's annotation may raise anything; then the action is the text
+            return Any
+        parameters = list(inspect.signature(self._instance.step).parameters)
+        return hints.get(parameters[0], Any) if parameters else Any
+
+
+def _read_step(returned: Any, name: str) -> tuple[Any, Any, bool]:
+    """Return observation, reward and whether the episode is over."""
+    if isinstance(returned, tuple) and len(returned) == 5:
+        return returned[0], returned[1], bool(returned[2]) or bool(returned[3])
+    if isinstance(returned, tuple) and len(returned) == 4:
+        return returned[0], returned[1], bool(returned[2])
+    done = _field(returned, "done", None)
+    if done is None:
+        raise EnvironmentFailedError(
+            f"{name}.step returned {type(returned).__name__}; {_STEP_FORMS}", code="invalid_step_result"
+        )
+    return _field(returned, "observation", returned), _field(returned, "reward", None), bool(done)
+
+
+def _observed(observation: Any) -> str | None:
+    """Return an observation as text; None for an empty one."""
+    is_empty = isinstance(observation, Mapping | list | tuple) and not observation
+    return None if is_empty else to_text(observation) or None
+
+
+def _field(value: Any, name: str, default: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name, default)
+    return getattr(value, name, default)
+
+
+def _only_required_field(kind: Any) -> str | None:
+    """Return the one required text field of a dataclass or pydantic model; None if it has another number of them."""
+    if dataclasses.is_dataclass(kind):
+        missing = dataclasses.MISSING
+        fields = [f for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing]
+        names = [f.name for f in fields if f.type in (str, "str")]
+        return names[0] if len(fields) == 1 and names else None
+    infos = getattr(kind, "model_fields", {})
+    required = [name for name, info in infos.items() if info.is_required()]
+    return required[0] if len(required) == 1 and infos[required[0]].annotation is str else None

@@ -1,0 +1,75 @@
+"""Declarations of tools, for chat templates that do not declare them, and calls as a model would write them."""
+
+import json
+import keyword
+from collections.abc import Sequence
+from typing import Any
+
+from agent_tunix.environments.tool_calls import ToolCall, ToolCallFormat
+from agent_tunix.environments.tools import Tool
+
+_FORMS = {
+    ToolCallFormat.HERMES: '<tool_call>\n{"name": NAME, "arguments": {ARGUMENT: VALUE}}\n</tool_call>',
+    ToolCallFormat.QWEN_XML: (
+        "<tool_call>\n<function=NAME>\n<parameter=ARGUMENT>\nVALUE\n</parameter>\n</function>\n</tool_call>"
+    ),
+    ToolCallFormat.LLAMA3: '{"name": NAME, "parameters": {ARGUMENT: VALUE}}',
+    ToolCallFormat.GEMMA: "```tool_code\nNAME(ARGUMENT=VALUE)\n```",
+}
+
+
+def render_declarations(tools: Sequence[Tool], call_format: ToolCallFormat | str) -> str:
+    """Return a block for the system message that declares tools; "" if there are none."""
+    if not tools:
+        return ""
+    lines = [json.dumps(tool.declaration()["function"], ensure_ascii=False) for tool in tools]
+    return "\n".join(
+        ["You may call these tools:", *lines, "", "To call a tool, write:", _FORMS[ToolCallFormat(call_format)]]
+    )
+
+
+def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -> str:
+    """Return the text of a turn that makes these calls; `parse_turn` reads it."""
+    kind = ToolCallFormat(call_format)
+    if kind is ToolCallFormat.GEMMA and all(map(_has_python_names, calls)):
+        lines = [
+            f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})" for call in calls
+        ]
+        return "```tool_code\n" + "\n".join(lines) + "\n```"
+    if kind is ToolCallFormat.GEMMA:
+        listed = [{"name": call.name, "parameters": call.arguments} for call in calls]
+        return f"```json\n{json.dumps(listed, ensure_ascii=False)}\n```"
+    divider = "; " if kind is ToolCallFormat.LLAMA3 else "\n"
+    return divider.join(_render_call(call, kind) for call in calls)
+
+
+def format_of_template(template: str) -> ToolCallFormat:
+    """Return the format in which a chat template has calls written; `hermes` if it does not tell."""
+    if "<function=" in template:
+        return ToolCallFormat.QWEN_XML
+    if "<tool_call>" in template:
+        return ToolCallFormat.HERMES
+    if "<|python_tag|>" in template or "<|start_header_id|>" in template:
+        return ToolCallFormat.LLAMA3
+    if "<start_of_turn>" in template or "tool_code" in template:
+        return ToolCallFormat.GEMMA
+    return ToolCallFormat.HERMES
+
+
+def _render_call(call: ToolCall, kind: ToolCallFormat) -> str:
+    if kind is ToolCallFormat.QWEN_XML:
+        parameters = "".join(
+            f"<parameter={key}>\n{_as_written(value)}\n</parameter>\n" for key, value in call.arguments.items()
+        )
+        return f"<tool_call>\n<function={call.name}>\n{parameters}</function>\n</tool_call>"
+    key = "parameters" if kind is ToolCallFormat.LLAMA3 else "arguments"
+    text = json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False)
+    return text if kind is ToolCallFormat.LLAMA3 else f"<tool_call>\n{text}\n</tool_call>"
+
+
+def _has_python_names(call: ToolCall) -> bool:
+    return all(name.isidentifier() and not keyword.iskeyword(name) for name in (call.name, *call.arguments))
+
+
+def _as_written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

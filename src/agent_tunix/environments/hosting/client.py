@@ -1,0 +1,238 @@
+"""The host's side of an environment in a worker process.
+
+A request that takes too long kills the worker, and with it every open episode. The next episode gets a new worker.
+"""
+
+import itertools
+import logging
+import selectors
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource
+from agent_tunix.environments.hosting import program
+from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
+from agent_tunix.environments.resolve import EnvironmentRecipe
+from agent_tunix.environments.tools import DeclaredTool, Tool
+from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.execution.workers import linux
+from agent_tunix.execution.workers.connection import Connection
+from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
+from agent_tunix.execution.workers.limits import WorkerLimits
+from agent_tunix.execution.workers.nursery_client import NurseryClient
+from agent_tunix.rewards.execution import wire
+from agent_tunix.rewards.sample import Score
+
+logger = logging.getLogger("agent_tunix.environments")
+
+_START_S = 60.0
+# Time for a worker whose connection closed to report how it ended.
+_FAREWELL_S = 2.0
+
+
+class HostedEnvironment(EpisodeSource):
+    """An environment whose episodes run in a worker process.
+
+    Args:
+        recipe: Recipe of the environment.
+        traits: Its traits.
+        timeout_s: Wall time that one call of the user's code may take.
+        memory_mb: Memory that the worker may allocate beyond what it holds after loading the environment.
+    """
+
+    def __init__(
+        self, recipe: EnvironmentRecipe, traits: EnvironmentTraits, *, timeout_s: float = 10.0, memory_mb: int = 2048
+    ) -> None:
+        self._recipe = recipe
+        self._traits = traits
+        self._timeout_s = timeout_s
+        self._limits = WorkerLimits(memory_mb * 2**20, 2**31, linux.most_processes())
+        self._numbers = itertools.count()
+        self._nursery: _Nursery | None = None
+        self._worker: _Worker | None = None
+
+    @property
+    def traits(self) -> EnvironmentTraits:
+        """Traits that hold for every episode."""
+        return self._traits
+
+    def open(self) -> EpisodeEnvironment:
+        """Return the environment of a new episode, in the running worker or a new one."""
+        if self._worker is None or not self._worker.is_alive:
+            self._worker = self._new_worker()
+        number = next(self._numbers)
+        self._worker.ask("the constructor", self._timeout_s, "open", number)
+        return HostedEpisode(self._worker, number, self._traits, self._timeout_s)
+
+    def close(self) -> None:
+        """End the worker."""
+        nursery, self._nursery, self._worker = self._nursery, None, None
+        if nursery is not None:
+            nursery.close()
+
+    def _new_worker(self) -> "_Worker":
+        if self._nursery is not None and not self._nursery.is_alive:
+            self.close()
+        if self._nursery is None:
+            self._nursery = _Nursery(self._limits)
+        worker = self._nursery.spawn()
+        worker.ask("loading the environment", _START_S, "build", self._recipe)
+        return worker
+
+
+class HostedEpisode(EpisodeEnvironment):
+    """An episode in a worker process."""
+
+    def __init__(self, worker: "_Worker", number: int, traits: EnvironmentTraits, timeout_s: float) -> None:
+        self.traits = traits
+        self._worker = worker
+        self._number = number
+        self._timeout_s = timeout_s
+        self._tools: list[Tool] = []
+        self._prompt: list[Message] | None = None
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Declarations of the tools, known after `reset`."""
+        return self._tools
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
+        """Begin the episode."""
+        first, self._prompt, tools = self._ask("reset", "reset", dict(row), seed)
+        self._tools = [DeclaredTool(*tool) for tool in tools]
+        return None if first is None else str(first)
+
+    def prompt(self) -> list[Message] | None:
+        """Return the messages that the environment made of the row."""
+        return self._prompt
+
+    def call(
+        self, name: str, arguments: Mapping[str, Any], max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
+    ) -> CallResult:
+        """Call a tool; EnvironmentFailedError if it takes too long or ends its process."""
+        text, outcome, seconds, detail = self._ask(name, "call", name, dict(arguments), max_result_chars)
+        return CallResult(text, CallOutcome(outcome), seconds, detail)
+
+    def respond(self, text: str) -> Reply:
+        """Return the environment's reply to a turn without tool calls."""
+        return Reply(*self._ask("step", "respond", text))
+
+    def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
+        """Return the environment's score."""
+        plain = self._ask("the score", "score", list(messages), stop_reason)
+        return None if plain is None else wire.from_plain(plain)
+
+    def close(self) -> None:
+        """Release the episode, unless its worker is dead."""
+        if self._worker.is_alive:
+            self._ask("close", "close")
+
+    def _ask(self, what: str, method: str, *arguments: Any) -> Any:
+        return self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
+
+
+class _Nursery:
+    """The process that forks workers, and the workers by number. A new worker takes a few milliseconds."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.is_alive = True
+        self._numbers = itertools.count()
+        self._workers: dict[int, _Worker] = {}
+        self._client = NurseryClient(program.__name__, limits, None, self.selector, self._hear)
+
+    def spawn(self) -> "_Worker":
+        """Return a new worker."""
+        number = next(self._numbers)
+        worker = self._workers[number] = _Worker(self, number)
+        self._client.spawn(number, worker.connection.remote_ends)
+        worker.connection.hand_over()
+        return worker
+
+    def kill(self, number: int) -> None:
+        """Kill a worker and everything that it started."""
+        self._workers.pop(number, None)
+        self._client.kill(number)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for something to happen, and attend to it."""
+        for key, events in self.selector.select(seconds):
+            if key.fileobj in self.selector.get_map():  # an earlier event may have closed it
+                key.data(events)
+
+    def close(self) -> None:
+        """End all workers and the process itself."""
+        for worker in list(self._workers.values()):
+            worker.end()
+        self.is_alive = False
+        self._client.close()
+        self.selector.close()
+
+    def _hear(self) -> None:
+        ended = self._client.hear()
+        if ended is None:
+            self.is_alive = False
+            for worker in self._workers.values():
+                worker.has_ended("was killed with its supervisor")
+        elif (ended_worker := self._workers.get(ended.number)) is not None:
+            ended_worker.has_ended(ended.how)
+
+
+class _Worker:
+    """One worker process, asked one thing at a time."""
+
+    def __init__(self, nursery: _Nursery, number: int) -> None:
+        self._nursery = nursery
+        self._number = number
+        self._replies: list[tuple[Any, ...]] = []
+        self._how = ""
+        self.connection = Connection("environment worker", nursery.selector, self._listen, FrameReader())
+        self.is_alive = True
+
+    def ask(self, what: str, limit_s: float, *request: Any) -> Any:
+        """Return the reply to a request.
+
+        Raises:
+            EnvironmentFailedError: The user's code failed, took longer than `limit_s`, or ended the process.
+        """
+        if not self.is_alive:
+            raise EnvironmentFailedError(f"the worker of the environment is gone: it {self._how}", code="worker_died")
+        self.connection.send(request)
+        deadline = time.monotonic() + limit_s
+        while not (self._replies or self._how):
+            if not self.connection.is_open:  # it has ended, and the nursery will report how
+                deadline = min(deadline, time.monotonic() + _FAREWELL_S)
+            self._nursery.wait(max(0.0, deadline - time.monotonic()))
+            if time.monotonic() > deadline and not (self._replies or self._how):
+                is_late = self.connection.is_open
+                self._how = f"was killed after {limit_s:g} s" if is_late else "closed its connection"
+                self.end()
+                if is_late:
+                    raise EnvironmentFailedError(f"{what} took longer than {limit_s:g} s", code="environment_timeout")
+        if not self._replies:
+            self.end()
+            raise EnvironmentFailedError(f"{what} ended its process: it {self._how}", code="worker_died")
+        kind, *content = self._replies.pop(0)
+        if kind == "fault":
+            message, code = content
+            raise EnvironmentFailedError(str(message), code=str(code))
+        return content[0]
+
+    def end(self) -> None:
+        """Kill the worker."""
+        if self.is_alive:
+            self.is_alive = False
+            self._nursery.kill(self._number)
+            self.connection.close()
+
+    def has_ended(self, how: str) -> None:
+        """Note the end of the process, after all that it wrote."""
+        self._listen()
+        self._how = self._how or how
+
+    def _listen(self) -> None:
+        try:
+            self._replies += self.connection.replies()
+        except BrokenFrameError as error:
+            self._how = f"wrote to its connection with the host ({error})"

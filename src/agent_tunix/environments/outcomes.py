@@ -1,0 +1,78 @@
+"""Results of tool calls and of turns."""
+
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# A chat message in OpenAI's shape: `role`, `content`, and `tool_calls` or `tool_call_id`.
+Message = dict[str, Any]
+
+DEFAULT_MAX_RESULT_CHARS = 16_000
+
+
+class CallOutcome(enum.StrEnum):
+    """Outcome of one tool call. Each is told to the model, and the episode continues."""
+
+    OK = "ok"
+    TOO_LONG = "too_long"
+    MALFORMED = "malformed"
+    UNKNOWN_TOOL = "unknown_tool"
+    BAD_ARGUMENTS = "bad_arguments"
+    TOOL_ERROR = "tool_error"
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """Result of one tool call.
+
+    Attributes:
+        text: Text for the model: the result, or what was wrong.
+        outcome: `TOO_LONG` if the tool succeeded and its result was cut.
+        seconds: Wall time of the tool; 0 if it was not called.
+        detail: Place of a tool's error in the user's code, for a person.
+    """
+
+    text: str
+    outcome: CallOutcome = CallOutcome.OK
+    seconds: float = 0.0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Reply of an environment to a turn without tool calls.
+
+    Attributes:
+        text: Text for the model; None if the environment has nothing to say.
+        done: True if the episode ends.
+    """
+
+    text: str | None = None
+    done: bool = False
+
+
+def to_text(value: Any) -> str:
+    """Return a tool's result or an observation as text for the model: strings unchanged, structures as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if hasattr(value, "model_dump_json"):
+        return str(value.model_dump_json())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping | list | tuple | bool):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def cut(text: str, max_chars: int) -> str:
+    """Return a text of at most about `max_chars` characters; a cut text says so at its end."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}\n[cut: the result has {len(text):,} characters, of which {max_chars:,} are shown]"

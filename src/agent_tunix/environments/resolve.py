@@ -1,0 +1,115 @@
+"""Resolution of a name, a dotted path or `file.py:NAME` to an environment.
+
+A tool is resolved to an environment that has this tool alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agent_tunix.environments.closest import closest
+from agent_tunix.environments.conventions import EnvironmentAdapter, adapt_environment
+from agent_tunix.environments.registry import get_registered
+from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
+from agent_tunix.rewards import loading
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRecipe:
+    """Plain data from which another process builds the same environment.
+
+    Attributes:
+        spec: A registered name, a dotted path or `file.py:NAME`.
+        args: Arguments of the constructor.
+        modules: Modules or files to import first, for their registrations.
+        working_directory: Start of relative paths; absolute.
+    """
+
+    spec: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    working_directory: Path = field(default_factory=Path.cwd)
+
+
+def resolve_environment(
+    spec: str,
+    *,
+    args: Mapping[str, Any] | None = None,
+    modules: Sequence[str] = (),
+    working_directory: Path | None = None,
+) -> EnvironmentAdapter:
+    """Return the environment that a specification means.
+
+    Args:
+        spec: A registered name, a dotted path or `file.py:NAME`.
+        args: Arguments of the constructor.
+        modules: Modules or files to import first, for their registrations.
+        working_directory: Start of relative paths; by default the current directory.
+
+    Raises:
+        UnknownEnvironmentError: Nothing has that name; the message lists the closest match.
+        InvalidEnvironmentError: A file failed to import, or what it names is no environment.
+    """
+    return build_environment(EnvironmentRecipe(spec, args or {}, tuple(modules), working_directory or Path.cwd()))
+
+
+def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
+    """Return the environment of a recipe; see `resolve_environment`."""
+    directory = recipe.working_directory.resolve()
+    for module in recipe.modules:
+        import_module(module, directory)
+    path, sign, name = recipe.spec.rpartition(":")
+    if path.endswith(".py") or recipe.spec.endswith(".py"):
+        module_of_file = _load(directory, path if sign else recipe.spec)
+        given = _attribute(module_of_file, name if sign else "", f"{path or recipe.spec}:")
+        return adapt_environment(given, name, recipe.args)
+    if "." in recipe.spec:
+        path, _, name = recipe.spec.rpartition(".")
+        return adapt_environment(_attribute(import_module(path, directory), name, f"{path}."), name, recipe.args)
+    entry = get_registered(recipe.spec)
+    return adapt_environment(entry.given, recipe.spec, recipe.args, entry.convention)
+
+
+def import_module(spec: str, directory: Path) -> ModuleType:
+    """Import a module or file, for its registrations or its environments.
+
+    Raises:
+        UnknownEnvironmentError: There is no such module or file.
+        InvalidEnvironmentError: It failed to import.
+    """
+    if spec.endswith(".py"):
+        return _load(directory, spec)
+    if (directory / f"{spec}.py").is_file():
+        return _load(directory, f"{spec}.py")
+    loading.add_to_import_path(directory)
+    try:
+        module = loading.load_module(spec)
+    except RewardError as error:
+        raise InvalidEnvironmentError(str(error), code="environment_import_failed") from error
+    if module is None:
+        raise UnknownEnvironmentError(
+            f"there is no module {spec!r} in {directory} or on the import path; give a file by its path, with .py",
+            code="unknown_environment_module",
+        )
+    return module
+
+
+def _load(directory: Path, file: str) -> ModuleType:
+    try:
+        return loading.load_file(directory / file)
+    except UnknownRewardError as error:
+        raise UnknownEnvironmentError(str(error), code="missing_environment_file") from error
+    except RewardError as error:
+        raise InvalidEnvironmentError(str(error), code="environment_import_failed") from error
+
+
+def _attribute(module: ModuleType, name: str, prefix: str) -> Any:
+    found = getattr(module, name, None) if name else None
+    if found is None:
+        names = loading.rewards_of(module)
+        choices = ", ".join(f"{prefix}{one}" for one in names) or "no classes or functions"
+        asked = f"there is no {name!r} in {prefix.rstrip(':.')}{closest(name, names)}" if name else "name a class."
+        raise UnknownEnvironmentError(f"{asked} There are: {choices}.", code="unknown_attribute")
+    return found

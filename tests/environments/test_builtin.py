@@ -1,0 +1,238 @@
+import json
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_tunix.environments import CallOutcome, resolve_environment, run_episode
+from agent_tunix.environments.builtin.calculator import calculator
+from agent_tunix.environments.builtin.search import SearchCorpus
+from tests.environments.support import call, script
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("1 + 1", "2"),
+        ("0.1 + 0.2", "0.3"),
+        ("2 * 3 ^ 2", "18"),
+        ("-2 ** 2", "-4"),
+        ("7 // -2", "-4"),
+        ("-7 % 3", "2"),
+        ("1 / 3", "1/3 (about 0.333333333333)"),
+        ("2 / 3 * 3", "2"),
+        ("-1 / 8", "-0.125"),
+        ("2 ** -2", "0.25"),
+        ("(1 + 2) × 3 ÷ 9 − 1", "0"),
+        ("0.1234567890123456789 * 10", "1.234567890123456789"),
+        ("1e3 + 1", "1001"),
+        ("1_000 + 1", "1001"),
+        ("0x10", "16"),
+        ("round(2.675, 2)", "2.68"),
+        ("max(1, 2.5) + min(3, 2) - abs(-1)", "3.5"),
+        ("(-1) ** 1000000000", "1"),
+        ("1 ** (10 ** 300)", "1"),
+        ("2 ** 1000", str(2**1000)),
+        ("1 / 10 ** 400", f"1/1{'0' * 400} (about 1e-400)"),
+    ],
+)
+def test_arithmetic_is_exact(expression: str, value: str) -> None:
+    assert calculator(expression) == value
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        " ",
+        "1 +",
+        "1 / 0",
+        "5 % 0",
+        "0 ** -1",
+        "2 ** 0.5",
+        "9 ** 9 ** 9",
+        "2 ** 100000",
+        "1e999999999",
+        "1e-999999999",
+        "(10 ** 1000) * (10 ** 1000)",
+        "round(1, 10 ** 400)",
+        "round(1, 10 ** 9)",
+        "1,000 + 1",
+        "True + 1",
+        "'a' * 3",
+        "1j",
+        "[1] * 3",
+        "x",
+        "pi",
+        "__import__('os').system('true')",
+        "(lambda: 1)()",
+        "1 if 1 else 2",
+        "1 < 2",
+        "abs()",
+        "abs(1, 2)",
+        "min(*[1])",
+        "round(1, digits=1)",
+        "a.b",
+        "f'{1}'",
+        "1 << 9",
+        "~1",
+        "½",
+        "-" * 499 + "1",
+        "(" * 240 + "1" + ")" * 240,
+        "9" * 501,
+        "\x00",
+        "1if 1else 2",
+        "9**9**9**9",
+        "1/3" + "**99" * 3,
+    ],
+)
+def test_what_is_no_arithmetic_or_too_large_is_refused_at_once(expression: str) -> None:
+    started = time.perf_counter()
+    with pytest.raises((ValueError, ZeroDivisionError)):
+        calculator(expression)
+    assert time.perf_counter() - started < 5
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-*/"), st.integers(-999, 999)), max_size=8), st.integers(-999, 999))
+def test_it_agrees_with_fractions(steps: list[tuple[str, int]], first: int) -> None:
+    expression, value = str(first), Fraction(first)
+    for sign, number in steps:
+        if sign == "/" and number == 0:
+            continue
+        expression = f"({expression}) {sign} ({number})"
+        match sign:
+            case "+":
+                value += number
+            case "-":
+                value -= number
+            case "*":
+                value *= number
+            case _:
+                value /= number
+    text = calculator(expression).partition(" ")[0]
+    assert Fraction(text) == value
+
+
+CORPUS = [
+    {"title": "Paris", "text": "Paris is the capital of France."},
+    {"title": "Rome", "contents": "Rome is the capital of Italy."},
+    {"content": "The Seine runs through Paris."},
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in CORPUS))
+    return file
+
+
+def test_the_best_passage_comes_first(corpus: Path) -> None:
+    assert SearchCorpus(str(corpus)).search("capital of Italy", limit=1) == "[1] Rome: Rome is the capital of Italy."
+    assert "[2]" in SearchCorpus(str(corpus)).search("paris")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        "paris AND",
+        "NEAR(paris)",
+        "title:paris",
+        "pa*",
+        "paris -france",
+        "((",
+        "a OR OR b",
+        "' OR 1=1 --",
+        "🦆 paris",
+    ],
+)
+def test_no_query_is_read_as_syntax(corpus: Path, query: str) -> None:
+    result = resolve_environment("search", args={"path": str(corpus)}).open().call("search", {"query": query})
+    assert result.outcome is CallOutcome.OK or "at least one word" in result.text
+
+
+@pytest.mark.parametrize("arguments", [{"query": ""}, {"query": "paris", "limit": 0}, {"query": "paris", "limit": 21}])
+def test_a_search_that_cannot_be_made_is_told(corpus: Path, arguments: dict[str, object]) -> None:
+    result = resolve_environment("search", args={"path": str(corpus)}).open().call("search", arguments)
+    assert result.outcome is CallOutcome.TOOL_ERROR
+
+
+def test_a_text_file_is_divided_at_empty_lines_and_long_passages_are_cut(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.txt"
+    file.write_text("One duck.\n\nTwo geese\nand a swan.\n \n" + "goose " * 1000)
+    found = SearchCorpus(str(file), max_characters=20)
+    assert found.search("swan") == "[1] Two geese\nand a swan"
+    assert found.search("tiger") == "No passage matches."
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"title": "x"}', '{"text": 3}'])
+def test_a_corpus_that_cannot_be_read_names_the_line(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text('{"text": "a"}\n\n' + line + "\n")
+    with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3"):
+        SearchCorpus(str(file))
+
+
+def test_a_changed_corpus_is_read_again(corpus: Path) -> None:
+    SearchCorpus(str(corpus))
+    corpus.write_text('{"text": "A new passage about swans."}\n')
+    assert "swans" in SearchCorpus(str(corpus)).search("swans")
+
+
+@pytest.mark.parametrize(
+    ("guesses", "value"),
+    [([7], 1.0), ([10, 5, 7], 0.6), ([1, 2, 3, 4, 5, 6, 7], 0.0), ([10, 5], 0.0), ([7, 7, 8], 1.0)],
+)
+def test_guess_number_rewards_few_guesses(guesses: list[int], value: float) -> None:
+    turns = [call("guess", number=guess) for guess in guesses]
+    result = run_episode(resolve_environment("guess_number").open(), script(*turns, "done"), {"target": 7})
+    assert result.score is not None
+    assert result.score.value == pytest.approx(value)
+
+
+def test_a_number_drawn_from_a_seed_is_found_by_halving() -> None:
+    for seed in range(20):
+        episode = resolve_environment("guess_number", args={"low": 5, "high": 100}).open()
+        episode.reset({}, seed)
+        low, high, answer = 5, 100, ""
+        for _ in range(7):
+            middle = (low + high) // 2
+            answer = episode.call("guess", {"number": middle}).text
+            if answer == "right":
+                break
+            low, high = (middle + 1, high) if answer == "higher" else (low, middle - 1)
+        assert answer == "right"
+
+
+def test_word_ladder_rewards_the_shortest_ladder() -> None:
+    def value(*words: str) -> float | None:
+        turns = [call("change", word=word) for word in words]
+        row = {"start": "cat", "goal": "dog"}
+        result = run_episode(resolve_environment("word_ladder").open(), script(*turns, "done"), row)
+        return None if result.score is None else result.score.value
+
+    assert value("cot", "dot", "dog") == 1.0
+    assert value("COT ", "cog", "dog", "dig") == 1.0
+    assert value("cxt", "cot", "cog", "dot", "dog") == 0.6
+    assert value("dog") == 0.0
+    assert value() == 0.0
+
+
+@pytest.mark.parametrize("steps", range(1, 7))
+def test_word_ladder_draws_words_of_the_asked_distance(steps: int) -> None:
+    for seed in range(5):
+        episode = resolve_environment("word_ladder", args={"steps": steps}).open()
+        first = episode.reset({}, seed)
+        assert first == resolve_environment("word_ladder", args={"steps": steps}).open().reset({}, seed)
+        assert episode._instance._shortest == steps  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "row", [{"start": "cat", "goal": "cat"}, {"start": "cat", "goal": "zzz"}, {"start": "xyz", "goal": "cat"}]
+)
+def test_a_row_without_a_ladder_is_an_error(row: dict[str, str]) -> None:
+    assert "no ladder leads" in run_episode(resolve_environment("word_ladder").open(), script("done"), row).error
