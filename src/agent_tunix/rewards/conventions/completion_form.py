@@ -114,7 +114,7 @@ def _made_up(sample: Sample) -> Iterator[Sample]:
         )
 
 
-class Recorder:
+class UseRecorder:
     """Makes completions that record their use; `used` is True if one was used as a message."""
 
     def __init__(self) -> None:

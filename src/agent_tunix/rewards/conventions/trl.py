@@ -35,7 +35,7 @@ from agent_tunix.rewards.conventions.completion_form import (
     USED_AS_MESSAGE,
     FormChoice,
     FormTrial,
-    Recorder,
+    UseRecorder,
     choose_form,
 )
 from agent_tunix.rewards.conventions.target import Call
@@ -176,7 +176,7 @@ class _Log:
     """Values that a function logs during one call, and in a trial, how it uses completions."""
 
     def __init__(self, count: int) -> None:
-        self.recorder = Recorder()
+        self.recorder = UseRecorder()
         self._count = count
         self._extras: dict[str, list[Any]] = {}
         self._metrics: dict[str, list[float]] = {}
