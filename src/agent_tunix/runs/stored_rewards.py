@@ -48,6 +48,10 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
             reward = value
         elif any(key == allowed or key.startswith(f"{allowed}.") for allowed in _REPLAYABLE):
             kept.append(override)
+        elif not key.lstrip("~").replace(".", "").isidentifier():
+            raise Unreplayable(
+                f"{override} must be an override KEY=VALUE, for example reward.components.NAME.weight=0.5"
+            )
         else:
             raise Unreplayable(
                 f"{override}: {key.lstrip('~')} cannot be changed in a replay, because it affects sampling or the "

@@ -57,7 +57,7 @@ class Progress(Closing):
         self._display = _open_display(mode, num_steps, done, sys.stdout if stream is None else stream, clock)
         self._last_step = done
         self._times: deque[tuple[int, float]] = deque(maxlen=PACE_WINDOW)
-        self._evaluated: str | None = None
+        self._evaluated: tuple[int, str] | None = None
 
     def update(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Show the state after a step, from the metrics of its row."""
@@ -67,16 +67,17 @@ class Progress(Closing):
         evaluated = any(name.startswith("eval/") for name in metrics)
         if "eval/accuracy" in metrics:
             accuracy = metrics["eval/accuracy"]
-            self._evaluated = f"accuracy {'n/a' if accuracy is None else f'{accuracy:.1%}'}"
+            self._evaluated = step, f"accuracy {'n/a' if accuracy is None else f'{accuracy:.1%}'}"
         elif (held_out := metrics.get("eval/rewards/total/mean")) is not None:
-            self._evaluated = f"held-out reward {held_out:.3f}"
+            self._evaluated = step, f"held-out reward {held_out:.3f}"
         parts = [f"step {step}/{self._num_steps}"]
         if (reward := metrics.get("rewards/total/mean")) is not None:
             parts.append(f"reward {reward:.3f}")
         if (loss := metrics.get("sft/loss")) is not None:
             parts.append(f"loss {loss:.3f}")
         if self._evaluated is not None:
-            parts.append(self._evaluated)
+            at, text = self._evaluated
+            parts.append(text if at == step else f"{text} at step {at}")
         if (speed := metrics.get("throughput/tokens_per_s")) is not None:
             parts.append(f"{speed:,.0f} tokens/s")
         if (seconds_left := self._seconds_left()) is not None:

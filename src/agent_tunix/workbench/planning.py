@@ -135,7 +135,7 @@ class Plan:
                 f"no group size keeps the dead groups within {self.target:.0%}; change the problems first (remove "
                 "those that are too easy or too hard), or add partial credit to the reward"
             )
-        yield f"recommended: {' '.join(self.overrides)}"
+        yield f"{'recommended' if self.within_target else 'fewest dead groups'}: {' '.join(self.overrides)}"
         yield f"(prompts: the fewest per step for {ALIVE_GROUPS} expected groups that are not dead)"
 
 

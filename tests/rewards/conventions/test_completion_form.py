@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Sample, resolve_reward, settle_completions
 from agent_tunix.rewards.conventions.trl import TrlReward
 from tests.raising import raises
@@ -146,7 +147,7 @@ def test_what_scores_both_forms_differently_asks_for_the_key() -> None:
     def reward(completions: list[object]) -> list[float]:
         return [float(len(c)) if isinstance(c, str) else float("42" in c[0]["content"]) for c in completions]  # type: ignore[index]
 
-    with raises(Exception, "ambiguous_completions"):
+    with raises(RewardError, "ambiguous_completions"):
         TrlReward(reward, "mine").probe(SAMPLE)
 
 

@@ -68,6 +68,11 @@ class Quality:
             self._last = accuracy
         self._problems = number(row, "eval/num_problems") or self._problems
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if the policy was evaluated before training and not since, so that the next evaluation will tell."""
+        return self._first is not None and self._last is None
+
     def changes(self) -> list[Change]:
         """Return the changes of the available witnesses, the most trustworthy first."""
         found = [self._change(name, window) for name, window in self._oracles.items() if window.is_past_start]
@@ -152,6 +157,8 @@ class LengthHacking(_Hacking):
         grew = self._length.mean / max(self._length.start, 1.0)
         moved = grew >= LENGTH_GREW if correlation > 0 else grew <= 1 / LENGTH_GREW
         changes = self.quality.changes()
+        if not changes and self.quality.is_awaited:
+            return
         known = bool(changes)
         needed = LENGTH_CORRELATION if known else LENGTH_SURE
         about_answers = any(c.kind in (Kind.CORRECTNESS, Kind.COMPOSITE) for c in self.context.training)

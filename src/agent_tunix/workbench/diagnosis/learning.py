@@ -249,9 +249,12 @@ class DeadGroups(Detector):
         dead = self._dead.mean
         solved = self._solved.mean if self._solved.is_full else 0.0
         if self._dead.is_past_start and dead >= DEAD_GROWN and self._dead.is_rising(DEAD_GROWTH):
-            name, story = "dead_groups_growing", f"{dead:.0%} of the groups are dead, up from {self._dead.start:.0%}"
+            name, story = (
+                "dead_groups_growing",
+                f"in {dead:.0%} of the groups, up from {self._dead.start:.0%}, all completions earn the same",
+            )
         elif dead >= DEAD_LEVEL:
-            name, story = "dead_groups", f"{dead:.0%} of the groups are dead"
+            name, story = "dead_groups", f"in {dead:.0%} of the groups all completions earn the same"
         else:
             return
         is_solved = solved >= DEAD_SOLVED * dead
