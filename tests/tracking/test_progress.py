@@ -34,8 +34,8 @@ def test_plain_line_tells_how_the_run_does() -> None:
             progress.update(step, {"rewards/total/mean": step / 20, "throughput/tokens_per_s": 1234.5})
     lines = stream.getvalue().splitlines()
     assert lines[0] == "step 0/100  accuracy 25.0%"
-    assert lines[1] == "step 1/100  reward 0.050  accuracy 25.0%  1,234 tokens/s"
-    assert lines[-1] == "step 10/100  reward 0.500  accuracy 25.0%  1,234 tokens/s  9:00 left"
+    assert lines[1] == "step 1/100  reward 0.050  accuracy 25.0% at step 0  1,234 tokens/s"
+    assert lines[-1] == "step 10/100  reward 0.500  accuracy 25.0% at step 0  1,234 tokens/s  9:00 left"
     assert len(lines) == 11
 
 

@@ -32,6 +32,8 @@ def clustered(low: float, high: float, distinct: int) -> list[Row]:
 
 def longer(step: int) -> Row:
     levels = {"rewards__total__length_correlation": 0.99, "rewards__total__distinct": 30}
+    if step == 10:
+        levels |= {"eval__accuracy": 0.3}
     return make_row(step, 0.3 + 0.04 * step, completions__length_mean=10.0 + step, **levels)
 
 
@@ -232,3 +234,9 @@ def test_a_schedule_is_told_of_once_and_never_shortened() -> None:
 def test_a_supervised_start_has_no_schedule() -> None:
     rows = [{"step": step, "sft/loss": 1.0} for step in range(1, 10)]
     assert found(rows, make_context(scheduled(6), warmup_steps=10)) == []
+
+
+@pytest.mark.parametrize("later", [{}, {"eval/accuracy": 0.9}])
+def test_length_hacking_waits_for_an_evaluation_and_believes_it(later: Row) -> None:
+    rows = [*make_rows(9, longer), *([{**longer(10), **later}] if later else [])]
+    assert found(rows, make_context("response_length")) == []

@@ -158,9 +158,8 @@ def check_levels(trial: Trial) -> CheckFinding:
         return CheckFinding(
             "levels",
             Status.NOTED,
-            f"only two values, {low:g} and {high:g}, on the responses tried: a model that never earns the higher one has "
-            "no learning signal; "
-            "add partial credit or a second component",
+            f"only two values, {low:g} and {high:g}, on the responses tried: a model that never earns the higher one "
+            "has no learning signal; add partial credit or a second component",
         )
     return CheckFinding("levels", Status.PASSED, f"{len(values)} different values")
 

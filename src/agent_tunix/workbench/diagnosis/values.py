@@ -122,7 +122,8 @@ class Sparse(Detector):
                 Severity.WARNING,
                 1.0 - share,
                 f"{share:.1%} of the completions of the last {SPARSE_STEPS} steps earned more than the least, so "
-                f"in {dead:.0%} of the groups all completions earn the same; sample more completions per prompt, or reward intermediate steps",
+                f"in {dead:.0%} of the groups all completions earn the same; sample more completions per prompt, "
+                "or reward intermediate steps",
                 evidence={"share_earning": share, "rewards/dead_groups": dead},
                 edits=(
                     assign("grpo.num_generations", 2 * self.context.num_generations),
