@@ -867,6 +867,11 @@ DEFINED_TESTS = {
     "[__name__])\nassert unittest.TextTestRunner().run(found).wasSuccessful()",
     "a function of pytest": "def test_f():\n    assert f(2) == 7",
     "an async function": "async def test_f():\n    assert f(2) == 7",
+    "a class of pytest": "class TestF:\n    def test_f(self):\n        assert f(2) == 7",
+    "a function beside statements": "import random\nrandom.seed(0)\nn = 0\nn += 1\ndef test_f():\n    assert f(2) == 7",
+    "a class in a block": "import unittest\nif True:\n    class T(unittest.TestCase):\n"
+    "        def test_f(self): self.assertEqual(f(2), 7)",
+    "a doctest that nothing asserts": "import doctest\ndef d():\n    '>>> f(2)\\n7'\ndoctest.testmod()",
     "a doctest": "import doctest\ndef d():\n    '>>> f(2)\\n7'\nassert doctest.testmod().failed == 0",
 }
 
@@ -878,6 +883,30 @@ def test_tests_that_are_only_defined_are_run(test: str) -> None:
         for body in ("return 7", "return 0", "raise SystemExit(0)")
     }
     assert results == {"return 7": (True,), "return 0": (False,), "raise SystemExit(0)": (False,)}
+
+
+# Tests that cannot be run, or test nothing: nothing passes them.
+NOT_RUN = {
+    "a check that nothing calls": "METADATA = {}\ndef check(candidate):\n    assert candidate(2) == 7",
+    "a fixture": "def test_f(capsys):\n    assert f(2) == 7",
+    "a generator": "def test_f():\n    yield f(2) == 7",
+    "a function that nothing calls": "async def main():\n    assert f(2) == 7",
+    "a skipped test": "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('x')\n"
+    "    def test_f(self): self.assertEqual(f(2), 7)",
+    "nothing of the program": "assert 1 + 1 == 2",
+}
+
+
+@pytest.mark.parametrize("test", NOT_RUN.values(), ids=NOT_RUN)
+def test_tests_that_do_not_run_pass_nothing(test: str) -> None:
+    assert run_program("def f(x): return 7", checks=[test], timeout_s=60).passed == (False,)
+
+
+def test_a_check_may_be_called_by_a_later_one() -> None:
+    checks = ["import math", "def check(candidate):\n    assert candidate(2) == 7", "check(f)"]
+    assert run_program("def f(x): return 7", checks=checks, timeout_s=60).passed == (True, True, True)
+    assert run_program("def f(x): return 8", checks=checks, timeout_s=60).passed == (True, True, False)
+    assert run_program("ANSWER = 7", checks=["assert ANSWER == 7"], timeout_s=60).passed == (True,)
 
 
 # Classes whose methods would give the tests nothing to compare, or what they hope for.

@@ -80,6 +80,11 @@ class ProgramClient:
         self._mirrors: dict[type[BaseException], type[BaseException]] = {}
         self._own: list[Any] = []
 
+    @property
+    def has_asked(self) -> bool:
+        """True if the program's process was asked for anything."""
+        return self._number > 0
+
     def greet(self) -> tuple[dict[str, Any], set[str], str]:
         """Return the names that the program defines, those it imported, and its problem or an empty string."""
         said = self._receive()

@@ -62,7 +62,7 @@ def main(report: int, line: list[int]) -> None:
 
 def _run(job: dict[str, Any], report: int, _: list[int]) -> int:
     """Run a program that reads and prints."""
-    problem = _attempt(job["code"], "<response>", _namespace(), is_fine_exit=_is_success)
+    problem = _attempt(job["code"], "<response>", _namespace())
     if problem:
         _say(report, f"problem {problem}")
     return bool(problem)
@@ -75,7 +75,7 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 
     os.close(report)
     tests, namespace = Line(*line), _namespace()
-    problem = _attempt(job.pop("code"), "<response>", namespace, is_fine_exit=_is_success)
+    problem = _attempt(job.pop("code"), "<response>", namespace)
     if problem:
         tests.send({"problem": problem})
     else:
@@ -85,11 +85,11 @@ def _run_and_serve(job: dict[str, Any], report: int, line: list[int]) -> int:
 
 def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     """Run the tests of a program that runs in another process."""
-    from agent_tunix.execution.sandbox.checker import Lost, ProgramClient
-    from agent_tunix.execution.sandbox.defined_tests import is_end_of_unittest, run_defined_tests
+    from agent_tunix.execution.sandbox.checker import Lost, ProgramClient, Remote
+    from agent_tunix.execution.sandbox.defined_tests import DefinedTests
     from agent_tunix.execution.sandbox.evaluated_text import EvaluationGuard
     from agent_tunix.execution.sandbox.exchange import Line
-    from agent_tunix.execution.sandbox.names import TEST_FILE, Names
+    from agent_tunix.execution.sandbox.names import Names, uses_in
 
     client = ProgramClient(Line(*line), formats=any("format" in check.lower() for check in job["checks"]))
     try:
@@ -104,8 +104,11 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     module.__dict__.update(_namespace())
     namespace = module.__dict__
+    tests = DefinedTests(job["checks"], namespace)
     sys.addaudithook(EvaluationGuard(job["checks"], client.texts))
     lent: dict[str, Any] = {}
+    passed: list[int] = []
+    uses_program = False
     for index, check in enumerate(job["checks"]):
         try:
             seen = visible.seen_by(check)
@@ -117,14 +120,32 @@ def _test(job: dict[str, Any], report: int, line: list[int]) -> int:
                 del namespace[name]
         lent = {name: value for name, value in seen.items() if name not in namespace}
         namespace |= lent
-        problem = _attempt(check, TEST_FILE, namespace, is_fine_exit=is_end_of_unittest)
-        problem = problem or _attempt_call(run_defined_tests, check, namespace)
+        used = uses_in(check).keys()
+        values = [value for name, value in lent.items() if names.get(name) is value and name in used]
+        problem = _attempt_call(tests.run_check, index)
         problem, client.refuted = client.lost or problem or client.refuted, ""
-        _say(report, f"problem {problem}" if problem else f"passed {index}")
+        has_plain = any(type(value) is not Remote for value in values)
+        uses_program |= client.has_asked or has_plain or bool(used & imported)
+        if problem:
+            _say(report, f"problem {problem}")
+        else:
+            passed.append(index)
+        if uses_program:  # before that, nothing was tested
+            passed = [done for done in passed if not _tell(report, done, tests.not_run(done))]
         if client.lost:
             return 0
+    for index in passed:
+        why = f"{tests.not_run(index)} was not run" if uses_program else "the tests use nothing of the program"
+        _say(report, f"problem {why}")
     _say(report, "ended")
     return 0
+
+
+def _tell(report: int, index: int, not_run: str) -> bool:
+    """Report that a check passed, unless it has tests that did not run yet."""
+    if not not_run:
+        _say(report, f"passed {index}")
+    return not not_run
 
 
 def _say(report: int, line: str) -> None:
@@ -135,23 +156,17 @@ def _namespace() -> dict[str, Any]:
     return {"__name__": "__main__", "__builtins__": builtins}
 
 
-def _is_success(leaving: SystemExit) -> bool:
-    return leaving.code in (None, 0)
-
-
-def _attempt(code: str, file: str, namespace: dict[str, Any], is_fine_exit: Callable[[SystemExit], bool]) -> str:
-    """Run code; return the problem in one line, or an empty string."""
+def _attempt(code: str, file: str, namespace: dict[str, Any]) -> str:
+    """Run a program; return its problem in one line, or an empty string."""
 
     def run() -> None:
         exec(compile(code, file, "exec", dont_inherit=True), namespace)
         sys.stdout.flush()
 
-    return _attempt_call(run, is_fine_exit=is_fine_exit)
+    return _attempt_call(run, exit_is_fine=True)
 
 
-def _attempt_call(
-    work: Callable[..., object], *args: Any, is_fine_exit: Callable[[SystemExit], bool] | None = None
-) -> str:
+def _attempt_call(work: Callable[..., object], *args: Any, exit_is_fine: bool = False) -> str:
     """Call a function; return the problem in one line, or an empty string."""
     try:
         work(*args)
@@ -160,7 +175,7 @@ def _attempt_call(
             sys.stdout.flush()
         except Exception:
             pass
-        return "" if is_fine_exit is not None and is_fine_exit(leaving) else "it called exit"
+        return "" if exit_is_fine and leaving.code in (None, 0) else "it called exit"
     except BaseException as error:
         return " ".join(f"{type(error).__name__}: {_text_of(error)}".split())[:200]
     return ""

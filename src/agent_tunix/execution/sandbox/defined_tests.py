@@ -1,22 +1,99 @@
-"""Tests that a check defines without running them: functions in pytest's form and classes of unittest."""
+"""Tests that a check defines without running them: functions in pytest's form, classes, and doctests.
+
+A check in which nothing fails has passed only if its tests were run. So functions named `test…` and `check` record that
+they run. What has not run after the check is run here, and what cannot be run fails the check.
+"""
 
 from __future__ import annotations
 
-import inspect
 import sys
+import types
 
 from agent_tunix.execution.sandbox.names import TEST_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _ONLY_AST = 0x400
-_FUNCTIONS = frozenset({"AsyncFunctionDef", "FunctionDef"})
-_DEFINITIONS = _FUNCTIONS | {"AnnAssign", "Assign", "ClassDef", "If", "Import", "ImportFrom", "Pass"}
+_RECORD = "__record_test__"
+# Statements with blocks, in which a definition is one of the module.
+_BLOCKS = ("body", "orelse", "handlers", "finalbody")
 
 
-def is_end_of_unittest(leaving: SystemExit) -> bool:
+class DefinedTests:
+    """The tests that checks define. All checks are compiled at once, before any text of the program is known.
+
+    Args:
+        checks: Sources of the checks.
+        namespace: Variables of the tests, in which checks run.
+    """
+
+    def __init__(self, checks: list[str], namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._waiting: list[dict[int, str]] = []
+        self._seen: list[type] = []
+        self._doctest_failures = 0
+        self._codes = [self._compile(check) for check in checks]
+        namespace[_RECORD] = self._note
+
+    def _compile(self, check: str) -> Any:
+        """Return the code of a check in which tests record that they run, or the error."""
+        waiting: dict[int, str] = {}
+        self._waiting.append(waiting)
+        try:
+            tree: Any = compile(check, TEST_FILE, "exec", _ONLY_AST)
+            for number, function in enumerate(_functions_of(tree.body), 1000 * len(self._waiting)):
+                if function.name.startswith("test") or function.name == "check":
+                    waiting[number] = function.name
+                    _prepend(function, f"{_RECORD}({number})")
+            return compile(tree, TEST_FILE, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return error
+
+    def _note(self, number: int) -> None:
+        for waiting in self._waiting:
+            waiting.pop(number, None)
+
+    def not_run(self, index: int) -> str:
+        """Return the names of a check's tests that have not run."""
+        return ", ".join(self._waiting[index].values())
+
+    def run_check(self, index: int) -> None:
+        """Run a check, and then the tests that it defined and did not run.
+
+        Raises:
+            AssertionError: A test of a class or a doctest failed, or a class has no test that runs.
+            BaseException: The check or a test function raised it.
+        """
+        if isinstance(self._codes[index], BaseException):
+            raise self._codes[index]
+        try:
+            exec(self._codes[index], self._namespace)
+        except SystemExit as leaving:
+            if not _is_end_of_unittest(leaving):
+                raise
+        self._run_defined(self._waiting[index])
+        sys.stdout.flush()
+
+    def _run_defined(self, waiting: dict[int, str]) -> None:
+        for kind in [value for value in self._namespace.values() if isinstance(value, type)]:
+            if kind.__module__ == "__main__" and kind not in self._seen:
+                self._seen.append(kind)
+                _run_class(kind)
+        for name in list(waiting.values()):
+            function = self._namespace.get(name)
+            if name.startswith("test") and isinstance(function, types.FunctionType) and _needs_nothing(function):
+                _finish(function())
+        doctest = sys.modules.get("doctest")
+        failures = getattr(getattr(doctest, "master", None), "failures", 0)
+        if failures > self._doctest_failures:
+            self._doctest_failures = failures
+            raise AssertionError("a doctest failed")
+
+
+def _is_end_of_unittest(leaving: SystemExit) -> bool:
     """Return True if `unittest.main` exits, after all of its tests passed."""
     trace = leaving.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -30,59 +107,57 @@ def is_end_of_unittest(leaving: SystemExit) -> bool:
     )
 
 
-def run_defined_tests(check: str, namespace: dict[str, Any]) -> None:
-    """Run the tests that a check defines, after the check has run.
+def _functions_of(statements: list[Any]) -> Iterator[Any]:
+    """Yield the functions of a module and of its classes; not those inside other functions."""
+    for statement in statements:
+        if type(statement).__name__ in ("FunctionDef", "AsyncFunctionDef"):
+            yield statement
+            continue
+        for block in _BLOCKS:
+            inner = getattr(statement, block, None)
+            if isinstance(inner, list):
+                yield from _functions_of(inner)
 
-    The classes of unittest are run again, because `unittest.main(exit=False)` raises nothing. Functions in pytest's
-    form are run only if the check consists of definitions.
 
-    Args:
-        check: Source of the check.
-        namespace: Variables of the tests.
+def _prepend(function: Any, source: str) -> None:
+    """Insert a statement at the start of a function, behind its docstring."""
+    tree: Any = compile(source, TEST_FILE, "exec", _ONLY_AST)
+    first = function.body[0]
+    has_docstring = type(first).__name__ == "Expr" and type(getattr(first, "value", None)).__name__ == "Constant"
+    function.body.insert(int(has_docstring), tree.body[0])
 
-    Raises:
-        AssertionError: A test of a class failed, or none was run.
-        BaseException: A test function raised it.
-    """
-    if "TestCase" not in check and "def test" not in check:
-        return
-    tree: Any = compile(check, TEST_FILE, "exec", _ONLY_AST)
-    kinds = [type(one).__name__ for one in tree.body]
-    found: list[Any] = [namespace.get(getattr(one, "name", "")) for one in tree.body]
+
+def _run_class(kind: Any) -> None:
+    """Run a class of unittest, or one in pytest's form: named `Test…`, with methods named `test…`."""
     unittest = sys.modules.get("unittest")
-    for kind, value in zip(kinds, found, strict=True):
-        is_class = kind == "ClassDef" and isinstance(value, type)
-        if is_class and unittest is not None and issubclass(value, unittest.TestCase):
-            _run_class(value)
-    if not all(kind in _DEFINITIONS or _is_text(one) for kind, one in zip(kinds, tree.body, strict=True)):
-        return
-    for kind, value in zip(kinds, found, strict=True):
-        if kind in _FUNCTIONS and value.__name__.startswith("test") and _needs_nothing(value):
-            result = value()
-            if inspect.iscoroutine(result):
-                import asyncio
-
-                asyncio.run(result)
-
-
-def _run_class(case: Any) -> None:
-    import unittest
-
-    result = unittest.TestResult()
-    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
-    faults = [*result.failures, *result.errors]
-    if faults or result.unexpectedSuccesses:
-        last = faults[0][1].strip().splitlines()[-1] if faults else "unexpected success"
-        raise AssertionError(f"{len(faults) or 1} of {result.testsRun} tests of {case.__name__} failed: {last}")
-    if result.testsRun == len(result.skipped):
-        raise AssertionError(f"no test of {case.__name__} was run")
+    if unittest is not None and issubclass(kind, unittest.TestCase):
+        result = unittest.TestResult()
+        unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
+        faults = [*result.failures, *result.errors]
+        if faults or result.unexpectedSuccesses:
+            last = faults[0][1].strip().splitlines()[-1] if faults else "unexpected success"
+            raise AssertionError(f"{len(faults) or 1} of {result.testsRun} tests of {kind.__name__} failed: {last}")
+        if result.testsRun == len(result.skipped):
+            raise AssertionError(f"no test of {kind.__name__} was run")
+    elif kind.__name__.startswith("Test") and not issubclass(kind, BaseException):
+        for name in [name for name in dir(kind) if name.startswith("test")]:
+            one = kind()
+            method = getattr(one, name)
+            if callable(method) and _needs_nothing(method):
+                getattr(one, "setup_method", lambda: None)()
+                _finish(method())
 
 
-def _is_text(statement: Any) -> bool:
-    return type(statement).__name__ == "Expr" and type(statement.value).__name__ == "Constant"
+def _finish(result: Any) -> None:
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
 
 
 def _needs_nothing(function: Any) -> bool:
     """Return True if a function can be called without arguments, so without fixtures."""
+    import inspect
+
     parameters = inspect.signature(function).parameters.values()
     return all(one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters)
