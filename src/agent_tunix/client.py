@@ -55,7 +55,11 @@ class Client:
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
         self._url = url.rstrip("/")
         try:
-            self._http = httpx.Client(base_url=self._url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout_s)
+            self._http = httpx.Client(
+                base_url=self._url,
+                headers={"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"},
+                timeout=timeout_s,
+            )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
                 f"{url!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…", code="invalid_address"
@@ -214,7 +218,7 @@ def _understood() -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(
             f"the server must answer as a reward store, but sent an unexpected answer: {error!r}",
             code="unexpected_answer",

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from io import BufferedReader
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
 
 _MOST_BYTES = 64 * 2**20
@@ -27,6 +27,20 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def open_lock(path: Path) -> BufferedRandom:
+    """Return a file to lock, created if it does not exist; its content is kept.
+
+    Raises:
+        OSError: The file cannot be opened, or is a link, a pipe, a device, a directory or a socket.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "r+b")
 
 
 def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) -> bytes:

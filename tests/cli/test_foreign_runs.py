@@ -606,6 +606,14 @@ def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: 
 # --- other files of a run ---------------------------------------------------------------------------------------------
 
 
+def test_a_strangers_env_file_gives_no_secret_another_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEMO_KEY", "")  # restored after the test
+    monkeypatch.delenv("DEMO_KEY")
+    Path(".env").write_text("DEMO_KEY=${OPENAI_API_KEY}\n")
+    hydra_programs._load_environment()
+    assert os.environ["DEMO_KEY"] == "${OPENAI_API_KEY}"
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -922,6 +930,8 @@ def test_a_private_checkpoint_behind_a_link_is_not_exported_for_a_stranger(
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(secret.parent) if inner else (world.run / "checkpoints").symlink_to(secret.parent)
     assert refused(invoke("export", "run", "--to", tmp_path / "out"))
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
     assert not (tmp_path / "out").exists()
 
 

@@ -1,6 +1,8 @@
 """Promises about datasets that one hub alone makes."""
 
 import datetime
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,29 @@ def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -
     message = refusal("missing_split", config_of(subset="socratic", revision=first), "test")
     assert "it has in its cache sums-train" in message
     assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))
+
+
+@pytest.mark.parametrize("name", ["../../secret.arrow", "{directory}/secret.arrow", "link.arrow"])
+def test_a_saved_dataset_names_no_file_elsewhere(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "b"
+    datasets.Dataset.from_list(TRAIN).save_to_disk(str(directory))
+    file = next(directory.glob("*.arrow"))
+    file.rename(tmp_path / "secret.arrow")
+    (directory / "link.arrow").symlink_to(tmp_path / "secret.arrow")
+    state = json.loads((directory / "state.json").read_text())
+    state["_data_files"] = [{"filename": name.format(directory=tmp_path)}]
+    (directory / "state.json").write_text(json.dumps(state))
+    refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+    rows = [{**row, "image": {"path": str(pipe), "bytes": None}} for row in TRAIN]
+    features = datasets.Dataset.from_list(TRAIN).features | {"image": datasets.Image(decode=False)}
+    data = datasets.Dataset.from_list(rows, features=datasets.Features(features)).cast_column("image", datasets.Image())
+    (tmp_path / "data").mkdir()
+    data.to_parquet(str(tmp_path / "data" / "train.parquet"))
+    found = rows_of(config_of(str(tmp_path / "data"), subset=None, streaming=streaming))
+    assert [row["image"]["path"] for row in found] == [str(pipe)] * len(TRAIN)

@@ -164,6 +164,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "list as manifest": lambda path: (path / "manifest.json").write_text("[]"),
     "altered metadata": lambda path: (path / "metadata.json").write_text("{}"),
     "a link to the same file": link,
+    "a pipe": lambda path: os.mkfifo(path / "weights" / "pipe"),
 }
 
 

@@ -91,6 +91,20 @@ def test_what_no_trial_could_run_is_refused_before_one_starts(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_search_writes_through_no_link(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("private")
+    place = tmp_path / "tuned" / "trial_0000"
+    place.mkdir(parents=True)
+    (place / "output.txt").symlink_to(mine)
+    tune(search(tmp_path / "tuned", 1))
+    assert mine.read_text() == "private"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".tune.lock").symlink_to(mine)
+    with raises(RunDirectoryError, "unwritable_directory"):
+        tune(search(tmp_path / "other", 1))
+
+
 def test_two_searches_do_not_share_a_directory(tmp_path: Path) -> None:
     import fcntl
 

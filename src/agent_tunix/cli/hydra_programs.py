@@ -291,7 +291,7 @@ def _load_environment() -> None:
         from dotenv import dotenv_values
 
         try:
-            found = dotenv_values(Path(".env"))
+            found = dotenv_values(Path(".env"), interpolate=False)
         except (UnicodeDecodeError, OSError) as error:
             raise ConfigError(
                 f".env must contain lines NAME=VALUE in UTF-8, but: {error}; correct or move it",

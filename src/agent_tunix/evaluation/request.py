@@ -87,7 +87,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             subject.run.root,
             working_directory=working_directory,
             trust=asked.trust,
-            own_parts=[*data_parts(with_values(Config(), replaced), subject.run.root), *_own_correct_parts(asked)],
+            own_parts=[*_own_data_parts(replaced, subject.run.root), *_own_correct_parts(asked)],
             with_reward=with_reward,
             with_correct=True,
             with_data=True,
@@ -103,7 +103,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             other.run.root,
             working_directory=Path.cwd(),
             trust=asked.trust,
-            own_parts=data_parts(with_values(Config(), data), other.run.root),
+            own_parts=_own_data_parts(data, other.run.root),
             with_reward=False,
             with_data=True,
         )
@@ -129,6 +129,12 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             code="invalid_output",
         )
     return EvaluationRequest(subject, other, mixture, correct, replaced, output)
+
+
+def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
+    """Return the parts that the user names, which need no trust; the checkpoints are the run's."""
+    parts = data_parts(with_values(Config(), values), root)
+    return [part for part in parts if part.component != "training.checkpoint_dir"]
 
 
 def _own_correct_parts(asked: EvaluateConfig) -> list[CodePart]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.regular_files import open_lock
 from agent_tunix.tracking.durable import write_new
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
@@ -186,9 +187,15 @@ def hold(root: Path) -> Iterator[None]:
     """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed.
 
     Raises:
-        RunDirectoryError: Another process holds the lock.
+        RunDirectoryError: Another process holds the lock, or its file is a link or a pipe.
     """
-    with (root / ".lock").open("a") as file:
+    try:
+        held = open_lock(root / ".lock")
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{root / '.lock'} cannot be locked: {error}; remove it", code="unwritable_directory"
+        ) from error
+    with held as file:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

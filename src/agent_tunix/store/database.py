@@ -141,7 +141,7 @@ def make_private(file: Path) -> None:
     """
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise StoreError(
             f"the store cannot be created at {file} ({error}); set another in {DATABASE_VARIABLE}",

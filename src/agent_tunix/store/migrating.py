@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from agent_tunix.errors import StoreError
+from agent_tunix.regular_files import open_lock
 from agent_tunix.store.database import file_of, make_private, reading, writing
 from agent_tunix.store.schema import HEAD
 
@@ -46,7 +47,7 @@ def _one_at_a_time(file: Path | None) -> Iterator[None]:
         return
     lock = file.with_name(f"{file.name}.lock")
     make_private(lock)
-    with lock.open("wb") as held:
+    with open_lock(lock) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 

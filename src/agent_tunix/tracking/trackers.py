@@ -4,6 +4,7 @@ Only the latter two may use the network. A tracker that fails during the run is 
 continues.
 """
 
+import configparser
 import dataclasses
 import logging
 import time
@@ -129,16 +130,28 @@ class TensorBoardTracker:
         )
 
 
+_WANDB_SETTINGS = frozenset({"disabled", "entity", "mode", "project"})
+
+
 def _refuse_foreign_settings(path: Path) -> None:
-    """Refuse settings of W&B in the working directory that name a server: the user's key would be sent there.
+    """Refuse settings of W&B in the working directory that could send the user's key to another server.
 
     Raises:
-        ConfigError: They do.
+        ConfigError: They set more than names and the mode, or cannot be read.
     """
-    if path.is_file() and "base_url" in read_regular(path).decode(errors="replace").lower():
+    if not path.is_file():
+        return
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(read_regular(path).decode())
+        names = {name for section in parser.values() for name in section}
+    except (configparser.Error, UnicodeDecodeError) as error:
+        names = {f"what cannot be read ({type(error).__name__})"}
+    if refused := sorted(names - _WANDB_SETTINGS):
         raise ConfigError(
-            f"{path} in the working directory sets another server of Weights & Biases, which would get your key; "
-            "remove base_url there, and export WANDB_BASE_URL in your shell if you need it",
+            f"{path} in the working directory may only set {', '.join(sorted(_WANDB_SETTINGS))} of Weights & Biases,"
+            f" but sets {', '.join(refused)}, which could send your key to another server; remove it there, and set"
+            " WANDB_… in your shell if you need it",
             code="foreign_wandb_settings",
         )
 

@@ -28,6 +28,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
+from agent_tunix.regular_files import open_lock
 from agent_tunix.tracking.metrics_file import read_rows
 from agent_tunix.tracking.summary import MEASURES
 from agent_tunix.tracking.values import is_number
@@ -252,7 +253,8 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
     root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
     reported = 0
-    with (root / "output.txt").open("w", encoding="utf-8") as output:
+    (root / "output.txt").unlink(missing_ok=True)  # not followed, where it is a link
+    with (root / "output.txt").open("x", encoding="utf-8") as output:
         process = subprocess.Popen(
             [*command, "tracking.progress=plain"],
             stdin=subprocess.DEVNULL,
@@ -324,7 +326,7 @@ def _held(directory: Path) -> Iterator[None]:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / ".tune.lock").open("a")
+        file = open_lock(directory / ".tune.lock")
     except OSError as error:
         raise RunDirectoryError(
             f"{directory} cannot be written ({error}); choose another --directory", code="unwritable_directory"

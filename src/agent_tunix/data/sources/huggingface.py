@@ -4,7 +4,9 @@ Values are plain Python, as the library gives them: text, numbers, lists, dicts,
 downloaded once into the library's own cache; with `data.streaming=true` rows are fetched as they are needed.
 """
 
+import dataclasses
 import errno
+import json
 import os
 import re
 import sys
@@ -19,6 +21,7 @@ from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
 from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
+from agent_tunix.regular_files import read_regular
 
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -41,7 +44,7 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
                 dropped.origin = f"{place.split} of hf://{place.name}@{commit.sha}"
                 load = _load_from_hub if commit.is_current else _load_from_cache
                 rows = load(place, commit.sha, split, config.data.streaming)
-            for number, columns in enumerate(rows, start=1):
+            for number, columns in enumerate(_undecoded(rows), start=1):
                 yield Row(number, dict(columns))
     except hub.Unreachable as error:
         raise place.request.refuse(f"{error}, and there is no cached copy; {error.remedy}", code=error.code) from error
@@ -54,6 +57,7 @@ def _load_directory(
 
     if not any((directory / name).is_file() for name in ("dataset_dict.json", "state.json")):
         return _load(place, str(directory), split, streaming=streaming)
+    _check_saved(place, directory)
     saved = datasets.load_from_disk(str(directory))  # written by `save_to_disk`
     if isinstance(saved, datasets.Dataset):
         saved = {str(saved.split or "train"): saved}
@@ -134,6 +138,49 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
                 "choose another dataset, or remove the file from the data_files of its README.md",
                 code="dataset_reads_elsewhere",
             )
+
+
+def _check_saved(place: RemoteLocation, directory: Path) -> None:
+    """Refuse a saved dataset that names files elsewhere.
+
+    Raises:
+        DataError: It does, or its description cannot be read.
+    """
+    for state in (directory / "state.json", *directory.glob("*/state.json")):
+        try:
+            names = [str(one["filename"]) for one in json.loads(read_regular(state))["_data_files"]]
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(f"{state} of {place.key}={place.path} cannot be read: {error}") from error
+        for name in names:
+            if Path(name).name != name or (state.parent / name).is_symlink():
+                raise DataError(
+                    f"{place.key}={place.path} must only name files of the dataset, but {state} names {name}, which is"
+                    " not read; save the dataset again",
+                    code="dataset_reads_elsewhere",
+                )
+
+
+def _undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
+    """Return rows whose images and sounds stay as they are stored: decoding opens any path or address in them."""
+    import datasets
+
+    features = getattr(rows, "features", None)
+    plain = None if features is None else {name: _without_decoding(feature) for name, feature in features.items()}
+    return rows if plain == features else cast("Iterable[Mapping[str, Any]]", rows.cast(datasets.Features(plain)))
+
+
+def _without_decoding(feature: Any) -> Any:
+    if isinstance(feature, dict):
+        return {name: _without_decoding(inner) for name, inner in feature.items()}
+    if isinstance(feature, list):
+        return [_without_decoding(inner) for inner in feature]
+    if hasattr(feature, "decode"):
+        return dataclasses.replace(feature, decode=False)
+    if hasattr(feature, "feature"):
+        return dataclasses.replace(feature, feature=_without_decoding(feature.feature))
+    return feature
 
 
 def _below(error: BaseException) -> OSError | None:

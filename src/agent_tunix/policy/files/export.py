@@ -35,10 +35,14 @@ _NOT_COPIED = (
     *("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.pt", "*.pth", "*.h5", "*.msgpack"),
     *("*.gguf", "*.onnx", "README.md", ".*", "config.json"),
     # Programs and pickles from the author of the model. No supported family needs them.
-    *("*.py", "*.pyc", "*.so", "*.pkl", "*.pickle", "*.ckpt"),
+    *("*.py", "*.pyc", "*.so", "*.pkl", "*.pickle", "*.ckpt", "*.joblib", "modules.json"),
+    # Adapters of the original model, which name another base model.
+    "adapter_*",
 )
 # Keys that name the programs that `trust_remote_code` would run.
 _CODE_KEYS = frozenset(("auto_map", "custom_pipelines"))
+# Tables of tokens, in which a key is a token.
+_TABLES = ("added_tokens.json", "tokenizer.json", "vocab.json")
 # transformers marks its files with this metadata and refuses files without it.
 _FORMAT = {"format": "pt"}
 
@@ -235,10 +239,8 @@ def _copy_others(source: Path, directory: Path) -> None:
         if path.is_file() and not any(path.match(pattern) for pattern in _NOT_COPIED):
             _check_link(path)
             shutil.copyfile(path, directory / path.name)
-            if path.name == "tokenizer_config.json":
-                settings = json.loads(read_regular(path))
-                if not _CODE_KEYS.isdisjoint(settings):
-                    write_json(directory / path.name, _without_code(settings))
+            if path.suffix == ".json" and path.name not in _TABLES:
+                _remove_code(directory / path.name)
 
 
 def _check_link(path: Path) -> None:
@@ -258,5 +260,22 @@ def _check_link(path: Path) -> None:
     )
 
 
-def _without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _CODE_KEYS}
+def _remove_code(file: Path) -> None:
+    """Remove the keys that name programs from a copied JSON file.
+
+    Raises:
+        ExportError: The file is not JSON.
+    """
+    try:
+        content = json.loads(read_regular(file))
+        if (cleaned := _without_code(content)) != content:
+            write_json(file, cleaned)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ExportError(f"{file.name} of the model must be JSON, but is not: {error}; remove it") from error
+
+
+def _without_code(value: Any) -> Any:
+    """Return JSON data without the keys that name programs."""
+    if isinstance(value, Mapping):
+        return {name: _without_code(inner) for name, inner in value.items() if name not in _CODE_KEYS}
+    return [_without_code(inner) for inner in value] if isinstance(value, list) else value

@@ -78,7 +78,7 @@ def _read_score(score: Any) -> PlainScore:
         and isinstance(components, dict)
         and all(part is None or _is_number(part) for part in components.values())
         and isinstance(metrics, dict)
-        and all(isinstance(metric, float) for metric in metrics.values())
+        and all(isinstance(metric, float) and _is_number(metric) for metric in metrics.values())
     ):
         raise BrokenFrameError("a score with parts of another form")
     named = {_read_detail(name): part if part is None else float(part) for name, part in components.items()}

@@ -318,6 +318,8 @@ def _files(directory: Path) -> Iterator[Path]:
             raise OSError(f"{path.relative_to(directory)} is a link; replace it by its target")
         if path.is_file():
             yield path
+        elif not path.is_dir():
+            raise OSError(f"{path.relative_to(directory)} is no file")
 
 
 def _digest(path: Path) -> str:
