@@ -107,7 +107,9 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     # --- isolated processes
     ("execution/sandbox/names.py", "compile"): (1, "parses a test of the user's dataset, and runs nothing"),
     ("execution/sandbox/child.py", "compile"): (1, "a program of the model's, in its sandbox"),
-    ("execution/sandbox/defined_tests.py", "compile"): (1, "tests of the dataset, parsed in the sandbox"),
+    ("execution/sandbox/defined_tests.py", "compile"): (3, "tests of the dataset, in the sandbox"),
+    ("execution/sandbox/defined_tests.py", "exec"): (1, "tests of the dataset, in the sandbox"),
+    ("execution/sandbox/defined_tests.py", "types.FunctionType"): (1, "asks whether something is a function"),
     ("execution/sandbox/child.py", "exec"): (1, "a program of the model's, in its sandbox"),
     ("execution/sandbox/child.py", "import_module"): (1, "a side of the sandbox by a fixed table"),
     ("execution/sandbox/evaluated_text.py", "compile"): (2, "in the sandbox, to a tree that is only looked at"),

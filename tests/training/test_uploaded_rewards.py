@@ -97,7 +97,7 @@ def test_nothing_of_an_uploaded_file_runs_in_this_process(home: Path) -> None:
 def test_calling_an_uploaded_reward_here_is_an_error(home: Path) -> None:
     made = upload("brevity", LENGTH)
     score = resolve_from_config(config_of(made.id), Path.cwd()).components[0].reward.score([Sample("four")])[0]
-    assert (score.value, "only be called in workers" in score.detail) == (None, True)
+    assert (score.value, "must run in a worker process" in score.detail) == (None, True)
 
 
 def test_an_unknown_id_fails_before_training(home: Path, tmp_path: Path) -> None:
