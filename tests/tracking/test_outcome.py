@@ -99,7 +99,7 @@ def test_a_directory_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """What a run has left by its second checkpoint."""
+    """Files of a run at its second checkpoint."""
     config = Config()
     config.seed = 7
     (tmp_path / "config.yaml").write_text(to_yaml(config))
