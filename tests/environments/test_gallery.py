@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.environments import EnvironmentRecipe, EpisodeResult, StopReason, resolve_environment, run_episode
+from agent_tunix.environments import (
+    CallOutcome,
+    EnvironmentRecipe,
+    EpisodeResult,
+    StopReason,
+    resolve_environment,
+    run_episode,
+)
 from agent_tunix.environments.checks import check_environment
 from agent_tunix.environments.environment import EpisodeSource
 from agent_tunix.environments.hosting import HostedEnvironment
@@ -298,7 +305,7 @@ def test_a_rollout_is_released_and_its_state_is_its_own() -> None:
     assert other.call("put", {"item": "salt"}).text == '["salt"]'
     for episode in (one, other):
         episode.close()
-    assert adapter.open()._env.carts == {}  # type: ignore[attr-defined]
+        assert episode.call("put", {"item": "tea"}).outcome is CallOutcome.TOOL_ERROR  # it has no cart any more
 
 
 def test_what_an_instance_holds_is_released() -> None:

@@ -43,7 +43,7 @@ class WordLadder:
         if start is None or goal is None:
             start, goal = self._draw(random.Random(seed))
         self._word, self._goal = start.lower(), goal.lower()
-        self._shortest = _distances(self._word).get(self._goal, 0)
+        self._shortest = measure_ladders(self._word).get(self._goal, 0)
         if not self._shortest:
             raise ValueError(f"no ladder leads from {start!r} to {goal!r}; choose two different words of the list")
         self._tries = 0
@@ -79,7 +79,7 @@ class WordLadder:
     def _draw(self, chance: random.Random) -> tuple[str, str]:
         while True:
             start = chance.choice(sorted(_WORDS))
-            goals = sorted(word for word, steps in _distances(start).items() if steps == self._steps)
+            goals = sorted(word for word, steps in measure_ladders(start).items() if steps == self._steps)
             if goals:
                 return start, chance.choice(goals)
 
@@ -89,7 +89,7 @@ def _neighbours(word: str) -> set[str]:
     return (changed & _WORDS) - {word}
 
 
-def _distances(start: str) -> dict[str, int]:
+def measure_ladders(start: str) -> dict[str, int]:
     """Return word → length of the shortest ladder from `start`, 0 for itself."""
     found = {start: 0}
     waiting = deque([start] if start in _WORDS else [])

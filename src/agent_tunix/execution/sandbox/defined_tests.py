@@ -6,6 +6,7 @@ they run. What has not run after the check is run here, and what cannot be run f
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 
@@ -33,6 +34,7 @@ class DefinedTests:
     def __init__(self, checks: list[str], namespace: dict[str, Any]) -> None:
         self._namespace = namespace
         self._waiting: list[dict[int, str]] = []
+        self._numbers = itertools.count()
         self._seen: list[type] = []
         self._doctest_failures = 0
         self._codes = [self._compile(check) for check in checks]
@@ -44,8 +46,9 @@ class DefinedTests:
         self._waiting.append(waiting)
         try:
             tree: Any = compile(check, TEST_FILE, "exec", _ONLY_AST)
-            for number, function in enumerate(_functions_of(tree.body), 1000 * len(self._waiting)):
+            for function in _functions_of(tree.body):
                 if function.name.startswith("test") or function.name == "check":
+                    number = next(self._numbers)
                     waiting[number] = function.name
                     _prepend(function, f"{_RECORD}({number})")
             return compile(tree, TEST_FILE, "exec", dont_inherit=True)
