@@ -213,7 +213,7 @@ def no_served_package_is_left() -> Iterator[None]:
 
 def host(case: Shown) -> HostedEnvironment:
     adapter = from_gallery(case.place, **case.args)
-    return HostedEnvironment(EnvironmentRecipe(case.place, case.args, (), GALLERY), adapter.traits)
+    return HostedEnvironment(EnvironmentRecipe(case.place, case.args, working_directory=GALLERY), adapter.traits)
 
 
 def run(source: EpisodeSource, case: Shown) -> EpisodeResult:

@@ -39,7 +39,13 @@ class EnvironmentTraits:
 
 
 class EpisodeSource(Closing):
-    """An environment that opens episodes, in this process or another."""
+    """An environment that opens episodes, in this process or another.
+
+    Attributes:
+        concurrency: Number of threads that may use its episodes at the same time, each episode by one of them.
+    """
+
+    concurrency: int = 1
 
     @property
     @abc.abstractmethod

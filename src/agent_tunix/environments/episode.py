@@ -4,14 +4,15 @@ The policy is any function of the messages, such as a script or a client of a mo
 read from it in a model's format. Calls of one turn run one after the other.
 """
 
+import contextlib
 import enum
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_tunix.environments.environment import EpisodeEnvironment, closing_episode
+from agent_tunix.environments.environment import EpisodeEnvironment
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, cut
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
 from agent_tunix.errors import EnvironmentFailedError
@@ -28,6 +29,8 @@ class StopReason(enum.StrEnum):
     FINISHED = "finished"
     ENVIRONMENT_DONE = "environment_done"
     MAX_TURNS = "max_turns"
+    MAX_TURN_TOKENS = "max_turn_tokens"
+    MAX_EPISODE_TOKENS = "max_episode_tokens"
     ERROR = "error"
 
 
@@ -58,6 +61,7 @@ class EpisodeResult:
         score: Score of the environment; None if it does not score. An episode that failed has the outcome `error`.
         calls: Calls in order.
         num_turns: Number of the policy's turns.
+        num_prompt_messages: Number of messages before the policy's first turn.
         error: Description of the fault of an episode that failed; "" otherwise.
     """
 
@@ -66,6 +70,7 @@ class EpisodeResult:
     score: Score | None
     calls: tuple[CallRecord, ...]
     num_turns: int
+    num_prompt_messages: int
     error: str = ""
 
 
@@ -93,73 +98,158 @@ def run_episode(
         max_result_chars: Limit on the length of a tool result or reply; a longer one is cut, and says so.
         call_format: Format of the policy's tool calls.
     """
-    episode = _Episode(environment, max_result_chars, ToolCallFormat(call_format))
     limit = max_turns if max_turns is not None else environment.traits.max_turns or DEFAULT_MAX_TURNS
-    score: Score | None = None
-    error = ""
+    episode = Episode(lambda: environment, call_format, max_result_chars)
     try:
-        with closing_episode(environment):
-            episode.begin(row or {}, prompt, seed)
-            reason = episode.take_turns(limit, policy)
-            score = environment.score(episode.messages, reason)
-    except EnvironmentFailedError as fault:
-        reason, error = StopReason.ERROR, str(fault)
-        score = Score.failed(Outcome.ERROR, error)
-    return EpisodeResult(episode.messages, reason, score, tuple(episode.calls), episode.num_turns, error)
+        episode.begin(row or {}, prompt, seed)
+        while episode.stop_reason is None:
+            if episode.num_turns >= limit:
+                episode.stop(StopReason.MAX_TURNS)
+            else:
+                episode.write(policy([dict(message) for message in episode.messages]))
+    except BaseException:
+        with contextlib.suppress(EnvironmentFailedError):
+            environment.close()
+        raise
+    return episode.conclude()
 
 
-class _Episode:
-    def __init__(self, environment: EpisodeEnvironment, max_result_chars: int, call_format: ToolCallFormat) -> None:
+class Episode:
+    """An episode in progress: `begin`, then `write` for each turn until it stops, then always `conclude`.
+
+    A fault of the environment stops the episode; no method raises EnvironmentFailedError.
+
+    Args:
+        open_environment: Makes the environment of the episode.
+        call_format: Format of the policy's tool calls.
+        max_result_chars: Limit on the length of a tool result or reply; a longer one is cut, and says so.
+        shorten: Further limit on the text of a result or reply.
+        fail_on_tool_error: True to stop the episode with an error if a tool raises one, instead of telling the model.
+
+    Attributes:
+        messages: The transcript so far.
+        calls: Calls so far.
+        num_turns: Number of the policy's turns so far.
+        num_prompt_messages: Number of messages before the policy's first turn.
+        stop_reason: Reason why the episode has stopped; None while it goes on.
+        error: Description of the environment's fault; "" without one.
+    """
+
+    def __init__(
+        self,
+        open_environment: Callable[[], EpisodeEnvironment],
+        call_format: ToolCallFormat | str,
+        max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
+        *,
+        shorten: Callable[[str], str] | None = None,
+        fail_on_tool_error: bool = False,
+    ) -> None:
         self.messages: list[Message] = []
         self.calls: list[CallRecord] = []
         self.num_turns = 0
-        self._environment = environment
+        self.num_prompt_messages = 0
+        self.stop_reason: StopReason | None = None
+        self.error = ""
+        self._open = open_environment
+        self._environment: EpisodeEnvironment | None = None
+        self._format = ToolCallFormat(call_format)
         self._max_result_chars = max_result_chars
-        self._format = call_format
+        self._shorten = shorten or (lambda text: text)
+        self._fails_on_tool_error = fail_on_tool_error
         self._ids = itertools.count()
 
+    @property
+    def environment(self) -> EpisodeEnvironment:
+        """The environment, after `begin`."""
+        assert self._environment is not None
+        return self._environment
+
+    @property
+    def max_turns(self) -> int | None:
+        """Number of turns that the environment recommends; None if it recommends none."""
+        return None if self._environment is None else self._environment.traits.max_turns
+
     def begin(self, row: Mapping[str, Any], prompt: Sequence[Message] | str | None, seed: int) -> None:
-        """Reset the environment and make the first messages."""
-        first = self._environment.reset(row, seed)
-        made = self._environment.prompt()
-        if made is None:
-            given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
-            made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
-            made = [message for message in made if message.get("content")]
-        if first and made and made[-1]["role"] == "user":
-            made[-1]["content"] = _appended(made[-1]["content"], first)
-        elif first:
-            made.append({"role": "user", "content": first})
-        self.messages += made
+        """Open and reset the environment, and make the first messages."""
+        with self._faults():
+            self._environment = self._open()
+            first = self._environment.reset(row, seed)
+            made = self._environment.prompt()
+            if made is None:
+                given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
+                made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
+                made = [message for message in made if message.get("content")]
+            if first and made and made[-1]["role"] == "user":
+                made[-1]["content"] = _appended(made[-1]["content"], first)
+            elif first:
+                made.append({"role": "user", "content": first})
+            self.messages += made
+            self.num_prompt_messages = len(self.messages)
 
-    def take_turns(self, limit: int, policy: Policy) -> StopReason:
-        """Take turns until the episode ends; return the reason."""
-        for turn in range(limit):
-            if (reason := self.take_turn(turn, policy)) is not None:
-                return reason
-        return StopReason.MAX_TURNS
+    def write(self, text: str) -> None:
+        """Add a turn of the policy, and let the environment answer."""
+        with self._faults():
+            self.num_turns += 1
+            # An environment without tools reads the text itself, whatever it looks like.
+            tools = self.environment.tools
+            parsed = parse_turn(text, self._format, tools) if tools else None
+            if parsed is None or not parsed.calls:
+                self.messages.append({"role": "assistant", "content": text})
+                self._reply(text)
+            else:
+                self._make_calls(parsed.content, parsed.calls)
 
-    def take_turn(self, turn: int, policy: Policy) -> StopReason | None:
-        """Let the policy write a turn and the environment answer; return the reason if the episode ends."""
-        text = policy([dict(message) for message in self.messages])
+    def cut(self, text: str, reason: StopReason) -> None:
+        """Add a turn that was cut at a limit, and stop; the environment does not see it."""
         self.num_turns += 1
-        # An environment without tools reads the text itself, whatever it looks like.
-        parsed = parse_turn(text, self._format, self._environment.tools) if self._environment.tools else None
-        if parsed is None or not parsed.calls:
-            self.messages.append({"role": "assistant", "content": text})
-            return self._reply(text)
-        self._make_calls(turn, parsed.content, parsed.calls)
-        return None
+        self.messages.append({"role": "assistant", "content": text})
+        self.stop(reason)
 
-    def _reply(self, text: str) -> StopReason | None:
-        reply = self._environment.respond(text)
+    def stop(self, reason: StopReason, error: str = "") -> None:
+        """Stop the episode, unless it has stopped."""
+        if self.stop_reason is None:
+            self.stop_reason, self.error = reason, error
+
+    def conclude(self) -> EpisodeResult:
+        """Score the episode, close its environment and return the result."""
+        assert self.stop_reason is not None
+        score: Score | None = None
+        if self._environment is not None:
+            with self._faults():
+                if not self.error:
+                    score = self._environment.score(self.messages, self.stop_reason)
+            with self._faults():
+                self._environment.close()
+        if self.error:
+            score = Score.failed(Outcome.ERROR, self.error)
+        return EpisodeResult(
+            self.messages,
+            self.stop_reason,
+            score,
+            tuple(self.calls),
+            self.num_turns,
+            self.num_prompt_messages or len(self.messages),
+            self.error,
+        )
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except EnvironmentFailedError as fault:
+            if not self.error:  # the first fault explains the others
+                self.stop_reason, self.error = StopReason.ERROR, str(fault)
+
+    def _reply(self, text: str) -> None:
+        reply = self.environment.respond(text)
         if reply.text is not None:
-            self.messages.append({"role": "user", "content": cut(reply.text, self._max_result_chars)})
-        if not reply.done:
-            return None
-        return StopReason.ENVIRONMENT_DONE if self._environment.traits.replies else StopReason.FINISHED
+            content = self._shorten(cut(reply.text, self._max_result_chars))
+            self.messages.append({"role": "user", "content": content})
+        if reply.done:
+            replies = self.environment.traits.replies
+            self.stop(StopReason.ENVIRONMENT_DONE if replies else StopReason.FINISHED)
 
-    def _make_calls(self, turn: int, content: str, calls: Sequence[ToolCall | MalformedCall]) -> None:
+    def _make_calls(self, content: str, calls: Sequence[ToolCall | MalformedCall]) -> None:
         ids = [f"call_{next(self._ids)}" for _ in calls]
         written = [_as_message(call, name) for call, name in zip(calls, ids, strict=True) if isinstance(call, ToolCall)]
         message: Message = {"role": "assistant", "content": content}
@@ -170,12 +260,13 @@ class _Episode:
             if isinstance(call, MalformedCall):
                 result, arguments = CallResult(f"Error: {call.message}", CallOutcome.MALFORMED), {}
             else:
-                result, arguments = (
-                    self._environment.call(call.name, call.arguments, self._max_result_chars),
-                    call.arguments,
-                )
-            self.calls.append(CallRecord(turn, call.name, arguments, result))
-            self.messages.append({"role": "tool", "tool_call_id": name, "name": call.name, "content": result.text})
+                result = self.environment.call(call.name, call.arguments, self._max_result_chars)
+                arguments = call.arguments
+            self.calls.append(CallRecord(self.num_turns - 1, call.name, arguments, result))
+            if self._fails_on_tool_error and result.outcome is CallOutcome.TOOL_ERROR:
+                raise EnvironmentFailedError(f"{call.name} failed: {result.detail or result.text}", code="tool_failed")
+            text = self._shorten(result.text)
+            self.messages.append({"role": "tool", "tool_call_id": name, "name": call.name, "content": text})
 
 
 def _appended(content: Any, first: str) -> Any:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agent_tunix.environments.closest import closest
-from agent_tunix.environments.conventions import EnvironmentAdapter, adapt_environment
+from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter, adapt_environment
 from agent_tunix.environments.registry import get_registered
 from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.rewards import loading
@@ -21,15 +21,17 @@ class EnvironmentRecipe:
     """Plain data from which another process builds the same environment.
 
     Attributes:
-        spec: A registered name, a dotted path or `file.py:NAME`.
+        spec: A registered name, a dotted path or `file.py:NAME`; None for tools alone.
         args: Arguments of the constructor.
         modules: Modules or files to import first, for their registrations.
+        tools: Further tools, each specified like the environment.
         working_directory: Start of relative paths; absolute.
     """
 
-    spec: str
+    spec: str | None
     args: Mapping[str, Any] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     working_directory: Path = field(default_factory=Path.cwd)
 
 
@@ -52,7 +54,8 @@ def resolve_environment(
         UnknownEnvironmentError: Nothing has that name; the message lists the closest match.
         InvalidEnvironmentError: A file failed to import, or what it names is no environment.
     """
-    return build_environment(EnvironmentRecipe(spec, args or {}, tuple(modules), working_directory or Path.cwd()))
+    recipe = EnvironmentRecipe(spec, args or {}, tuple(modules), working_directory=working_directory or Path.cwd())
+    return build_environment(recipe)
 
 
 def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
@@ -60,16 +63,22 @@ def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
     directory = recipe.working_directory.resolve()
     for module in recipe.modules:
         import_module(module, directory)
-    path, sign, name = recipe.spec.rpartition(":")
-    if path.endswith(".py") or recipe.spec.endswith(".py"):
-        module_of_file = _load(directory, path if sign else recipe.spec)
-        given = _attribute(module_of_file, name if sign else "", f"{path or recipe.spec}:")
-        return adapt_environment(given, name, recipe.args)
-    if "." in recipe.spec:
-        path, _, name = recipe.spec.rpartition(".")
-        return adapt_environment(_attribute(import_module(path, directory), name, f"{path}."), name, recipe.args)
-    entry = get_registered(recipe.spec)
-    return adapt_environment(entry.given, recipe.spec, recipe.args, entry.convention)
+    adapters = [] if recipe.spec is None else [_adapt(recipe.spec, recipe.args, directory)]
+    adapters += [_adapt(tool, {}, directory) for tool in recipe.tools]
+    return adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)
+
+
+def _adapt(spec: str, args: Mapping[str, Any], directory: Path) -> EnvironmentAdapter:
+    path, sign, name = spec.rpartition(":")
+    if path.endswith(".py") or spec.endswith(".py"):
+        module_of_file = _load(directory, path if sign else spec)
+        given = _attribute(module_of_file, name if sign else "", f"{path or spec}:")
+        return adapt_environment(given, name, args)
+    if "." in spec:
+        path, _, name = spec.rpartition(".")
+        return adapt_environment(_attribute(import_module(path, directory), name, f"{path}."), name, args)
+    entry = get_registered(spec)
+    return adapt_environment(entry.given, spec, args, entry.convention)
 
 
 def import_module(spec: str, directory: Path) -> ModuleType:

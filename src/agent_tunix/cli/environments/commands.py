@@ -234,7 +234,7 @@ def _placed(name: str, adapter: "EnvironmentAdapter", options: EnvironmentOption
     from agent_tunix.environments import EnvironmentRecipe
     from agent_tunix.environments.hosting import HostedEnvironment
 
-    recipe = EnvironmentRecipe(name, _read_args(options.args), options.modules, Path.cwd())
+    recipe = EnvironmentRecipe(name, _read_args(options.args), options.modules, working_directory=Path.cwd())
     with HostedEnvironment(recipe, adapter.traits, timeout_s=options.timeout_s) as hosted:
         yield hosted
 

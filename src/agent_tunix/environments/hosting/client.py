@@ -1,12 +1,15 @@
-"""The host's side of an environment in a worker process.
+"""The host's side of an environment in worker processes.
 
-A request that takes too long kills the worker, and with it every open episode. The next episode gets a new worker.
+An episode stays in one worker, which does one thing at a time. Threads may use the episodes of different workers at the
+same time. A request that takes too long kills its worker, and with it every episode there. The next episode gets a new
+worker.
 """
 
 import itertools
 import logging
+import os
 import selectors
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,25 +35,34 @@ _FAREWELL_S = 2.0
 
 
 class HostedEnvironment(EpisodeSource):
-    """An environment whose episodes run in a worker process.
+    """An environment whose episodes run in worker processes.
 
     Args:
         recipe: Recipe of the environment.
         traits: Its traits.
         timeout_s: Wall time that one call of the user's code may take.
-        memory_mb: Memory that the worker may allocate beyond what it holds after loading the environment.
+        memory_mb: Memory that a worker may allocate beyond what it holds after loading the environment.
+        num_workers: Number of worker processes. Episodes take turns among them.
     """
 
     def __init__(
-        self, recipe: EnvironmentRecipe, traits: EnvironmentTraits, *, timeout_s: float = 10.0, memory_mb: int = 2048
+        self,
+        recipe: EnvironmentRecipe,
+        traits: EnvironmentTraits,
+        *,
+        timeout_s: float = 10.0,
+        memory_mb: int = 2048,
+        num_workers: int = 1,
     ) -> None:
+        self.concurrency = num_workers
         self._recipe = recipe
         self._traits = traits
         self._timeout_s = timeout_s
         self._limits = WorkerLimits(memory_mb * 2**20, 2**31, linux.most_processes())
         self._numbers = itertools.count()
+        self._lock = threading.Lock()
         self._nursery: _Nursery | None = None
-        self._worker: _Worker | None = None
+        self._slots = [_Slot() for _ in range(num_workers)]
 
     @property
     def traits(self) -> EnvironmentTraits:
@@ -58,27 +70,39 @@ class HostedEnvironment(EpisodeSource):
         return self._traits
 
     def open(self) -> EpisodeEnvironment:
-        """Return the environment of a new episode, in the running worker or a new one."""
-        if self._worker is None or not self._worker.is_alive:
-            self._worker = self._new_worker()
+        """Return the environment of a new episode, in a running worker or a new one."""
         number = next(self._numbers)
-        self._worker.ask("the constructor", self._timeout_s, "open", number)
-        return HostedEpisode(self._worker, number, self._traits, self._timeout_s)
+        slot = self._slots[number % len(self._slots)]
+        with slot.lock:
+            if slot.worker is None or not slot.worker.is_alive:
+                slot.worker = self._new_worker()
+            worker = slot.worker
+        worker.ask("the constructor", self._timeout_s, "open", number)
+        return HostedEpisode(worker, number, self._traits, self._timeout_s)
 
     def close(self) -> None:
-        """End the worker."""
-        nursery, self._nursery, self._worker = self._nursery, None, None
+        """End the workers."""
+        with self._lock:
+            nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.close()
 
     def _new_worker(self) -> "_Worker":
-        if self._nursery is not None and not self._nursery.is_alive:
-            self.close()
-        if self._nursery is None:
-            self._nursery = _Nursery(self._limits)
-        worker = self._nursery.spawn()
+        with self._lock:
+            if self._nursery is not None and not self._nursery.is_alive:
+                self._nursery.close()
+                self._nursery = None
+            if self._nursery is None:
+                self._nursery = _Nursery(self._limits)
+            worker = self._nursery.spawn()
         worker.ask("loading the environment", _START_S, "build", self._recipe)
         return worker
+
+
+class _Slot:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.worker: _Worker | None = None
 
 
 class HostedEpisode(EpisodeEnvironment):
@@ -133,41 +157,66 @@ class HostedEpisode(EpisodeEnvironment):
 
 
 class _Nursery:
-    """The process that forks workers, and the workers by number. A new worker takes a few milliseconds."""
+    """The process that forks workers, and the workers by number. A new worker takes a few milliseconds.
+
+    A thread of its own waits for what workers write. Every other access holds `changed`, which is notified of it.
+    """
 
     def __init__(self, limits: WorkerLimits) -> None:
-        self.selector = selectors.DefaultSelector()
+        self.changed = threading.Condition()
         self.is_alive = True
+        self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count()
         self._workers: dict[int, _Worker] = {}
-        self._client = NurseryClient(program.__name__, limits, None, self.selector, self._hear)
+        self._client = NurseryClient(program.__name__, limits, None, self._selector, self._hear)
+        self._is_closing = False
+        self._wake, self._woken = os.pipe()[::-1]
+        self._selector.register(self._woken, selectors.EVENT_READ, lambda _: None)
+        self._thread = threading.Thread(target=self._attend, name="environments", daemon=True)
+        self._thread.start()
 
     def spawn(self) -> "_Worker":
         """Return a new worker."""
-        number = next(self._numbers)
-        worker = self._workers[number] = _Worker(self, number)
-        self._client.spawn(number, worker.connection.remote_ends)
-        worker.connection.hand_over()
-        return worker
+        with self.changed:
+            number = next(self._numbers)
+            worker = self._workers[number] = _Worker(self, number, self._selector)
+            self._client.spawn(number, worker.connection.remote_ends)
+            worker.connection.hand_over()
+            return worker
 
     def kill(self, number: int) -> None:
-        """Kill a worker and everything that it started."""
+        """Kill a worker and everything that it started. The caller holds `changed`."""
         self._workers.pop(number, None)
         self._client.kill(number)
 
-    def wait(self, seconds: float) -> None:
-        """Wait for something to happen, and attend to it."""
-        for key, events in self.selector.select(seconds):
-            if key.fileobj in self.selector.get_map():  # an earlier event may have closed it
-                key.data(events)
-
     def close(self) -> None:
         """End all workers and the process itself."""
-        for worker in list(self._workers.values()):
-            worker.end()
-        self.is_alive = False
-        self._client.close()
-        self.selector.close()
+        with self.changed:
+            self._is_closing = True
+            os.write(self._wake, b"x")
+        self._thread.join()
+        with self.changed:
+            for worker in list(self._workers.values()):
+                worker.end()
+            self.is_alive = False
+            self._client.close()
+            self._selector.close()
+            os.close(self._wake)
+            os.close(self._woken)
+            self.changed.notify_all()
+
+    def _attend(self) -> None:
+        while True:
+            ready = self._selector.select()
+            with self.changed:
+                if self._is_closing:
+                    return
+                for key, events in ready:
+                    if key.fileobj in self._selector.get_map():  # an earlier event may have closed it
+                        key.data(events)
+                self.changed.notify_all()
+            if not self.is_alive:
+                return
 
     def _hear(self) -> None:
         ended = self._client.hear()
@@ -182,35 +231,38 @@ class _Nursery:
 class _Worker:
     """One worker process, asked one thing at a time."""
 
-    def __init__(self, nursery: _Nursery, number: int) -> None:
+    def __init__(self, nursery: _Nursery, number: int, selector: selectors.BaseSelector) -> None:
         self._nursery = nursery
         self._number = number
+        self._turn = threading.Lock()
         self._replies: list[tuple[Any, ...]] = []
         self._how = ""
-        self.connection = Connection("environment worker", nursery.selector, self._listen, FrameReader())
+        self.connection = Connection("environment worker", selector, self._listen, FrameReader())
         self.is_alive = True
 
     def ask(self, what: str, limit_s: float, *request: Any) -> Any:
-        """Return the reply to a request.
+        """Return the reply to a request. The time of other requests to the worker does not count.
 
         Raises:
             EnvironmentFailedError: The user's code failed, took longer than `limit_s`, or ended the process.
         """
+        with self._turn, self._nursery.changed:
+            return self._ask(what, limit_s, request)
+
+    def _ask(self, what: str, limit_s: float, request: tuple[Any, ...]) -> Any:
         if not self.is_alive:
             raise EnvironmentFailedError(f"the worker of the environment is gone: it {self._how}", code="worker_died")
+        wait_for = self._nursery.changed.wait_for
         self.connection.send(request)
-        deadline = time.monotonic() + limit_s
-        while not (self._replies or self._how):
-            if not self.connection.is_open:  # it has ended, and the nursery will report how
-                deadline = min(deadline, time.monotonic() + _FAREWELL_S)
-            self._nursery.wait(max(0.0, deadline - time.monotonic()))
-            if time.monotonic() > deadline and not (self._replies or self._how):
-                is_late = self.connection.is_open
-                self._how = f"was killed after {limit_s:g} s" if is_late else "closed its connection"
-                self.end()
-                if is_late:
-                    raise EnvironmentFailedError(f"{what} took longer than {limit_s:g} s", code="environment_timeout")
+        if not wait_for(lambda: self._replies or self._how or not self.connection.is_open, limit_s):
+            self._how = f"was killed after {limit_s:g} s"
+            self.end()
+            raise EnvironmentFailedError(f"{what} took longer than {limit_s:g} s", code="environment_timeout")
         if not self._replies:
+            # It has ended, and the nursery will report how.
+            wait_for(lambda: self._replies or self._how, _FAREWELL_S)
+        if not self._replies:
+            self._how = self._how or "closed its connection"
             self.end()
             raise EnvironmentFailedError(f"{what} ended its process: it {self._how}", code="worker_died")
         kind, *content = self._replies.pop(0)
@@ -220,7 +272,7 @@ class _Worker:
         return content[0]
 
     def end(self) -> None:
-        """Kill the worker."""
+        """Kill the worker. The caller holds the nursery's `changed`."""
         if self.is_alive:
             self.is_alive = False
             self._nursery.kill(self._number)
