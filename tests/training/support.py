@@ -120,7 +120,7 @@ class Bench:
         return self.trainer.sampler.sample(
             self.batch.token_ids,
             jax.random.key(seed),
-            SamplingParams.of_training(self.config.generation),
+            SamplingParams.of_training(self.config),
             num_generations=self.config.grpo.num_generations,
             max_prompt_length=self.config.generation.max_prompt_length,
         )

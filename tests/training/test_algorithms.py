@@ -176,7 +176,7 @@ def test_each_round_samples_with_its_own_noise(dapo: Bench, monkeypatch: pytest.
     assert texts.keys() == {0, 1, 2}
     assert texts[0] != texts[1] != texts[2] != texts[0]
     key = derive_key(dapo.config.seed, Use.TRAINING, 1, 0)
-    sampling = SamplingParams.of_training(dapo.config.generation)
+    sampling = SamplingParams.of_training(dapo.config)
     plain = dapo.trainer.sampler.sample(dapo.batch.token_ids, key, sampling, num_generations=4, max_prompt_length=64)
     assert texts[0] == plain.texts
 

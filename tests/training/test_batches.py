@@ -164,7 +164,7 @@ class Letters:
 
     special_texts: Sequence[str] = ()
 
-    def render_chat(self, messages: Any) -> str:
+    def render_chat(self, messages: Any, tools: Any = ()) -> str:
         return "".join(message["content"] for message in messages)
 
     def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:

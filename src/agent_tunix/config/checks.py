@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
 from agent_tunix.config.other_names import key_of_other_name
@@ -40,6 +41,8 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
         "sequence-mean-token-sum-norm",
     ),
     "generation.over_long": ("drop", "refuse"),
+    "environment.execution": ("auto", "inline", "process"),
+    "environment.on_tool_error": ("tell", "fail"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
     "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
@@ -59,6 +62,12 @@ _AT_LEAST = {
     "generation.max_prompt_length": 1,
     "generation.max_generation_steps": 1,
     "generation.top_k": 1,
+    "environment.max_turns": 1,
+    "environment.max_turn_tokens": 1,
+    "environment.max_episode_tokens": 1,
+    "environment.max_result_tokens": 1,
+    "environment.memory_mb": 1,
+    "environment.num_workers": 1,
     "training.batch_size": 1,
     "training.micro_batch_size": 1,
     "training.gradient_accumulation_steps": 1,
@@ -119,6 +128,7 @@ _WITHIN = {
     "training.train_fraction": (0.0, 1.0, False, True),
     "rewards.max_failure_rate": (0.0, 1.0, True, True),
     "rewards.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
+    "environment.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
     "rewards.start_timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
     # XLA starts threads for each virtual device.
     "distributed.num_cpu_devices": (1, 512, True, True),
@@ -213,6 +223,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _algorithm_problems(config.grpo, config.model.lora_rank)
     yield from _batch_problems(config)
     yield from _length_problems(config)
+    yield from environment_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
@@ -515,11 +526,12 @@ def _length_problems(config: Config) -> Iterator[str]:
     eos = generation.eos_tokens
     if eos is not None and (not eos or min(eos) < 0):
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
-    needed = generation.max_prompt_length + generation.max_generation_steps
+    needed = generation.max_prompt_length + episode_tokens(config)
+    longest = "environment.max_episode_tokens" if has_environment(config) else "generation.max_generation_steps"
     if generation.cache_size is not None and needed > generation.cache_size:
         yield (
-            f"generation.max_prompt_length {generation.max_prompt_length} + generation.max_generation_steps "
-            f"{generation.max_generation_steps} = {needed} must be at most generation.cache_size "
+            f"generation.max_prompt_length {generation.max_prompt_length} + {longest} "
+            f"{episode_tokens(config)} = {needed} must be at most generation.cache_size "
             f"{generation.cache_size}; use generation.cache_size={needed}, or null"
         )
 

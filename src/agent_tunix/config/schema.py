@@ -353,6 +353,41 @@ class GenerationConfig:
 
 
 @dataclass
+class EnvironmentConfig:
+    """Tools and environments: the policy acts over several turns. Without a name and tools, completions have one turn."""
+
+    name: Any = key(
+        None,
+        "The environment: a registered name, a dotted path, file.py:Class, or a mapping {name: environment} from which"
+        " the row's column `environment` chooses; null: none.",
+    )
+    tools: list[str] = key([], "Further tools: registered names, dotted paths or file.py:function.")
+    args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
+    modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
+    max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
+    max_turn_tokens: int | None = key(
+        None, "Longest turn of the policy, in tokens; null: generation.max_generation_steps."
+    )
+    max_episode_tokens: int = key(
+        256, "Longest episode, in tokens: everything after the prompt, tool results included."
+    )
+    max_result_tokens: int = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
+    timeout_s: float = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
+    memory_mb: int = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
+    num_workers: int = key(
+        16, "Worker processes for your own environments and tools; each runs one call at a time."
+    )
+    execution: str = key(
+        "auto",
+        "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"
+        " built-in ones inline, others in worker processes.",
+    )
+    on_tool_error: str = key(
+        "tell", "If a tool raises an error: `tell` the model, or `fail` the episode, which then has no reward."
+    )
+
+
+@dataclass
 class TrainingConfig:
     """The run: its reward, length, batches and outputs."""
 
@@ -540,6 +575,7 @@ class Config:
     scheduler: SchedulerConfig = dataclasses.field(default_factory=SchedulerConfig)
     grpo: GrpoConfig = dataclasses.field(default_factory=GrpoConfig)
     generation: GenerationConfig = dataclasses.field(default_factory=GenerationConfig)
+    environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     sft: SftConfig = dataclasses.field(default_factory=SftConfig)
     stopping: StoppingConfig = dataclasses.field(default_factory=StoppingConfig)

@@ -13,7 +13,7 @@ import functools
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.dropped import Dropped
@@ -38,7 +38,7 @@ class PromptTokenizer(Protocol):
         """Texts that are single tokens and that only a chat template may write."""
         ...
 
-    def render_chat(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Return the chat template rendered over the messages as text, up to the start of the model's turn."""
         ...
 
@@ -72,19 +72,19 @@ class PromptEncoder:
         self._pattern = _pattern_of(tokenizer.special_texts)
         self._characters = sorted({letter for text in tokenizer.special_texts for letter in text if letter.strip()})
         # Roles and non-empty fields of the messages → special tokens that the template writes for them.
-        self._written: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+        self._written: dict[tuple[Any, ...], list[str]] = {}
         if _PROBE_USER not in tokenizer.render_chat([{"role": "user", "content": _PROBE_USER}]):
             raise ConfigError(
                 "the chat template must render the user's message, but it does not; set prompt.chat_template to "
                 "another template",
                 code="question_left_out",
             )
-        if (prompt.system or "").strip() and not self._has_system_role:
+        if (prompt.system or "").strip() and not self.has_system_role:
             self._fold_or_refuse()
         few_shot_messages(prompt)  # raises before any row is read
 
     @functools.cached_property
-    def _has_system_role(self) -> bool:
+    def has_system_role(self) -> bool:
         """True if the chat template renders a system message."""
         probe = [{"role": "system", "content": _PROBE_SYSTEM}, {"role": "user", "content": _PROBE_USER}]
         try:
@@ -109,8 +109,8 @@ class PromptEncoder:
             RowError: The model cannot continue the example's own conversation.
         """
         messages = messages_for(self._prompt, example)
-        if any(message["role"] == "system" for message in messages) and not self._has_system_role:
-            return _fold_system(messages)
+        if any(message["role"] == "system" for message in messages) and not self.has_system_role:
+            return fold_system(messages)
         return messages
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -121,22 +121,29 @@ class PromptEncoder:
         """
         return self._tokenizer.encode_prompts([self.split(messages)])[0]
 
-    def split(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
+    def split(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[str]:
         """Split a rendered prompt into text, special token, text, …, text, where the template wrote the special tokens.
+
+        Args:
+            messages: The conversation. Of each message only the fields that are text are guarded.
+            tools: Declarations of tools.
 
         Raises:
             ModelError: The chat template refuses the messages.
         """
-        parts = self._pattern.split(self._tokenizer.render_chat(messages))
-        shape = tuple((message["role"], *(field for field, text in message.items() if text)) for message in messages)
+        parts = self._pattern.split(self._tokenizer.render_chat(messages, tools))
+        shape = (
+            tuple((message["role"], *(field for field, text in message.items() if text)) for message in messages),
+            tuple(tool["function"]["name"] for tool in tools),
+        )
         if shape not in self._written:
-            self._written[shape] = self._split_disguised(messages)[1::2]
+            self._written[shape] = self._split_disguised(messages, tools)[1::2]
         holds_special = any(self._pattern.search(text) for message in messages for text in _texts(message))
         if not holds_special and parts[1::2] == self._written[shape]:
             return parts
-        return self._split_disguised(messages)
+        return self._split_disguised(messages, tools)
 
-    def _split_disguised(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
+    def _split_disguised(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
         """Split a prompt rendered from messages without any character of a special token, then restore them."""
         used = {letter for message in messages for text in _texts(message) for letter in text}
         unused = (code for code in _PRIVATE if chr(code) not in used)
@@ -147,10 +154,13 @@ class PromptEncoder:
                 code="no_unused_characters",
             )
         disguised = [
-            {field: value if field == "role" else value.translate(disguise) for field, value in message.items()}
+            {
+                field: value.translate(disguise) if isinstance(value, str) and field != "role" else value
+                for field, value in message.items()
+            }
             for message in messages
         ]
-        parts = self._pattern.split(self._tokenizer.render_chat(disguised))
+        parts = self._pattern.split(self._tokenizer.render_chat(disguised, tools))
         undo = {stand_in: letter for letter, stand_in in disguise.items()}
         return [part if place % 2 else part.translate(undo) for place, part in enumerate(parts)]
 
@@ -204,11 +214,11 @@ def _pattern_of(special_texts: Sequence[str]) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else "((?!))")
 
 
-def _texts(message: Mapping[str, str]) -> Iterable[str]:
-    return (value for field, value in message.items() if field != "role")
+def _texts(message: Mapping[str, Any]) -> Iterable[str]:
+    return (value for field, value in message.items() if field != "role" and isinstance(value, str))
 
 
-def _fold_system(messages: Sequence[Message]) -> list[Message]:
+def fold_system(messages: Sequence[Message]) -> list[Message]:
     """Put the system messages before the first user message, or in a user message of their own if there is none."""
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     others = [message for message in messages if message["role"] != "system"]

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 
+from agent_tunix.config.episodes import turn_tokens
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.evaluation.by_reward import reward_metrics
@@ -11,7 +12,7 @@ from agent_tunix.evaluation.judging import can_judge, judge
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
 from agent_tunix.sampling.keys import Use, derive_key
-from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.sampling.sampler import BatchSampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
 
@@ -90,7 +91,7 @@ class Evaluator:
                 "" if self._reward is None else "; the run's reward is measured instead, as eval/rewards/total/mean",
             )
 
-    def metrics(self, sampler: Sampler, step: int) -> dict[str, float | None]:
+    def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
         """Return the metrics of the policy after a step.
 
         Raises:
@@ -120,7 +121,7 @@ def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) 
     return [dataclasses.replace(one, step=step, max_steps=max_steps) for of_problem in samples for one in of_problem]
 
 
-def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> list[list[Sample]]:
+def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -> list[list[Sample]]:
     """Return the completions of each held-out problem.
 
     Args:
@@ -130,15 +131,15 @@ def complete_problems(sampler: Sampler, prompts: Prompts, config: Config) -> lis
     """
     rows = choose_rows(config, len(prompts.examples))
     size = min(config.evaluation.batch_size, len(rows))
-    params = evaluation_sampling(config.evaluation, config.generation.max_generation_steps)
+    params = evaluation_sampling(config.evaluation, turn_tokens(config))
     samples: list[list[Sample]] = [[] for _ in rows]
     for number in range(config.evaluation.num_passes):
         for chunk, start in enumerate(range(0, len(rows), size)):
             wanted = rows[start : start + size]
             # The last batch is padded with its last row, so that one compiled program serves all batches.
             batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
-            completions = sampler.sample(
-                batch.token_ids,
+            completions = sampler.sample_batch(
+                batch,
                 derive_key(config.seed, Use.EVALUATION, number, chunk),
                 params,
                 num_generations=1,

@@ -1,6 +1,6 @@
 """One step of GRPO (https://arxiv.org/abs/2402.03300), from top to bottom.
 
-    sample G completions of each prompt from the policy                (`sampling/sampler.py`)
+    sample G completions of each prompt from the policy                (`sampling/`)          
     dispatch the reference policy's pass over them                     (`reference.py`)
     score them                                                         (the reward mixture)
     with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
@@ -37,7 +37,7 @@ from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.sampling.keys import Use, derive_key
-from agent_tunix.sampling.sampler import Completions, Sampler
+from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
 
@@ -84,7 +84,7 @@ class GrpoTrainer:
 
     Args:
         config: The run's.
-        sampler: Samples from the policy.
+        sampler: Samples completions or episodes from the policy.
         updater: Trains the policy.
         reference: The reference policy; None without a KL penalty.
         mixture: The reward.
@@ -95,7 +95,7 @@ class GrpoTrainer:
     def __init__(
         self,
         config: Config,
-        sampler: Sampler,
+        sampler: BatchSampler,
         updater: PolicyUpdater,
         reference: ReferencePolicy | None,
         mixture: Mixture,
@@ -163,10 +163,10 @@ class GrpoTrainer:
     def sample(self, step: int, number: int, batch: PromptBatch) -> Completions:
         """Sample G completions of each prompt of a round."""
         with phase("rollout"):
-            return self.sampler.sample(
-                batch.token_ids,
+            return self.sampler.sample_batch(
+                batch,
                 derive_key(self.config.seed, Use.TRAINING, step, number),
-                SamplingParams.of_training(self.config.generation),
+                SamplingParams.of_training(self.config),
                 num_generations=self.config.grpo.num_generations,
                 max_prompt_length=self.config.generation.max_prompt_length,
             )

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
@@ -120,7 +121,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
     generation, evaluation = config.generation, config.evaluation
 
     def plan(purpose: str, num_prompts: int, num_generations: int) -> CachePlan:
-        sizes = generation.max_prompt_length, generation.max_generation_steps
+        sizes = generation.max_prompt_length, episode_tokens(config)
         stages = plan_stages(num_prompts, num_generations, *sizes)
         return CachePlan(
             purpose,

@@ -7,6 +7,7 @@ each at a share of the rate in the device's data sheet. Rewards, compilation, st
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.accelerators import Accelerator
@@ -152,7 +153,7 @@ def forecast_run(
                 * config.evaluation.num_passes,
             )
         ),
-        sampled_tokens=batch * group * config.generation.max_generation_steps,
+        sampled_tokens=batch * group * episode_tokens(config),
         steps=steps,
         # One before the first step, one after the last, and those between.
         evaluations=2 + ((steps - 1) // every if steps and every else 0),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError
@@ -203,7 +204,7 @@ def _layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 def _micro_batch(config: Config, shape: MeshShape) -> tuple[int, int, int, int]:
     """Return a device's b and n, and P and T."""
     size = micro_batch_size(config)
-    lengths = config.generation.max_prompt_length, config.generation.max_generation_steps
+    lengths = config.generation.max_prompt_length, episode_tokens(config)
     return shape.rows_per_device(size), shape.rows_per_device(size * config.grpo.num_generations), *lengths
 
 

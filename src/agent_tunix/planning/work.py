@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.cache_plan import slot_bytes
@@ -82,7 +83,7 @@ def work_of_sampling(
         batches: Number of consecutive batches of the prompts. Each batch reads all weights.
     """
     counts = count_operations(a, config.model.lora_rank)
-    P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
+    P, T = config.generation.max_prompt_length, episode_tokens(config)
     N = prompts * group
     gathered = _gathered_weights(a, config, compute_bytes, shape)
     cache = (prompts * P + N * T) / shape.row_shards * slot_bytes(a, compute_bytes, shape)
@@ -105,7 +106,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty) and update."""
     model = config.model
     B, G = config.training.batch_size, config.grpo.num_generations
-    P, T = config.generation.max_prompt_length, config.generation.max_generation_steps
+    P, T = config.generation.max_prompt_length, episode_tokens(config)
     N = B * G
     counts = count_operations(a, model.lora_rank)
     frozen = model.lora_rank > 0

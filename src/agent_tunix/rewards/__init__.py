@@ -19,7 +19,7 @@ from agent_tunix.rewards.registry import (
     register_reward_function,
 )
 from agent_tunix.rewards.resolve import resolve_reward
-from agent_tunix.rewards.sample import Outcome, Sample, Score, Term
+from agent_tunix.rewards.sample import EpisodeSummary, Outcome, Sample, Score, Term
 from agent_tunix.rewards.statistics import RewardAnalysis, summarise
 from agent_tunix.rewards.transforms import normalize_reward
 
@@ -27,6 +27,7 @@ __all__ = [
     "BadReferenceError",
     "BaseReward",
     "Component",
+    "EpisodeSummary",
     "Fingerprint",
     "Mixture",
     "Outcome",

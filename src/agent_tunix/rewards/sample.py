@@ -1,6 +1,7 @@
 """Input and output of a reward: `Sample` and `Score`.
 
-A *sample* is one completion with everything known about it; a *score* is one reward's result for it. A score has a
+A *sample* is one completion with everything known about it; a *score* is one reward's result for it. If the policy acted
+over several turns, the sample is the whole episode, and its response is the text of the last turn. A score has a
 number only if its outcome is `SCORED`. Every other outcome carries a reason, so that no failure looks like a 0.
 """
 
@@ -33,19 +34,21 @@ class Sample:
     """One completion and its context.
 
     Attributes:
-        response: Text of the completion, without the end-of-sequence token.
+        response: Text of the completion, or of the last turn of an episode, without the end-of-sequence token.
         prompt: The user's text, without the chat template around it.
-        messages: The conversation as chat messages (`{"role", "content"}`), the response last.
+        messages: The conversation as chat messages (`{"role", "content"}`), the response last. An episode has all its
+            turns, with `tool_calls` and messages of the role `tool`, and may end with one of these.
         columns: All columns of the dataset's row, among them `answer`, the stripped reference.
         format: Template that a response should follow (`prompt.format`).
         step: Training step, from 1; 0 outside training.
         max_steps: Number of steps of the run; 0 outside training.
         group_id: Number of the prompt within its step.
         rollout_id: Unique within a run: `"<step>_<prompt>_<generation>"`.
-        num_tokens: Length of the completion in tokens, end-of-sequence included.
-        ended: True if the model ended by itself, False if the completion was cut at the length limit.
-        tokens: The completion's `num_tokens` token ids; empty if they are unknown.
+        num_tokens: Number of tokens that the model wrote, end-of-sequence included.
+        ended: True if the model ended by itself, False if the completion or the episode was cut at a limit.
+        tokens: The `num_tokens` ids that the model wrote; empty if they are unknown.
         index: Number within the step, from 0, with the completions of a prompt side by side; None outside training.
+        episode: What happened in the episode; None for a completion of one turn.
     """
 
     response: str
@@ -61,11 +64,49 @@ class Sample:
     ended: bool = True
     tokens: tuple[int, ...] = ()
     index: int | None = None
+    episode: "EpisodeSummary | None" = None
+
+    @property
+    def prompt_messages(self) -> tuple[Mapping[str, Any], ...]:
+        """The messages before the model's first turn."""
+        return self.messages[: -1 if self.episode is None else self.episode.num_prompt_messages]
+
+    @property
+    def completion_messages(self) -> tuple[Mapping[str, Any], ...]:
+        """The messages from the model's first turn on, results of tools included."""
+        return self.messages[len(self.prompt_messages) :]
+
+    @property
+    def fault(self) -> str:
+        """Description of the environment's fault, because of which the sample has no score; "" without one."""
+        return "" if self.episode is None else self.episode.error
 
     @property
     def answer(self) -> Any:
         """The stripped reference; "" if the row has none."""
         return self.columns.get("answer", "")
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSummary:
+    """What happened in an episode.
+
+    Attributes:
+        stop_reason: Reason why it ended: `finished`, `environment_done`, `max_turns`, `max_turn_tokens`,
+            `max_episode_tokens` or `error`.
+        num_turns: Number of the model's turns.
+        num_prompt_messages: Number of messages before the first of them.
+        calls: Tool calls in order: `turn`, `name`, `outcome` and `seconds` of each.
+        score: Score of the environment; None if it does not score.
+        error: Description of the environment's fault; "" without one.
+    """
+
+    stop_reason: str
+    num_turns: int
+    num_prompt_messages: int
+    calls: tuple[Mapping[str, Any], ...] = ()
+    score: "Score | None" = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import Mixture, Sample, settle_completions
 from agent_tunix.rewards.uploaded import uploaded_source_of
+from agent_tunix.runs.environment_setup import check_environments
 from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
@@ -61,6 +62,7 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
+    check_environments(config, working_directory, examples)
     mixture = resolve_from_config(config, working_directory, run)
     _fit(mixture, examples, config)
     correct = resolve_correct(config, working_directory, run)

@@ -11,12 +11,14 @@ Shapes: B prompts, G completions each, P prompt slots, T completion slots, V wor
 from collections.abc import Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from flax import nnx
 
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.environments import EpisodeResult
 from agent_tunix.planning.cache_plan import Stage, plan_stages
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
@@ -38,12 +40,14 @@ class Completions:
         prompt_lengths: [N], tokens of each prompt. Only these tell which slots are padding, because the padding id may
             occur in a prompt: if a tokenizer has no padding id of its own, it is the end-of-sequence id.
         tokens: [N, T], padded on the right, the end-of-sequence token included.
-        lengths: [N], tokens that count.
+        lengths: [N], tokens after the prompt, those of tools and environments included.
         ended: [N], True if the row ended with an end-of-sequence token.
         texts: N texts without special tokens.
         logps: [N, T] float32, the log-probability of each token under the model that sampled it, 0 at padding. The
             training loss uses the same distribution: the model's at the sampling temperature, over all words, before
-            top-k and top-p; at temperature 1 if sampling is greedy.
+            top-k and top-p; at temperature 1 if sampling is greedy. 0 where the model did not write the token.
+        sampled: [N, T], True at tokens that the model wrote; None if it wrote all of them.
+        episodes: The episode of each row; None for completions of one turn.
     """
 
     prompt_tokens: np.ndarray
@@ -53,12 +57,20 @@ class Completions:
     ended: np.ndarray
     texts: list[str]
     logps: np.ndarray
+    sampled: np.ndarray | None = None
+    episodes: Sequence[EpisodeResult] | None = None
 
     @property
     def mask(self) -> np.ndarray:
-        """[N, T], True at tokens that count."""
+        """[N, T], True at tokens that the model wrote."""
         mask: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
-        return mask
+        return mask if self.sampled is None else mask & self.sampled
+
+    @property
+    def num_sampled(self) -> np.ndarray:
+        """[N], tokens that the model wrote."""
+        counts: np.ndarray = self.mask.sum(axis=1)
+        return counts
 
 
 def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int]]) -> Completions:
@@ -80,7 +92,36 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
         ended=take("ended"),
         texts=[parts[part].texts[row] for part, row in rows],
         logps=take("logps"),
+        sampled=None if parts[0].sampled is None else take("sampled"),
+        episodes=None if parts[0].episodes is None else [_episode(parts[part], row) for part, row in rows],
     )
+
+
+def _episode(completions: Completions, row: int) -> EpisodeResult:
+    assert completions.episodes is not None
+    return completions.episodes[row]
+
+
+class BatchSampler(Protocol):
+    """A sampler of completions or episodes.
+
+    Attributes:
+        mesh: Mesh of the policy.
+    """
+
+    mesh: jax.sharding.Mesh
+
+    def sample_batch(
+        self,
+        batch: PromptBatch,
+        key: jax.Array,
+        sampling: SamplingParams,
+        *,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> Completions:
+        """Sample `num_generations` completions of each prompt of a batch."""
+        ...
 
 
 class Sampler:
@@ -135,6 +176,20 @@ class Sampler:
             ended=ended_N,
             texts=self.tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
             logps=logps_NT,
+        )
+
+    def sample_batch(
+        self,
+        batch: PromptBatch,
+        key: jax.Array,
+        sampling: SamplingParams,
+        *,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> Completions:
+        """Sample `num_generations` completions of each prompt of a batch; see `sample`."""
+        return self.sample(
+            batch.token_ids, key, sampling, num_generations=num_generations, max_prompt_length=max_prompt_length
         )
 
     def compile_ahead(

@@ -1,7 +1,8 @@
 """Completions in the form that rewards take."""
 
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.rewards import Sample
+from agent_tunix.environments import EpisodeResult
+from agent_tunix.rewards import EpisodeSummary, Sample
 from agent_tunix.sampling.sampler import Completions
 
 
@@ -27,24 +28,52 @@ def make_samples(
         first_group: Number of the first prompt's group.
     """
     samples = []
+    mask, num_sampled = completions.mask, completions.num_sampled
     for row, text in enumerate(completions.texts):
         prompt, generation = divmod(row, num_generations)
         group = first_group + prompt
+        episode = None if completions.episodes is None else completions.episodes[row]
         samples.append(
             Sample(
                 response=text,
                 prompt=batch.prompts[prompt],
-                messages=(*batch.messages[prompt], {"role": "assistant", "content": text}),
+                messages=(
+                    (*batch.messages[prompt], {"role": "assistant", "content": text})
+                    if episode is None
+                    else tuple(episode.messages)
+                ),
                 columns=batch.columns[prompt],
                 format=format,
                 step=step,
                 max_steps=max_steps,
                 group_id=group,
                 rollout_id=f"{step}_{group}_{generation}",
-                num_tokens=int(completions.lengths[row]),
-                tokens=tuple(completions.tokens[row, : completions.lengths[row]].tolist()),
+                num_tokens=int(num_sampled[row]),
+                tokens=tuple(completions.tokens[row][mask[row]].tolist()),
                 ended=bool(completions.ended[row]),
                 index=first_group * num_generations + row,
+                episode=None if episode is None else summarize_episode(episode),
             )
         )
     return samples
+
+
+def summarize_episode(episode: EpisodeResult) -> EpisodeSummary:
+    """Return an episode as rewards see it, besides its messages."""
+    calls = tuple(
+        {
+            "turn": call.turn,
+            "name": call.name,
+            "outcome": str(call.result.outcome),
+            "seconds": call.result.seconds,
+        }
+        for call in episode.calls
+    )
+    return EpisodeSummary(
+        str(episode.stop_reason),
+        episode.num_turns,
+        episode.num_prompt_messages,
+        calls,
+        episode.score,
+        episode.error,
+    )

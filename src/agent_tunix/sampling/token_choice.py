@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from agent_tunix.config.schema import GenerationConfig
+from agent_tunix.config.episodes import turn_tokens
+from agent_tunix.config.schema import Config
 
 # The bits of 1.0. Non-negative floats have the same order as their bits read as integers.
 _ONE = 0x3F800000
@@ -47,10 +48,11 @@ class SamplingParams:
     min_p: float = 0.0
 
     @classmethod
-    def of_training(cls, generation: GenerationConfig) -> "SamplingParams":
+    def of_training(cls, config: Config) -> "SamplingParams":
         """Return the parameters of training."""
+        generation = config.generation
         return cls(
-            max_new_tokens=generation.max_generation_steps,
+            max_new_tokens=turn_tokens(config),
             temperature=generation.temperature,
             top_k=generation.top_k,
             top_p=generation.top_p,

@@ -17,6 +17,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
+from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
@@ -31,8 +32,10 @@ from agent_tunix.policy.model import count_parameters, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
+from agent_tunix.runs.environment_setup import make_episode_sampler
 from agent_tunix.runs.weights.initial import load_initial
-from agent_tunix.sampling.sampler import Sampler
+from agent_tunix.sampling.episodes import EpisodeSampler
+from agent_tunix.sampling.sampler import BatchSampler, Sampler
 from agent_tunix.startup.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -49,7 +52,8 @@ class TrainingComponents:
         model_digest: Digest of that model.
         batches: Prompts of each step.
         held_out: Prompts of an evaluation.
-        sampler: Samples from the policy.
+        sampler: Samples completions from the policy.
+        episodes: Samples episodes; None if completions have one turn.
         updater: Trains the policy.
         reference: The reference policy; None without a KL penalty.
         learning_rate: Function from the number of earlier updates to the learning rate of an update.
@@ -62,9 +66,15 @@ class TrainingComponents:
     batches: Batches
     held_out: Prompts
     sampler: Sampler
+    episodes: EpisodeSampler | None
     updater: PolicyUpdater
     reference: ReferencePolicy | None
     learning_rate: Callable[[int], float]
+
+    @property
+    def batch_sampler(self) -> BatchSampler:
+        """The sampler of training and evaluation."""
+        return self.episodes or self.sampler
 
     @property
     def moving_reference(self) -> ReferencePolicy | None:
@@ -72,11 +82,14 @@ class TrainingComponents:
         return self.reference if self.config.grpo.reference_sync_steps > 0 else None
 
 
-def build_components(config: Config, *, num_rows: int | None = None) -> TrainingComponents:
+def build_components(
+    config: Config, *, environments: EnvironmentSet | None = None, num_rows: int | None = None
+) -> TrainingComponents:
     """Load data, tokenizer and policy, and build what trains them.
 
     Args:
         config: The run's.
+        environments: Environments in which the policy acts; None for completions of one turn.
         num_rows: Rows of a micro-batch; by default the completions of its prompts.
 
     Raises:
@@ -104,6 +117,8 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
     with spend("learner"):
         updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules)
         reference = make_reference(config, policy)
+    sampler = Sampler(policy, tokenizer, mesh, config.generation.eos_tokens)
+    episodes = make_episode_sampler(config, sampler, environments, tokenizer) if environments else None
     return TrainingComponents(
         config=config,
         prompting=fingerprint_prompts(config.prompt, tokenizer),
@@ -111,7 +126,8 @@ def build_components(config: Config, *, num_rows: int | None = None) -> Training
         model_digest=digest_model(directory),
         batches=batches,
         held_out=held_out,
-        sampler=Sampler(policy, tokenizer, mesh, config.generation.eos_tokens),
+        sampler=sampler,
+        episodes=episodes,
         updater=updater,
         reference=reference,
         learning_rate=lambda count: float(_rate(schedules[REST], np.int32(count))),
@@ -159,7 +175,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer
     """
     return GrpoTrainer(
         components.config,
-        components.sampler,
+        components.batch_sampler,
         components.updater,
         components.reference,
         mixture,

@@ -106,7 +106,7 @@ def _sample(
     number: int,
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
     """Yield, for each batch of b problems, [b, K] totals and [b, K] True for completions cut at the limit."""
-    sampling = dataclasses.replace(SamplingParams.of_training(config.generation), temperature=temperature)
+    sampling = dataclasses.replace(SamplingParams.of_training(config), temperature=temperature)
     size = min(max(_COMPLETIONS_AT_ONCE // num_samples, 1), len(rows))
     for chunk in range(math.ceil(len(rows) / size)):
         wanted = rows[chunk * size : (chunk + 1) * size]

@@ -332,7 +332,7 @@ class RunSession:
             return {}
         with phase("evaluation"), spend("evaluation"):
             try:
-                return self._evaluator.metrics(self._components.sampler, step)
+                return self._evaluator.metrics(self._components.batch_sampler, step)
             except RewardError as error:
                 self._save(step)
                 raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from agent_tunix.config.schema import TrainingConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import StepResult
+from agent_tunix.runs.environment_setup import open_environments
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.storing import scoring_settings, to_stored
 from agent_tunix.training.components import build_components, make_trainer
@@ -46,9 +47,10 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
         # Workers serve the mixture from here on. They start while the model loads.
         shared_rewards(validated.mixture, validated.config.rewards, opened.processes) as mixture,
         shared_correct(validated.correct, validated.config.rewards, opened.processes) as correct,
+        open_environments(validated.config, Path.cwd()) as environments,
     ):
         _LOGGER.info("reward: %s", mixture.describe())
-        components = build_components(opened.validated.config)
+        components = build_components(opened.validated.config, environments=environments)
         config = components.config
         score = share_scoring(mixture, config.rewards, opened.processes)
         trainer = make_trainer(components, mixture, score)

@@ -28,13 +28,14 @@ _NUM_PROGRAMS = 3
 def warm_up(components: TrainingComponents) -> Iterator[None]:
     """Compile in threads for as long as the context is open.
 
-    Several devices or processes compile nothing ahead: processes would have to compile in the same order.
+    Several devices or processes compile nothing ahead: processes would have to compile in the same order. Episodes do
+    not either, because the lengths of their turns are not known.
 
     Args:
         components: The parts of the run.
     """
     batch: PromptBatch | None = None
-    if components.sampler.mesh.size == 1:
+    if components.sampler.mesh.size == 1 and components.episodes is None:
         with contextlib.suppress(DataError):  # the first step reports it
             batch = components.batches.batch(1)
     if batch is None:
@@ -63,7 +64,7 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
         executor,
         batch.token_ids,
         derive_key(config.seed, Use.TRAINING, 1, 0),
-        SamplingParams.of_training(config.generation),
+        SamplingParams.of_training(config),
         num_generations=config.grpo.num_generations,
         max_prompt_length=config.generation.max_prompt_length,
     )

@@ -62,14 +62,27 @@ class ChatTemplate:
                 f"{origin} is not a Jinja template: {_describe(error)}", code="invalid_chat_template"
             ) from error
 
-    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        add_generation_prompt: bool = True,
+    ) -> str:
         """Return the conversation as text, with or without the start of the model's turn.
+
+        Args:
+            messages: The conversation.
+            tools: Declarations of tools, `{"type": "function", "function": {name, description, parameters}}`.
+            add_generation_prompt: True to end with the start of the model's turn.
 
         Raises:
             ModelError: The template refuses the messages (the error quotes its message), or exceeds a limit on work or
                 text.
         """
         variables = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._variables}
+        if tools:
+            variables["tools"] = list(tools)
         try:
             return self._environment.render(self._template, variables)
         except (TemplateLimitError, RecursionError, MemoryError) as error:

@@ -171,22 +171,21 @@ class Tokenizer:
             prompts: Parts of each prompt: text, special token, text, special token, …, text. A text may be empty.
                 Nothing in a text is read as a special token.
         """
-        guards = {text: self._guard(text) for text in {special for parts in prompts for special in parts[1::2]}}
-        texts = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in prompts]
-        encoded = []
-        for start in range(0, len(texts), _ENCODED_AT_ONCE):
-            part = texts[start : start + _ENCODED_AT_ONCE]
-            encodings = self._plain.encode_batch_fast(part, add_special_tokens=False)
-            encoded += [self._finish(encoding.ids) for encoding in encodings]
+        encoded = self.encode_parts(prompts)
+        if self.adds_bos:
+            assert self._bos is not None
+            encoded = [ids if ids[:1] == [self._bos] else [self._bos, *ids] for ids in encoded]
         return encoded
 
-    def _finish(self, ids: Sequence[int]) -> list[int]:
-        """Replace guards by their special tokens, and add a beginning-of-sequence token if the template left it out."""
-        whole = [self._guarded.get(token, token) for token in ids]
-        if self.adds_bos and whole[:1] != [self._bos]:
-            assert self._bos is not None
-            whole.insert(0, self._bos)
-        return whole
+    def encode_parts(self, texts: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Return the token ids of many texts, given as their parts like those of `encode_prompts`; nothing is added."""
+        guards = {special: self._guard(special) for special in {part for parts in texts for part in parts[1::2]}}
+        whole = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in texts]
+        encoded = []
+        for start in range(0, len(whole), _ENCODED_AT_ONCE):
+            encodings = self._plain.encode_batch_fast(whole[start : start + _ENCODED_AT_ONCE], add_special_tokens=False)
+            encoded += [[self._guarded.get(token, token) for token in encoding.ids] for encoding in encodings]
+        return encoded
 
     @functools.cached_property
     def adds_bos(self) -> bool:
@@ -227,8 +226,12 @@ class Tokenizer:
         """Ids of special tokens, including those that `tokenizer.json` does not mark as special."""
         return {self._special.token_to_id(text) for text in self.special_texts} | set(self.eos_ids)
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Return the messages as text by the chat template, up to where the model continues.
+
+        Args:
+            messages: The conversation.
+            tools: Declarations of tools, for templates that declare them.
 
         Raises:
             ModelError: The directory has no chat template, or the template refuses the messages.
@@ -240,7 +243,7 @@ class Tokenizer:
                 f" plain, or --raw)",
                 code="missing_chat_template",
             )
-        return self._template.render(messages)
+        return self._template.render(messages, tools=tools)
 
     def eos_id(self) -> int:
         """Return the end-of-sequence id."""

@@ -79,6 +79,7 @@ BUILTINS = {
     "valid_python": Builtin("code", Kind.FORM),
     "code_tests": Builtin("code_tests", Kind.CORRECTNESS, isolated=True),
     "json_schema": Builtin("schema", Kind.FORM),
+    "environment": Builtin("environment", Kind.QUALITY),
 }
 
 FAMILIES = {name: builtin.family for name, builtin in BUILTINS.items()}

@@ -23,7 +23,7 @@ call, so that no reward can corrupt the next.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
@@ -39,6 +39,11 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
 
 RESPONSE_NAMES = ("response", "completion")
+# Parameters that an episode provides; without one, the row's columns of these names.
+OF_EPISODE: dict[str, Callable[[Sample], Any]] = {
+    "episode": lambda sample: sample.episode,
+    "transcript": lambda sample: [dict(message) for message in sample.completion_messages],
+}
 EXPECTED = "a per-response reward returns one number"
 
 
@@ -51,7 +56,8 @@ class Arguments:
         self._attributes = [(name, attrgetter("response")) for name in free if name in RESPONSE_NAMES]
         self._attributes += [(name, attrgetter(name)) for name in free if name in SURROUNDINGS]
         self._has_metadata = "metadata" in free
-        others = (*RESPONSE_NAMES, *SURROUNDINGS, "metadata")
+        self._of_episode = [name for name in free if name in OF_EPISODE]
+        others = (*RESPONSE_NAMES, *SURROUNDINGS, *OF_EPISODE, "metadata")
         self._columns = [name for name in free if name not in others]
 
     def of(self, sample: Sample) -> dict[str, Any]:
@@ -63,6 +69,11 @@ class Arguments:
         for name in self._columns:
             if name in columns:
                 arguments[name] = own_copy(columns[name])
+        for name in self._of_episode:
+            if sample.episode is not None:
+                arguments[name] = own_copy(OF_EPISODE[name](sample))
+            elif name in columns:
+                arguments[name] = own_copy(columns[name])
         if self._has_metadata:
             arguments["metadata"] = own_copy(dict(columns))
         if self._fixed:
@@ -73,12 +84,13 @@ class Arguments:
 class PlainReward(Convention):
     """A function of one response.
 
-    It returns a number, None if it does not apply, or a `Score`. Calling the reward scores one response as the function
+    It returns a number, None if it does not apply, or a `Score`. If the policy acts in an environment, it may take
+    `transcript`, the chat messages from the policy's first turn on, and `episode`, an `EpisodeSummary`. Calling the reward scores one response as the function
     itself would; `score` is what training uses.
     """
 
     convention = "plain"
-    provided = ("prompt", "format", "step", "max_steps", "num_tokens", "metadata")
+    provided = ("prompt", "format", "step", "max_steps", "num_tokens", "metadata", *OF_EPISODE)
     reserved = RESPONSE_NAMES
 
     def __call__(self, response: str, **columns: Any) -> float | None:
@@ -180,6 +192,8 @@ class PlainReward(Convention):
             "num_tokens": sample.num_tokens,
             "metadata": columns if type(columns) is dict else dict(columns),
         }
+        if sample.episode is not None:
+            available |= {name: get(sample) for name, get in OF_EPISODE.items()}
         for name in self._unnamed:
             available.pop(name, None)
         if self.target.call_args:

@@ -218,12 +218,16 @@ def prompt_of(sample: Sample, as_messages: bool) -> Any:
     """Return the prompt as text, or as the chat messages before the completion."""
     if not as_messages:
         return sample.prompt
-    return [dict(message) for message in sample.messages[:-1]] or [{"role": "user", "content": sample.prompt}]
+    return [dict(message) for message in sample.prompt_messages] or [{"role": "user", "content": sample.prompt}]
 
 
 def completion_of(sample: Sample, as_messages: bool) -> Any:
-    """Return the completion as text, or as a list of one chat message."""
-    return [{"role": "assistant", "content": sample.response}] if as_messages else sample.response
+    """Return the completion as text, or as a list of chat messages: one, or the turns of an episode."""
+    if not as_messages:
+        return sample.response
+    if sample.episode is None:
+        return [{"role": "assistant", "content": sample.response}]
+    return [own_copy(dict(message)) for message in sample.completion_messages]
 
 
 def token_ids_of(sample: Sample) -> list[int]:

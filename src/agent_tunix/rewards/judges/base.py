@@ -268,7 +268,7 @@ def problem_of(sample: Sample) -> str:
     """Return the prompt for the judge, or else the conversation before the response."""
     if sample.prompt:
         return sample.prompt
-    return "\n\n".join(f"{message.get('role')}: {message.get('content')}" for message in sample.messages[:-1])
+    return "\n\n".join(f"{message.get('role')}: {message.get('content')}" for message in sample.prompt_messages)
 
 
 def column_text(sample: Sample, column: str) -> str:

@@ -333,8 +333,15 @@ def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Scor
 def _compute(
     rewards: Mapping[str, Reward], samples: Sequence[Sample], verdicts: Verdicts
 ) -> dict[str, list[Score | None]]:
-    """Compute independent components where they count, those with `begin` in the background."""
-    wanted = {name: [index for index, verdict in enumerate(verdicts[name]) if verdict.is_open] for name in rewards}
+    """Compute independent components where they count, those with `begin` in the background.
+
+    An episode whose environment failed is not scored: each component has its error.
+    """
+    failed = {index: Score.failed(Outcome.ERROR, sample.fault) for index, sample in enumerate(samples) if sample.fault}
+    wanted = {
+        name: [index for index, verdict in enumerate(verdicts[name]) if verdict.is_open and index not in failed]
+        for name in rewards
+    }
     given = {name: [samples[index] for index in indices] for name, indices in wanted.items() if indices}
     begun = {
         name: reward.begin(given[name])
@@ -351,7 +358,7 @@ def _compute(
                 f"component {name!r} must give one score for each of {len(indices)} completions, but gave {len(found)}",
                 code="wrong_score_count",
             )
-        scores[name] = [None] * len(samples)
+        scores[name] = [failed.get(index) if verdict.is_open else None for index, verdict in enumerate(verdicts[name])]
         for index, score in zip(indices, found, strict=True):
             scores[name][index] = score
     return scores

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agent_tunix.rewards import Outcome, Sample, Score, Term
+from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score, Term
 from agent_tunix.tracking.rollouts.arrays import make_array
 from agent_tunix.tracking.rollouts.encoding import RESPONSE, decode, encode
 from agent_tunix.tracking.rollouts.schema import (
@@ -55,7 +55,8 @@ def to_table(stored: StoredStep) -> "pa.Table":
         "advantage": stored.advantages,
         "num_tokens": [sample.num_tokens for sample in samples],
         "ended": [sample.ended for sample in samples],
-        "stop_reason": ["stop" if sample.ended else "length" for sample in samples],
+        "stop_reason": [_stop_reason(sample) for sample in samples],
+        "episode": [None if sample.episode is None else encode(_data_of(sample.episode)) for sample in samples],
         "logprob": [None if np.isnan(value) else value for value in stored.logprobs],
         "tokens": _tokens(samples),
         "fingerprint": [stored.settings.fingerprint] * len(samples),
@@ -109,6 +110,12 @@ def _tokens(samples: Sequence[Sample]) -> "pa.Array":
     offsets = make_array([0, *itertools.accumulate(len(sample.tokens) for sample in samples)], pa.int32())
     values = make_array(list(itertools.chain.from_iterable(sample.tokens for sample in samples)), pa.int32())
     return pa.ListArray.from_arrays(offsets, values, type=arrow_type("list<int32>"))
+
+
+def _stop_reason(sample: Sample) -> str:
+    if sample.episode is not None:
+        return str(sample.episode.stop_reason)
+    return "stop" if sample.ended else "length"
 
 
 def _encode_shared(values: Sequence[Any]) -> list[str]:
@@ -227,9 +234,11 @@ def _encode_more(part: Score, *, with_extras: bool) -> str | None:
     return encode(more) if more else None
 
 
-def _data_of(said: Score | Term) -> dict[str, Any]:
-    """Return the fields of a score or term, recursively; values from users are unchanged."""
+def _data_of(said: Score | Term | EpisodeSummary) -> dict[str, Any]:
+    """Return the fields of a score, term or episode, recursively; values from users are unchanged."""
     data = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
+    if isinstance(data.get("score"), Score):
+        data["score"] = _data_of(data["score"])
     for inside in ("parts", "terms"):
         if inside in data:
             data[inside] = {name: _data_of(inner) for name, inner in data[inside].items()}
@@ -301,7 +310,13 @@ def _read_sample(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> 
         num_tokens=row["num_tokens"],
         ended=row["ended"],
         tokens=tuple(row["tokens"]),
+        episode=None if row.get("episode") is None else _read_episode(decode(row["episode"])),
     )
+
+
+def _read_episode(data: Mapping[str, Any]) -> EpisodeSummary:
+    score = None if data["score"] is None else _score_of(data["score"])
+    return EpisodeSummary(**{**data, "calls": tuple(data["calls"]), "score": score})
 
 
 def _read_score(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> Score:

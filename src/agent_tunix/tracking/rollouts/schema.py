@@ -142,7 +142,17 @@ COLUMNS = (
     Column("advantage", "float32", "The advantage that trained; 0 for an unscored completion."),
     Column("num_tokens", "int32", "Length in tokens, the end-of-sequence token included."),
     Column("ended", "bool", "True if the model ended by itself."),
-    Column("stop_reason", "string", "`stop` if the model ended by itself, `length` if it was cut."),
+    Column(
+        "stop_reason",
+        "string",
+        "`stop` if the model ended by itself, `length` if it was cut; of an episode, the reason why it ended.",
+    ),
+    Column(
+        "episode",
+        "json",
+        "What happened in an episode of several turns: its turns, tool calls, score and error; else null.",
+        True,
+    ),
     Column(
         "logprob",
         "float32",

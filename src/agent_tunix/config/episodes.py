@@ -1,0 +1,47 @@
+"""Limits of episodes, from the configuration. Without an environment an episode is a completion: one turn."""
+
+from collections.abc import Iterator
+
+from agent_tunix.config.schema import Config
+
+
+def has_environment(config: Config) -> bool:
+    """Return True if the policy acts in an environment or has tools."""
+    return config.environment.name is not None or bool(config.environment.tools)
+
+
+def turn_tokens(config: Config) -> int:
+    """Return the limit on the tokens of one turn."""
+    own = config.environment.max_turn_tokens if has_environment(config) else None
+    return config.generation.max_generation_steps if own is None else own
+
+
+def episode_tokens(config: Config) -> int:
+    """Return the limit on the tokens after the prompt."""
+    return config.environment.max_episode_tokens if has_environment(config) else config.generation.max_generation_steps
+
+
+def environment_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each problem of the group `environment`."""
+    environment = config.environment
+    if not has_environment(config):
+        if environment.args:
+            yield "environment.args requires environment.name, but it is null; set environment.name"
+        return
+    names = environment.name.values() if isinstance(environment.name, dict) else [environment.name or ""]
+    if not all(isinstance(name, str) for name in names) or environment.name == {}:
+        yield (
+            "environment.name must be a name, a dotted path, file.py:Class or a mapping of them, not "
+            f"{environment.name!r}"
+        )
+    if turn_tokens(config) > environment.max_episode_tokens:
+        key = "generation.max_generation_steps" if environment.max_turn_tokens is None else "environment.max_turn_tokens"
+        yield (
+            f"environment.max_episode_tokens must be at least {key}={turn_tokens(config)}, not "
+            f"{environment.max_episode_tokens}; raise it, or lower {key}"
+        )
+    if config.distributed.mode != "none":
+        yield (
+            "environments require a run of one process, but distributed.mode is "
+            f"{config.distributed.mode}; set distributed.mode=none"
+        )

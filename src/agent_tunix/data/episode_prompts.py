@@ -1,0 +1,136 @@
+"""Token ids of an episode: of its prompt, with the tools declared, and of what follows each turn of the policy.
+
+The policy's own tokens are never encoded again. What a tool or an environment replies is encoded as the text that the
+chat template writes between the end of one turn of the policy and the start of the next. It is rendered on a short
+placeholder conversation, so a template that rewrites earlier turns (Qwen 3 removes earlier thoughts) gives the same
+text at every turn.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.data.prompts import PromptEncoder, fold_system
+from agent_tunix.environments import Message, Tool, format_of_template, render_declarations
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+
+_QUESTION, _TURN, _RESULT = "agent tunix asks", "agent tunix answers", "agent tunix replies"
+_PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "agent_tunix_probe",
+        "description": "A probe.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
+
+
+class EpisodeEncoder:
+    """An encoder of the prompts and replies of episodes.
+
+    Args:
+        tokenizer: The policy's tokenizer.
+        prompt: Configures the system message and the chat template.
+
+    Attributes:
+        call_format: Format in which the model writes tool calls.
+
+    Raises:
+        ModelError, ConfigError: As `PromptEncoder`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:
+        self._tokenizer = tokenizer
+        self._encoder = PromptEncoder(tokenizer, prompt)
+        self.call_format = format_of_template(tokenizer.chat_template or "")
+
+    def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[int]:
+        """Return the token ids of the prompt of an episode.
+
+        Args:
+            messages: The conversation before the policy's first turn.
+            tools: Tools to declare: through the template, or, if it has no place for them, in the system message.
+
+        Raises:
+            ModelError: The chat template refuses the messages.
+        """
+        declared = [tool.declaration() for tool in tools] if self._declares_tools else []
+        if tools and not declared:
+            messages = self._with_declarations(messages, tools)
+        return self._tokenizer.encode_prompts([self._encoder.split(messages, declared)])[0]
+
+    def encode_replies(self, replies: Sequence[Sequence[Message]]) -> list[list[int]]:
+        """Return, for each of several turns, the token ids between its end and the start of the next turn.
+
+        Args:
+            replies: Messages that answer each turn: results of tools, or the environment's reply.
+
+        Raises:
+            ModelError: The chat template refuses the messages.
+        """
+        parts = [self._split_reply(messages) for messages in replies]
+        # The policy has written the token that ends its turn. It is encoded too, because the tokens of a text can
+        # depend on what precedes it, and then left out.
+        return [
+            ids[1:] if of_turn[0] == "" and of_turn[1:2] and of_turn[1] in self._ends else ids
+            for ids, of_turn in zip(self._tokenizer.encode_parts(parts), parts, strict=True)
+        ]
+
+    def shorten(self, text: str, max_tokens: int) -> str:
+        """Return a text of at most `max_tokens` tokens; a text that was cut says so at its end."""
+        if len(text) <= max_tokens:  # a token has at least one byte
+            return text
+        ids = self._tokenizer.encode(text, allow_special=False)
+        if len(ids) <= max_tokens:
+            return text
+        note = f"\n[cut: {len(ids):,} tokens]"
+        kept = max(0, max_tokens - len(self._tokenizer.encode(note)))
+        return self._tokenizer.decode(ids[:kept]).rstrip("\ufffd") + note
+
+    @functools.cached_property
+    def _ends(self) -> set[str]:
+        """Special tokens that end a turn."""
+        return {text for text in self._tokenizer.special_texts if self._tokenizer.encode(text)[0] in self._tokenizer.eos_ids}
+
+    @functools.cached_property
+    def _declares_tools(self) -> bool:
+        question = [{"role": "user", "content": _QUESTION}]
+        try:
+            return "agent_tunix_probe" in self._tokenizer.render_chat(question, [_PROBE_TOOL])
+        except ModelError:
+            return False
+
+    @functools.cached_property
+    def _has_tool_role(self) -> bool:
+        """True if the template renders results of tools as messages of the role `tool`."""
+        try:
+            return _RESULT in self._tokenizer.render_chat(_placeholder([{"role": "tool", "content": _RESULT}]))
+        except ModelError:
+            return False
+
+    def _with_declarations(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+        block = render_declarations(tools, self.call_format)
+        changed = [dict(message) for message in messages]
+        if changed[0]["role"] == "system":
+            changed[0]["content"] = f"{changed[0]['content']}\n\n{block}"
+        else:
+            changed.insert(0, {"role": "system", "content": block})
+        return changed if self._encoder.has_system_role else fold_system(changed)
+
+    def _split_reply(self, messages: Sequence[Message]) -> list[str]:
+        """Return the parts of the text after the policy's turn; the first special token may be the end of that turn."""
+        shown = [{key: message[key] for key in ("role", "content", "name") if key in message} for message in messages]
+        if not self._has_tool_role:
+            results = [message["content"] for message in shown if message["role"] == "tool"]
+            others = [message for message in shown if message["role"] != "tool"]
+            shown = [{"role": "user", "content": "\n".join(results)}, *others] if results else others
+        parts = self._encoder.split(_placeholder(shown))
+        start = next(place for place in range(0, len(parts), 2) if _TURN in parts[place])
+        return [parts[start].partition(_TURN)[2], *parts[start + 1 :]]
+
+
+def _placeholder(replies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    question, turn = {"role": "user", "content": _QUESTION}, {"role": "assistant", "content": _TURN}
+    return [question, turn, *map(dict, replies)]

@@ -1,0 +1,165 @@
+"""Environments of a run: one for all rows, or one of several for each row; episodes used by several threads at once."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from agent_tunix.closing import Closing
+from agent_tunix.environments.conventions import EnvironmentAdapter
+from agent_tunix.environments.environment import EpisodeEnvironment, EpisodeSource
+from agent_tunix.environments.hosting import HostedEnvironment
+from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment
+from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
+
+_LOGGER = logging.getLogger("agent_tunix.environments")
+
+# Column of a row that chooses among several environments.
+ENVIRONMENT_COLUMN = "environment"
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class HostingLimits:
+    """Where environments run, and their limits.
+
+    Attributes:
+        execution: `inline`, `process`, or `auto`: built-in ones inline, others in worker processes.
+        timeout_s: Wall time of one call.
+        memory_mb: Memory of a worker.
+        num_workers: Worker processes of an environment.
+    """
+
+    execution: str = "auto"
+    timeout_s: float = 10.0
+    memory_mb: int = 2048
+    num_workers: int = 16
+
+
+class EnvironmentSet(Closing):
+    """The environments of a run.
+
+    Args:
+        recipes: Recipe of each environment by name. Rows choose by their column `environment`; with one recipe, under
+            the name None, all rows have that environment.
+        limits: Where they run.
+
+    Raises:
+        UnknownEnvironmentError, InvalidEnvironmentError: An environment cannot be used.
+    """
+
+    def __init__(self, recipes: Mapping[str | None, EnvironmentRecipe], limits: HostingLimits) -> None:
+        self._adapters: dict[str | None, EnvironmentAdapter] = {}
+        self._sources: dict[str | None, EpisodeSource] = {}
+        for name, recipe in recipes.items():
+            adapter = self._adapters[name] = build_environment(recipe)
+            self._sources[name] = _source(adapter, recipe, limits)
+        self._pool = _Pool(max((source.concurrency for source in self._sources.values()), default=1))
+
+    def describe(self) -> str:
+        """Return a line for each environment: its name, source and tools."""
+        lines = []
+        for name, adapter in self._adapters.items():
+            tools = ", ".join(tool.name for tool in adapter.declare()) or "no tools"
+            place = "" if self._sources[name] is adapter else f", in {self._sources[name].concurrency} workers"
+            lines.append(f"{'' if name is None else f'{name}: '}{adapter.describe()}, {tools}{place}")
+        return "\n".join(lines)
+
+    def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
+        """Return the environment of a new episode of a row.
+
+        Raises:
+            EnvironmentFailedError: The row names no environment of the run, or the constructor failed.
+        """
+        if None in self._sources:
+            return self._sources[None].open()
+        name = row.get(ENVIRONMENT_COLUMN)
+        if not isinstance(name, str) or name not in self._sources:
+            raise EnvironmentFailedError(
+                f"the row's column {ENVIRONMENT_COLUMN!r} must name one of {', '.join(map(str, self._sources))}, not "
+                f"{name!r}; correct the row, or environment.name",
+                code="unknown_environment_of_row",
+            )
+        return self._sources[name].open()
+
+    def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Call a function on episodes or their places, several at once if they are in worker processes."""
+        self._pool.for_each(function, items)
+
+    def close(self) -> None:
+        """End all workers and release what episodes share."""
+        self._pool.close()
+        for name, source in self._sources.items():
+            with _warning_of_fault(name):
+                source.close()
+
+    def check_rows(self, columns: Iterable[str]) -> None:
+        """Raise InvalidEnvironmentError if `reset` requires a column that rows do not have."""
+        known = set(columns)
+        for adapter in self._adapters.values():
+            missing = [name for name, required in adapter.reset_parameters.items() if required and name not in known]
+            if missing:
+                raise InvalidEnvironmentError(
+                    f"{adapter.name}.reset requires the columns {', '.join(missing)}, but rows have "
+                    f"{', '.join(sorted(known)) or 'none'}; add them, rename columns by data.columns, or give the "
+                    "parameters defaults",
+                    code="missing_environment_column",
+                )
+
+
+def _source(adapter: EnvironmentAdapter, recipe: EnvironmentRecipe, limits: HostingLimits) -> EpisodeSource:
+    is_inline = adapter.is_builtin if limits.execution == "auto" else limits.execution == "inline"
+    if is_inline:
+        return adapter
+    return HostedEnvironment(
+        replace(recipe, working_directory=recipe.working_directory.resolve()),
+        adapter.traits,
+        timeout_s=limits.timeout_s,
+        memory_mb=limits.memory_mb,
+        num_workers=limits.num_workers,
+    )
+
+
+class _Pool:
+    """Threads that wait for worker processes; none with a concurrency of 1."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._executor = ThreadPoolExecutor(concurrency, "episodes") if concurrency > 1 else None
+
+    def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
+        if self._executor is None:
+            for item in items:
+                function(item)
+            return
+        for future in [self._executor.submit(function, item) for item in items]:
+            future.result()
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+
+
+@contextlib.contextmanager
+def _warning_of_fault(name: str | None) -> Iterator[None]:
+    try:
+        yield
+    except EnvironmentFailedError as fault:
+        _LOGGER.warning("the environment%s could not be closed: %s", "" if name is None else f" {name}", fault)
+
+
+def make_recipes(
+    name: str | Mapping[str, str] | None, tools: Sequence[str], template: EnvironmentRecipe
+) -> dict[str | None, EnvironmentRecipe]:
+    """Return the recipes of `environment.name` and `environment.tools`.
+
+    Args:
+        name: An environment, a mapping of them, or None for tools alone.
+        tools: Further tools of each.
+        template: Recipe with arguments, modules and working directory.
+    """
+    if isinstance(name, Mapping):
+        return {key: replace(template, spec=spec, tools=tuple(tools)) for key, spec in name.items()}
+    return {None: replace(template, spec=name, tools=tuple(tools))}

@@ -1,0 +1,74 @@
+"""The environments of a configuration. Importing this module does not load JAX."""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent_tunix.config.episodes import has_environment
+from agent_tunix.config.schema import Config
+from agent_tunix.data import Example
+from agent_tunix.environments import EnvironmentRecipe
+from agent_tunix.environments.running import ENVIRONMENT_COLUMN, EnvironmentSet, HostingLimits, make_recipes
+
+if TYPE_CHECKING:
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
+    from agent_tunix.sampling.episodes import EpisodeSampler
+    from agent_tunix.sampling.sampler import Sampler
+
+_LOGGER = logging.getLogger("agent_tunix.environments")
+
+
+@contextlib.contextmanager
+def open_environments(config: Config, working_directory: Path) -> Iterator[EnvironmentSet | None]:
+    """Yield the environments of a run; None without any. Workers start with the first episodes.
+
+    Args:
+        config: The configuration.
+        working_directory: Base directory of relative paths and of the user's own modules.
+
+    Raises:
+        UnknownEnvironmentError, InvalidEnvironmentError: An environment or tool cannot be used.
+    """
+    if not has_environment(config):
+        yield None
+        return
+    asked = config.environment
+    template = EnvironmentRecipe(None, asked.args, tuple(asked.modules), working_directory=working_directory)
+    limits = HostingLimits(asked.execution, asked.timeout_s, asked.memory_mb, asked.num_workers)
+    with EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits) as environments:
+        yield environments
+
+
+def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:
+    """Check that the environments can be used with the rows of the data.
+
+    Args:
+        config: The configuration.
+        working_directory: Base directory of relative paths and of the user's own modules.
+        examples: A row of each data set.
+
+    Raises:
+        UnknownEnvironmentError, InvalidEnvironmentError: An environment or tool cannot be used, or requires a column
+            that rows lack.
+    """
+    with open_environments(config, working_directory) as environments:
+        if environments is not None:
+            for example in examples.values():
+                environments.check_rows(example.columns.keys() | {ENVIRONMENT_COLUMN})
+
+
+def make_episode_sampler(
+    config: Config, sampler: "Sampler", environments: EnvironmentSet, tokenizer: "Tokenizer"
+) -> "EpisodeSampler":
+    """Return the sampler of a run's episodes."""
+    from agent_tunix.data.episode_prompts import EpisodeEncoder
+    from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
+
+    asked = config.environment
+    limits = EpisodeLimits(
+        asked.max_turns, asked.max_episode_tokens, asked.max_result_tokens, asked.on_tool_error == "fail"
+    )
+    _LOGGER.info("environment: %s", environments.describe())
+    return EpisodeSampler(sampler, environments, EpisodeEncoder(tokenizer, config.prompt), limits)

@@ -1,0 +1,189 @@
+"""The compiled programs of episodes: read prompts, sample a turn, rearrange the cache between turns.
+
+The cache of an episode is kept over its turns. What a turn reads first, the *chunk*, is the last token that the policy
+wrote, which the model has not read yet, and the reply of tools or the environment. Each row reads it at its own
+position. Then all rows write their turn, one token of each at a time.
+
+Within a turn all rows write to the same slots of the cache, so that a write is one slice; rows of other lengths leave
+slots unused. Between turns `pack` moves the slots of each row together and leaves out rows that have ended.
+
+Axes: B prompts, n rows, S slots of the cache, C tokens of the chunk, T of a turn, L of an episode, V words.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from agent_tunix.policy.network.decoder import Prefix
+from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
+
+
+class TurnInputs(NamedTuple):
+    """What the rows of a turn begin with.
+
+    Attributes:
+        chunk: Ids to read first, padded on the right.
+        chunk_lengths: Tokens of each chunk, at least 1.
+        filled: Slots of the cache that hold tokens of the row: the first ones.
+        positions: Position of the chunk's first token in the row's text.
+        limits: Most tokens that the row may write; 0 for a row that takes no part.
+        written: Number of the turn's first token in the episode, which chooses its random numbers.
+        rows: Number of the row in the batch, for the same purpose.
+    """
+
+    chunk: Int[Array, "n C"]
+    chunk_lengths: Int[Array, " n"]
+    filled: Int[Array, " n"]
+    positions: Int[Array, " n"]
+    limits: Int[Array, " n"]
+    written: Int[Array, " n"]
+    rows: Int[Array, " n"]
+
+
+class WrittenTurn(NamedTuple):
+    """What the rows wrote in a turn.
+
+    Attributes:
+        tokens: Ids, padded after the end.
+        logps: Log-probability of each token; 0 at padding.
+        lengths: Tokens of each row, an end-of-sequence token included.
+        ended: True if the row wrote an end-of-sequence token.
+    """
+
+    tokens: Int[Array, "n T"]
+    logps: Float[Array, "n T"]
+    lengths: Int[Array, " n"]
+    ended: Bool[Array, " n"]
+
+
+class _Carry(NamedTuple):
+    t: Int[Array, ""]
+    token: Int[Array, " n"]
+    done: Bool[Array, " n"]
+    cache: Any
+    turn: WrittenTurn
+
+
+def draw_noise(key: jax.Array, *, num_tokens: int, num_rows: int) -> Float[Array, "L N 2"]:
+    """Return the random numbers of each token of an episode of each row, those of `decode_loop` at the same places."""
+    return jax.vmap(lambda t: uniforms(key, t, num_rows))(jnp.arange(num_tokens))
+
+
+def read_prompts(graphdef: Any, state: Any, prompt_BP: Int[Array, "B P"], length_B: Int[Array, " B"]) -> Prefix:
+    """Read texts, padded on the left, that rows will continue."""
+    model: Any = nnx.merge(graphdef, state)
+    prefix: Prefix = model.read_prefix(prompt_BP, length_B)[1]
+    return prefix
+
+
+def new_cache(graphdef: Any, state: Any, *, num_rows: int, num_slots: int) -> Any:
+    """Return an empty cache."""
+    model: Any = nnx.merge(graphdef, state)
+    return model.init_cache(num_rows, num_slots, model.dtype)
+
+
+def pack(cache: Any, row_n: Int[Array, " n"], slot_nS: Int[Array, "n S"]) -> Any:
+    """Return a cache with the given slots of the given rows.
+
+    Args:
+        cache: Cache of the turn before.
+        row_n: Row of that cache for each row of the new one.
+        slot_nS: Slot of that row for each slot of the new one; any slot where the new row has no token.
+    """
+    return {
+        "layers": jax.tree.map(
+            lambda x: jnp.take_along_axis(x[row_n], slot_nS[:, None, :, None], axis=2), cache["layers"]
+        ),
+        "positions": jnp.take_along_axis(cache["positions"][row_n], slot_nS, axis=1),
+        "length": cache["length"][row_n],
+    }
+
+
+def take_turn(
+    graphdef: Any,
+    state: Any,
+    prefix: Prefix,
+    cache: Any,
+    inputs: TurnInputs,
+    noise_LN2: Float[Array, "L N 2"] | None,
+    *,
+    sampling: SamplingParams,
+    pad_id: int,
+    eos_ids: tuple[int, ...],
+) -> tuple[WrittenTurn, Any]:
+    """Read a chunk in each row, then sample a turn.
+
+    Args:
+        graphdef: Graph of the decoder.
+        state: Weights of the decoder.
+        prefix: Prompts of the rows, n / B rows for each, side by side.
+        cache: Cache whose slots the rows have filled as `inputs` says. The chunk starts at the first slot that no row
+            has filled.
+        inputs: What the rows begin with.
+        noise_LN2: Random numbers of `draw_noise`; None if sampling is greedy.
+        sampling: How tokens are chosen; `max_new_tokens` is T.
+        pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
+        eos_ids: Ids that end a turn.
+
+    Returns:
+        The turn, and the cache. Its slots hold, from the first that no row had filled on, the C tokens of the chunk,
+        and then the tokens written, without the last one of each row.
+    """
+    model: Any = nnx.merge(graphdef, state)
+    n, C = inputs.chunk.shape
+    S, T = cache["positions"].shape[1], sampling.max_new_tokens
+    forbidden = None if pad_id in eos_ids else pad_id
+    eos = jnp.array(eos_ids)
+    slot_S = jnp.arange(S)
+    start = inputs.filled.max()
+    own_nS = slot_S < inputs.filled[:, None]
+    in_chunk_nS = (slot_S >= start) & (slot_S - start < inputs.chunk_lengths[:, None])
+    cache = {**cache, "length": jnp.full_like(cache["length"], start)}
+
+    def sample(t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: WrittenTurn) -> tuple[Any, Any, WrittenTurn]:
+        noise_n2 = None
+        if noise_LN2 is not None:
+            noise_n2 = noise_LN2.at[inputs.written + t, inputs.rows].get(mode="clip")
+        token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
+        token_n = jnp.where(done_n, pad_id, token_n).astype(jnp.int32)
+        lengths_n = turn.lengths + ~done_n
+        ended_n = turn.ended | (~done_n & jnp.isin(token_n, eos))
+        turn = WrittenTurn(
+            jax.lax.dynamic_update_slice_in_dim(turn.tokens, token_n[:, None], t, axis=1),
+            jax.lax.dynamic_update_slice_in_dim(turn.logps, jnp.where(done_n, 0.0, logp_n)[:, None], t, axis=1),
+            lengths_n,
+            ended_n,
+        )
+        return token_n, done_n | ended_n | (lengths_n >= inputs.limits), turn
+
+    def body(carry: _Carry) -> _Carry:
+        t, token_n, done_n, cache, turn = carry
+        written_S = (slot_S >= start + C) & (slot_S <= start + C + t)
+        position_n = inputs.positions + inputs.chunk_lengths + t
+        seen_n1S = (own_nS | in_chunk_nS | written_S)[:, None]
+        logits_n1V, cache = model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
+        token_n, done_n, turn = sample(t + 1, logits_n1V[:, 0], done_n, turn)
+        return _Carry(t + 1, token_n, done_n, cache, turn)
+
+    with jax.named_scope("read"):
+        c_C = jnp.arange(C)
+        causal_nCS = own_nS[:, None] | (in_chunk_nS[:, None] & (slot_S <= start + c_C[:, None]))
+        hidden_nCD, cache = model(
+            inputs.chunk, inputs.positions[:, None] + c_C, cache, causal_nCS, prefix=prefix, output_hidden=True
+        )
+        last_nD = jnp.take_along_axis(hidden_nCD, (inputs.chunk_lengths - 1)[:, None, None], axis=1)[:, 0]
+        logits_nV = model.project(last_nD)
+    with jax.named_scope("decode"):
+        empty = WrittenTurn(
+            jnp.full((n, T), pad_id, jnp.int32),
+            jnp.zeros((n, T), jnp.float32),
+            jnp.zeros(n, jnp.int32),
+            jnp.zeros(n, jnp.bool_),
+        )
+        token_n, done_n, turn = sample(jnp.int32(0), logits_nV, inputs.limits <= 0, empty)
+        carry = _Carry(jnp.int32(0), token_n, done_n, cache, turn)
+        carry = jax.lax.while_loop(lambda carry: (carry.t < T - 1) & ~carry.done.all(), body, carry)
+    return carry.turn, carry.cache

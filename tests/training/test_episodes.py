@@ -1,0 +1,209 @@
+"""Episodes: sampled token for token as by a plain loop that reads the whole text anew for each token."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from agent_tunix.config.schema import Config
+from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.environments import EpisodeEnvironment, StopReason, adapt_environment
+from agent_tunix.grpo.micro_batches import loss_mask
+from agent_tunix.policy.mesh import make_mesh
+from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
+from agent_tunix.sampling.sampler import Completions, Sampler
+from agent_tunix.sampling.token_choice import SamplingParams
+from tests.training import reference_sampler
+from tests.training.test_logps import ARCHITECTURES
+
+G, P, T, L, V = 4, 9, 6, 48, 53
+PAD, END = 0, tuple(range(1, 16))
+MAX_TURNS = 5
+KEY = jax.random.key(3)
+SAMPLED = SamplingParams(T, temperature=1.5)
+PROMPTS = ["hello", "ab", "x"]
+
+
+def to_ids(text: str) -> list[int]:
+    """A letter is a token."""
+    return [16 + ord(letter) % (V - 16) for letter in text]
+
+
+class Talker:
+    """Answers with a text whose length depends on what was said, and now and then has heard enough."""
+
+    def reset(self, **row: Any) -> str:
+        return ""
+
+    def step(self, action: str) -> tuple[str, float, bool, dict[str, Any]]:
+        number = hashlib.sha256(action.encode()).digest()[0]
+        return "reply" * (1 + number % 2) + "." * (number % 7), 0.5, number % 8 == 0, {}
+
+
+class Inline:
+    """Environments without workers."""
+
+    def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
+        return adapt_environment(row["kind"], "talker").open()
+
+    def for_each(self, function: Callable[[Any], None], items: Iterable[Any]) -> None:
+        for item in items:
+            function(item)
+
+
+class Letters:
+    """Encoder of prompts and replies, and tokenizer."""
+
+    call_format = "hermes"
+    eos_ids = list(END)
+
+    def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Any) -> list[int]:
+        return to_ids("".join(message["content"] for message in messages))
+
+    def encode_replies(self, replies: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[int]]:
+        return [to_ids("<" + "".join(one["content"] for one in of_row) + ">") for of_row in replies]
+
+    def shorten(self, text: str, max_tokens: int) -> str:
+        return text[:max_tokens]
+
+    def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        return ["".join(chr(0x100 + token) for token in row if token not in END) for row in rows]
+
+    def pad_id(self) -> int:
+        return PAD
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Any]:
+    """In float64, so that rounding decides nothing, with weights large enough that words differ."""
+    with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
+        float64 = jnp.dtype("float64")
+        model = Decoder(ARCHITECTURES["sliding"], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
+        nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, nnx.state(model)))
+        yield model
+
+
+def sample(model: Any, sampling: SamplingParams = SAMPLED, *, most: int = L, kind: type = Talker) -> Completions:
+    letters: Any = Letters()
+    environments: Any = Inline()
+    sampler = EpisodeSampler(
+        Sampler(model, letters, make_mesh([1, 1])), environments, letters, EpisodeLimits(MAX_TURNS, most, 12)
+    )
+    batch = PromptBatch(
+        prompts=PROMPTS,
+        messages=[[{"role": "user", "content": prompt}] for prompt in PROMPTS],
+        token_ids=[to_ids(prompt) for prompt in PROMPTS],
+        columns=[{"kind": kind}] * len(PROMPTS),
+    )
+    return sampler.sample_batch(batch, KEY, sampling, num_generations=G, max_prompt_length=P)
+
+
+def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) -> tuple[list[int], list[bool], str]:
+    """Return the tokens of an episode, which of them are the policy's, and why it ended."""
+    prompt, environment = to_ids(PROMPTS[row // G]), Talker()
+    ids: list[int] = []
+    sampled: list[bool] = []
+    for turn in range(1, MAX_TURNS + 1):
+        start = len(ids)
+        while len(ids) - start < T and len(ids) < most and not (len(ids) > start and ids[-1] in END):
+            uniforms = jax.random.uniform(jax.random.fold_in(KEY, len(ids)), (len(PROMPTS) * G, 2), np.float32)[row]
+            ids.append(reference_sampler.choose(logits([*prompt, *ids])[-1], np.asarray(uniforms), sampling, PAD))
+            sampled.append(True)
+        if ids[-1] not in END:
+            return ids, sampled, "max_episode_tokens" if len(ids) == most else "max_turn_tokens"
+        (said,) = Letters().decode_batch([ids[start:]])
+        reply, _, done, _ = environment.step(said)
+        if done:
+            return ids, sampled, "environment_done"
+        added = to_ids(f"<{reply[:12]}>")
+        if turn == MAX_TURNS:
+            return ids, sampled, "max_turns"
+        if len(ids) + len(added) >= most:
+            return ids, sampled, "max_episode_tokens"
+        ids += added
+        sampled += [False] * len(added)
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("sampling", "most"),
+    [(SAMPLED, L), (SAMPLED, 13), (SamplingParams(T, greedy=True), L)],
+    ids=["sampled", "short", "greedy"],
+)
+def test_every_token_is_that_of_a_loop_that_reads_everything_anew(
+    model: Any, sampling: SamplingParams, most: int
+) -> None:
+    found = sample(model, sampling, most=most)
+    assert found.episodes is not None
+    assert found.sampled is not None
+    logits = reference_sampler.logits_of(model, P + L)
+    reasons = []
+    for row, (length, episode) in enumerate(zip(found.lengths, found.episodes, strict=True)):
+        ids, sampled, reason = plain_episode(logits, row, sampling, most)
+        assert (found.tokens[row, :length].tolist(), str(episode.stop_reason)) == (ids, reason)
+        assert found.sampled[row].tolist() == sampled + [False] * (most - length)
+        assert found.ended[row] == (reason == "environment_done")
+        if not sampling.greedy:
+            expected = reference_sampler.logps_of(logits, to_ids(PROMPTS[row // G]), ids, sampling.temperature)
+            np.testing.assert_allclose(found.logps[row, :length], np.where(sampled, expected, 0.0), atol=1e-6)
+        reasons.append(reason)
+    if sampling is SAMPLED and most == L:  # or nothing above were tested
+        assert len(set(reasons)) >= 3
+        assert len({episode.num_turns for episode in found.episodes}) >= 3
+
+
+def test_only_what_the_policy_wrote_is_trained(model: Any) -> None:
+    found = sample(model)
+    assert found.sampled is not None
+    mask = loss_mask(found, Config())
+    assert (mask == found.sampled).all()
+    assert 0 < mask.sum() < found.lengths.sum()
+    assert found.num_sampled.tolist() == mask.sum(axis=1).tolist()
+    assert (found.logps[~mask] == 0).all()
+
+
+class BreaksAtTheThirdEpisode(Talker):
+    """Its third instance cannot begin."""
+
+    made = 0
+
+    def reset(self, **row: Any) -> str:
+        type(self).made += 1
+        if type(self).made == 3:
+            raise OSError("no more boards")
+        return super().reset(**row)
+
+
+def test_an_episode_that_breaks_has_an_error_and_the_others_stay_as_they_were(model: Any) -> None:
+    whole, found = sample(model), sample(model, kind=BreaksAtTheThirdEpisode)
+    assert found.episodes is not None
+    broken = found.episodes[2]
+    assert broken.stop_reason is StopReason.ERROR
+    assert "no more boards" in broken.error
+    assert found.lengths[2] == 0
+    others = [row for row in range(len(found.texts)) if row != 2]
+    assert found.tokens[others].tolist() == whole.tokens[others].tolist()
+
+
+class BeginsDifferently(Talker):
+    """Ignores the seed."""
+
+    made = 0
+
+    def reset(self, **row: Any) -> str:
+        type(self).made += 1
+        return "odd" if type(self).made == 2 else ""
+
+
+def test_episodes_of_a_group_must_begin_alike(model: Any) -> None:
+    found = sample(model, kind=BeginsDifferently)
+    assert found.episodes is not None
+    assert "the same text and tools" in found.episodes[1].error
+    assert [bool(episode.error) for episode in found.episodes].count(True) == 1
