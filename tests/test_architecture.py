@@ -39,7 +39,8 @@ EXPORTS: dict[str, str] = {
         register_environment register_tool render_calls render_declarations resolve_environment run_episode
     """,
     "agent_tunix.rewards": """
-        BadReferenceError BaseReward Component Fingerprint Mixture Outcome RewardAnalysis RewardConfig RewardRecipe
+        BadReferenceError BaseReward Component EpisodeSummary Fingerprint Mixture Outcome RewardAnalysis RewardConfig
+        RewardRecipe
         Sample Score Term compute_advantages compute_group_advantages extract_answer fingerprint get_builtin
         get_reward_function list_reward_functions normalize_reward register_reward_function resolve_reward
         settle_completions summarise to_trl score_each

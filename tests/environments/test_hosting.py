@@ -69,7 +69,7 @@ def directory(tmp_path: Path) -> Path:
 
 def host(directory: Path, fault: str = "", **limits: Any) -> HostedEnvironment:
     recipe = EnvironmentRecipe("faulty.py:Faulty", {"fault": fault}, working_directory=directory)
-    traits = resolve_environment(recipe.spec, working_directory=directory).traits
+    traits = resolve_environment(str(recipe.spec), working_directory=directory).traits
     return HostedEnvironment(recipe, traits, **limits)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -62,7 +61,7 @@ class Letters:
     """Encoder of prompts and replies, and tokenizer."""
 
     call_format = "hermes"
-    eos_ids = list(END)
+    eos_ids = END
 
     def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Any) -> list[int]:
         return to_ids("".join(message["content"] for message in messages))

@@ -35,7 +35,9 @@ def environment_problems(config: Config) -> Iterator[str]:
             f"{environment.name!r}"
         )
     if turn_tokens(config) > environment.max_episode_tokens:
-        key = "generation.max_generation_steps" if environment.max_turn_tokens is None else "environment.max_turn_tokens"
+        key = (
+            "generation.max_generation_steps" if environment.max_turn_tokens is None else "environment.max_turn_tokens"
+        )
         yield (
             f"environment.max_episode_tokens must be at least {key}={turn_tokens(config)}, not "
             f"{environment.max_episode_tokens}; raise it, or lower {key}"

@@ -354,7 +354,7 @@ class GenerationConfig:
 
 @dataclass
 class EnvironmentConfig:
-    """Tools and environments: the policy acts over several turns. Without a name and tools, completions have one turn."""
+    """Tools and environments, with which the policy acts over several turns; without them completions have one turn."""
 
     name: Any = key(
         None,
@@ -374,9 +374,7 @@ class EnvironmentConfig:
     max_result_tokens: int = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
     timeout_s: float = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
     memory_mb: int = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
-    num_workers: int = key(
-        16, "Worker processes for your own environments and tools; each runs one call at a time."
-    )
+    num_workers: int = key(16, "Worker processes for your own environments and tools; each runs one call at a time.")
     execution: str = key(
         "auto",
         "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"

@@ -92,7 +92,9 @@ class EpisodeEncoder:
     @functools.cached_property
     def _ends(self) -> set[str]:
         """Special tokens that end a turn."""
-        return {text for text in self._tokenizer.special_texts if self._tokenizer.encode(text)[0] in self._tokenizer.eos_ids}
+        return {
+            text for text in self._tokenizer.special_texts if self._tokenizer.encode(text)[0] in self._tokenizer.eos_ids
+        }
 
     @functools.cached_property
     def _declares_tools(self) -> bool:
@@ -121,7 +123,9 @@ class EpisodeEncoder:
 
     def _split_reply(self, messages: Sequence[Message]) -> list[str]:
         """Return the parts of the text after the policy's turn; the first special token may be the end of that turn."""
-        shown = [{key: message[key] for key in ("role", "content", "name") if key in message} for message in messages]
+        shown: list[dict[str, Any]] = [
+            {key: message[key] for key in ("role", "content", "name") if key in message} for message in messages
+        ]
         if not self._has_tool_role:
             results = [message["content"] for message in shown if message["role"] == "tool"]
             others = [message for message in shown if message["role"] != "tool"]

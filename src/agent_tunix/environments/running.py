@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class HostingLimits:
-    """Where environments run, and their limits.
+    """Place in which environments run, and their limits.
 
     Attributes:
         execution: `inline`, `process`, or `auto`: built-in ones inline, others in worker processes.

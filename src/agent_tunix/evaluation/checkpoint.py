@@ -67,7 +67,7 @@ def _results(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the metrics of the evaluated model, and its problems with their completions."""
     from agent_tunix.evaluation.by_reward import reward_metrics
-    from agent_tunix.evaluation.evaluate import at_step
+    from agent_tunix.evaluation.evaluate import at_step, episode_results
 
     config, judged = request.subject.run.config, found.judged
     results: dict[str, Any] = {
@@ -78,6 +78,7 @@ def _results(
         "correct": config.evaluation.correct,
         **{f"{group}.{key}": value for group, values in request.replaced.items() for key, value in values.items()},
         **found.metrics(),
+        **episode_results([sample for of_problem in judged.samples for sample in of_problem]),
     }
     rows = list(judged.rows())
     if reward is not None:
@@ -114,6 +115,7 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     from agent_tunix.data.prompting import encode_examples
     from agent_tunix.evaluation.evaluate import at_step, complete_problems
     from agent_tunix.evaluation.judging import judge
+    from agent_tunix.runs.environment_setup import make_episode_sampler, open_environments
     from agent_tunix.runs.weights.trained_policy import load_trained_policy
     from agent_tunix.sampling.sampler import Sampler
 
@@ -130,7 +132,9 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     trained = load_trained_policy(subject.run, subject.step)
     prompts = encode_examples(load_evaluation(config).examples, trained.tokenizer, config)
     sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens)
-    samples = complete_problems(sampler, prompts, config)
+    with open_environments(config, subject.working_directory) as environments:
+        episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer) if environments else None
+        samples = complete_problems(episodes or sampler, prompts, config)
     verdicts = None if correct is None else correct.score(at_step(samples, trained.step))
     return trained.step, judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
 

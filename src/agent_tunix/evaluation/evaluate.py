@@ -10,6 +10,7 @@ from agent_tunix.data.prompting import Prompts
 from agent_tunix.evaluation.by_reward import reward_metrics
 from agent_tunix.evaluation.judging import can_judge, judge
 from agent_tunix.rewards import Sample, Score
+from agent_tunix.rewards.statistics.episodes import episode_metrics
 from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler
@@ -107,7 +108,12 @@ class Evaluator:
             metrics = judge(samples, asked.correct, verdicts, asked.correct_at).metrics()
         if self._tells_reward and scores is not None:
             metrics |= reward_metrics(scores, self._components, len(samples[0]))[0]
-        return metrics
+        return metrics | episode_results(flat)
+
+
+def episode_results(samples: Sequence[Sample]) -> dict[str, float | None]:
+    """Return the metrics of the episodes of an evaluation; none for completions of one turn."""
+    return {f"eval/{name}": value for name, value in episode_metrics(samples).items()}
 
 
 def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) -> list[Sample]:

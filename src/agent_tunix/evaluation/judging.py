@@ -156,6 +156,11 @@ def judge(
     passes = len(samples[0])
     flat = [sample for of_problem in samples for sample in of_problem]
     verdicts = get_builtin(correct).score(flat) if verdicts is None else verdicts
+    # An episode whose environment failed says nothing about the policy.
+    verdicts = [
+        Score.failed(Outcome.ERROR, sample.fault) if sample.fault else verdict
+        for sample, verdict in zip(flat, verdicts, strict=True)
+    ]
     forms = get_builtin("format").score(flat)
     judged = Judged(samples, _rows_of(verdicts, passes), _rows_of(forms, passes), correct_at)
     scored, right, formed = judged.scored, judged.right, judged.formed

@@ -40,6 +40,11 @@ class Subject:
     name: str
     is_run: bool = True
 
+    @property
+    def working_directory(self) -> Path:
+        """Base directory of the run's relative paths and modules."""
+        return _working_directory(self.run.root) if self.is_run else Path.cwd()
+
 
 @dataclass(frozen=True)
 class EvaluationRequest:
@@ -81,7 +86,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     working_directory = Path.cwd()
     with_reward = asked.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
     if subject.is_run:
-        working_directory = _working_directory(subject.run.root)
+        working_directory = subject.working_directory
         config = settle_trust(
             subject.run.config,
             subject.run.root,
@@ -91,6 +96,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             with_reward=with_reward,
             with_correct=True,
             with_data=True,
+            with_environment=True,
         )
         subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
     other = None
@@ -101,11 +107,12 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         settled = settle_trust(
             other.run.config,
             other.run.root,
-            working_directory=Path.cwd(),
+            working_directory=other.working_directory,
             trust=asked.trust,
             own_parts=_own_data_parts(data, other.run.root),
             with_reward=False,
             with_data=True,
+            with_environment=True,
         )
         other = dataclasses.replace(other, run=dataclasses.replace(other.run, config=settled))
     elif asked.compare_step is not None:

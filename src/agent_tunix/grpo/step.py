@@ -1,6 +1,6 @@
 """One step of GRPO (https://arxiv.org/abs/2402.03300), from top to bottom.
 
-    sample G completions of each prompt from the policy                (`sampling/`)          
+    sample G completions of each prompt from the policy                (`sampling/`)
     dispatch the reference policy's pass over them                     (`reference.py`)
     score them                                                         (the reward mixture)
     with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
@@ -37,7 +37,7 @@ from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.sampling.keys import Use, derive_key
-from agent_tunix.sampling.sampler import BatchSampler, Completions
+from agent_tunix.sampling.sampler import BatchSampler, Completions, Sampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
 
@@ -84,26 +84,29 @@ class GrpoTrainer:
 
     Args:
         config: The run's.
-        sampler: Samples completions or episodes from the policy.
+        sampler: Samples from the policy.
         updater: Trains the policy.
         reference: The reference policy; None without a KL penalty.
         mixture: The reward.
         score: Scores samples; `mixture.score` unless the processes of a run share the work.
         max_steps: Number of steps of the run, for rewards that ask for it.
+        episodes: Samples episodes, if the policy acts over several turns.
     """
 
     def __init__(
         self,
         config: Config,
-        sampler: BatchSampler,
+        sampler: Sampler,
         updater: PolicyUpdater,
         reference: ReferencePolicy | None,
         mixture: Mixture,
         score: Scorer | None = None,
         max_steps: int = 0,
+        episodes: BatchSampler | None = None,
     ) -> None:
         self.config = config
         self.sampler = sampler
+        self._batch_sampler: BatchSampler = episodes or sampler
         self.updater = updater
         self.reference = reference
         self._mixture = mixture
@@ -163,7 +166,7 @@ class GrpoTrainer:
     def sample(self, step: int, number: int, batch: PromptBatch) -> Completions:
         """Sample G completions of each prompt of a round."""
         with phase("rollout"):
-            return self.sampler.sample_batch(
+            return self._batch_sampler.sample_batch(
                 batch,
                 derive_key(self.config.seed, Use.TRAINING, step, number),
                 SamplingParams.of_training(self.config),

@@ -1,13 +1,13 @@
 """Input and output of a reward: `Sample` and `Score`.
 
-A *sample* is one completion with everything known about it; a *score* is one reward's result for it. If the policy acted
-over several turns, the sample is the whole episode, and its response is the text of the last turn. A score has a
+A *sample* is one completion with everything known about it; a *score* is one reward's result for it. If the policy
+acted over several turns, the sample is the whole episode, and its response is the text of the last turn. A score has a
 number only if its outcome is `SCORED`. Every other outcome carries a reason, so that no failure looks like a 0.
 """
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -77,6 +77,14 @@ class Sample:
         return self.messages[len(self.prompt_messages) :]
 
     @property
+    def shown(self) -> str:
+        """The completion as text for a person: the response, or all turns of an episode and how it ended."""
+        if self.episode is None:
+            return self.response
+        lines = [line for message in self.completion_messages for line in message_lines(message)]
+        return "\n".join([*lines, f"end        {self.episode.stop_reason} {self.fault}".rstrip()])
+
+    @property
     def fault(self) -> str:
         """Description of the environment's fault, because of which the sample has no score; "" without one."""
         return "" if self.episode is None else self.episode.error
@@ -89,7 +97,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSummary:
-    """What happened in an episode.
+    """Facts about an episode.
 
     Attributes:
         stop_reason: Reason why it ended: `finished`, `environment_done`, `max_turns`, `max_turn_tokens`,
@@ -107,6 +115,19 @@ class EpisodeSummary:
     calls: tuple[Mapping[str, Any], ...] = ()
     score: "Score | None" = None
     error: str = ""
+
+
+def message_lines(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a chat message as lines for a person, each tool call on a line of its own."""
+    content = str(message.get("content") or "")
+    if content:
+        first, *rest = content.splitlines() or [""]
+        yield f"{message['role']:<9}  {first}".rstrip()
+        yield from (f"           {line}".rstrip() for line in rest)
+    elif message["role"] == "tool":
+        yield "tool       (nothing)"
+    for call in message.get("tool_calls", ()):
+        yield f"call       {call['function']['name']} {call['function']['arguments']}"
 
 
 @dataclass(frozen=True, slots=True)

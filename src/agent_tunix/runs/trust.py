@@ -50,6 +50,8 @@ _OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "conventi
 _LIMITS_OF_PROGRAMS = {
     name: inspect.signature(code_tests_reward).parameters[name].default for name in ("timeout_s", "memory_mb")
 }
+# Keys of `environment` that the user decides for a foreign run.
+_LIMITS_OF_ENVIRONMENTS = ("execution", "timeout_s", "memory_mb", "num_workers")
 # Data sources that import code named by the dataset.
 _SOURCES_WITH_CODE = ("tfds",)
 # With more files than this, the user is asked about the whole directory.
@@ -69,6 +71,7 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
     try:
         key = _read_key() or _make_key()
         parts = parts_of(config, working_directory) + correct_parts(config, working_directory)
+        parts += environment_parts(config, working_directory, root)
         signed = {
             "version": _VERSION,
             "root": os.path.realpath(root),
@@ -94,8 +97,9 @@ def settle_trust(
     with_correct: bool = False,
     with_data: bool = False,
     with_policy: bool = False,
+    with_environment: bool = False,
 ) -> Config:
-    """Return a run's configuration with the limits on rewards that apply to it, or refuse the run.
+    """Return a run's configuration with the limits on rewards and environments that apply to it, or refuse the run.
 
     A run that is neither the user's own nor trusted gets the user's limits on rewards instead of its own. The user
     always decides `rewards.allow_unsandboxed` for a run that is not their own.
@@ -111,6 +115,7 @@ def settle_trust(
         with_correct: True if the reward of `evaluation.correct` will score completions.
         with_data: True if the run's data will be read.
         with_policy: True if the run's policy will be written where others may read it.
+        with_environment: True if the policy will act in the run's environments.
 
     Raises:
         UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
@@ -120,6 +125,7 @@ def settle_trust(
     content = _read_config(root)
     used = parts_of(config, working_directory) if with_reward else []
     used += correct_parts(config, working_directory) if with_correct else []
+    used += environment_parts(config, working_directory, root) if with_environment else []
     parts = [part for part in dict.fromkeys(used) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
@@ -227,6 +233,23 @@ def correct_parts(config: Config, working_directory: Path) -> list[CodePart]:
         reward_directories=reward_directories(working_directory),
         working_directory=working_directory,
     )
+
+
+def environment_parts(config: Config, working_directory: Path, root: Path) -> list[CodePart]:
+    """Return the code of environments and tools beyond the built-in ones, and the private files in their arguments."""
+    asked = config.environment
+    names = asked.name if isinstance(asked.name, dict) else {} if asked.name is None else {"": asked.name}
+    specs = {f"environment.name.{key}".rstrip("."): str(spec) for key, spec in names.items()}
+    specs |= {f"environment.tools.{place}": tool for place, tool in enumerate(asked.tools)}
+    parts = find_code_parts(
+        {key: spec for key, spec in specs.items() if not is_name(spec)},
+        modules=asked.modules,
+        working_directory=working_directory,
+    )
+    for key, value in asked.args.items():
+        if isinstance(value, str):
+            parts += [CodePart("private", f"environment.args.{key}", str(f), f) for f in _private_files(value, root)]
+    return parts
 
 
 def data_parts(config: Config, root: Path) -> list[CodePart]:
@@ -383,7 +406,9 @@ def _with_own_limits(config: Config, own: Config) -> Config:
     rewards: RewardsConfig = dataclasses.replace(own.rewards, **kept)
     reward = dataclasses.replace(config.reward, components=_bounded(config.reward.components))
     training = dataclasses.replace(config.training, reward_function=_bounded(config.training.reward_function))
-    return dataclasses.replace(config, rewards=rewards, reward=reward, training=training)
+    limits = {name: getattr(own.environment, name) for name in _LIMITS_OF_ENVIRONMENTS}
+    environment = dataclasses.replace(config.environment, **limits)
+    return dataclasses.replace(config, rewards=rewards, reward=reward, training=training, environment=environment)
 
 
 def _bounded(value: Any, own: Any = None) -> Any:

@@ -336,9 +336,7 @@ class EpisodeSampler:
 
     # --- the result ------------------------------------------------------------------------------------------------
 
-    def _collect(
-        self, rows: Sequence[_Row], results: Sequence[EpisodeResult], max_prompt_length: int
-    ) -> Completions:
+    def _collect(self, rows: Sequence[_Row], results: Sequence[EpisodeResult], max_prompt_length: int) -> Completions:
         N, L = len(rows), self._limits.max_episode_tokens
         prompts = np.full((N, max_prompt_length), self._sampler.pad_id, np.int32)
         tokens = np.full((N, L), self._sampler.pad_id, np.int32)

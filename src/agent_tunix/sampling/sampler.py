@@ -103,13 +103,7 @@ def _episode(completions: Completions, row: int) -> EpisodeResult:
 
 
 class BatchSampler(Protocol):
-    """A sampler of completions or episodes.
-
-    Attributes:
-        mesh: Mesh of the policy.
-    """
-
-    mesh: jax.sharding.Mesh
+    """A sampler of completions or episodes."""
 
     def sample_batch(
         self,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
@@ -22,7 +23,7 @@ from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
 
 
 class TurnInputs(NamedTuple):
-    """What the rows of a turn begin with.
+    """The state with which the rows of a turn begin.
 
     Attributes:
         chunk: Ids to read first, padded on the right.
@@ -34,17 +35,17 @@ class TurnInputs(NamedTuple):
         rows: Number of the row in the batch, for the same purpose.
     """
 
-    chunk: Int[Array, "n C"]
-    chunk_lengths: Int[Array, " n"]
-    filled: Int[Array, " n"]
-    positions: Int[Array, " n"]
-    limits: Int[Array, " n"]
-    written: Int[Array, " n"]
-    rows: Int[Array, " n"]
+    chunk: Int[Array | np.ndarray, "n C"]
+    chunk_lengths: Int[Array | np.ndarray, " n"]
+    filled: Int[Array | np.ndarray, " n"]
+    positions: Int[Array | np.ndarray, " n"]
+    limits: Int[Array | np.ndarray, " n"]
+    written: Int[Array | np.ndarray, " n"]
+    rows: Int[Array | np.ndarray, " n"]
 
 
 class WrittenTurn(NamedTuple):
-    """What the rows wrote in a turn.
+    """The tokens that the rows wrote in a turn.
 
     Attributes:
         tokens: Ids, padded after the end.
@@ -143,7 +144,9 @@ def take_turn(
     in_chunk_nS = (slot_S >= start) & (slot_S - start < inputs.chunk_lengths[:, None])
     cache = {**cache, "length": jnp.full_like(cache["length"], start)}
 
-    def sample(t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: WrittenTurn) -> tuple[Any, Any, WrittenTurn]:
+    def sample(
+        t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: WrittenTurn
+    ) -> tuple[Any, Any, WrittenTurn]:
         noise_n2 = None
         if noise_LN2 is not None:
             noise_n2 = noise_LN2.at[inputs.written + t, inputs.rows].get(mode="clip")
@@ -183,7 +186,7 @@ def take_turn(
             jnp.zeros(n, jnp.int32),
             jnp.zeros(n, jnp.bool_),
         )
-        token_n, done_n, turn = sample(jnp.int32(0), logits_nV, inputs.limits <= 0, empty)
+        token_n, done_n, turn = sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, empty)
         carry = _Carry(jnp.int32(0), token_n, done_n, cache, turn)
         carry = jax.lax.while_loop(lambda carry: (carry.t < T - 1) & ~carry.done.all(), body, carry)
     return carry.turn, carry.cache

@@ -86,7 +86,7 @@ def _show(rank: str, sample: Sample, score: Score, advantage: float) -> ShownSam
         rank=rank,
         rollout_id=sample.rollout_id,
         prompt=_cut(sample.prompt),
-        response=_cut(sample.response),
+        response=_cut(sample.shown),
         reference=_cut(str(sample.answer)),
         total=score.value,
         advantage=advantage,

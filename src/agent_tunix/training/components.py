@@ -175,12 +175,13 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer
     """
     return GrpoTrainer(
         components.config,
-        components.batch_sampler,
+        components.sampler,
         components.updater,
         components.reference,
         mixture,
         score,
         components.batches.num_steps,
+        components.episodes,
     )
 
 

@@ -11,7 +11,7 @@ def scores_table(result: StepResult) -> str:
     names = list(dict.fromkeys(name for score in result.scores for name in score.components))
     lines = [["rollout", "total", "advantage", *names, "response"]]
     for sample, score, advantage in zip(result.samples, result.scores, result.advantages, strict=True):
-        text = one_line(sample.response)
+        text = one_line(sample.shown)
         shown = text if len(text) <= _LONGEST_RESPONSE else f"{text[: _LONGEST_RESPONSE - 1]}…"
         total = str(score.outcome) if score.value is None else f"{score.value:.4g}"
         components = (score.components.get(name) for name in names)

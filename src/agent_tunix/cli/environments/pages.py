@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent_tunix.environments import EnvironmentAdapter, EpisodeResult, Tool
-from agent_tunix.environments.outcomes import Message
 from agent_tunix.rewards import Score
+from agent_tunix.rewards.sample import message_lines
 
 _FORMS = {
     "class": "a class whose public methods are tools",
@@ -75,7 +75,7 @@ def episode_page(result: EpisodeResult) -> str:
     calls = iter(result.calls)
     lines: list[str] = []
     for message in result.messages:
-        lines += _message_lines(message)
+        lines += message_lines(message)
         if message["role"] == "tool" and (call := next(calls)).result.detail:
             lines.append(f"           {call.result.detail}")
     if result.error:
@@ -92,18 +92,6 @@ def _tool_lines(tool: Tool) -> Iterator[str]:
     yield from textwrap.indent(tool.description, "  ").splitlines()
     schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
     yield from textwrap.indent(schema, "  ").splitlines()
-
-
-def _message_lines(message: Message) -> Iterator[str]:
-    content = str(message.get("content") or "")
-    if content:
-        first, *rest = content.splitlines() or [""]
-        yield f"{message['role']:<9}  {first}".rstrip()
-        yield from (f"           {line}".rstrip() for line in rest)
-    elif message["role"] == "tool":
-        yield "tool       (nothing)"
-    for call in message.get("tool_calls", ()):
-        yield f"call       {call['function']['name']} {call['function']['arguments']}"
 
 
 def _score_text(score: Score) -> str:

@@ -55,7 +55,7 @@ class CombinedAdapter(EnvironmentAdapter):
         return self._adapters[0].system_prompt
 
     @property
-    def is_builtin(self) -> bool:  # type: ignore[override]  # not cached
+    def is_builtin(self) -> bool:
         """True if all of them come with this package."""
         return all(adapter.is_builtin for adapter in self._adapters)
 

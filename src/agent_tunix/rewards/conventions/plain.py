@@ -85,8 +85,8 @@ class PlainReward(Convention):
     """A function of one response.
 
     It returns a number, None if it does not apply, or a `Score`. If the policy acts in an environment, it may take
-    `transcript`, the chat messages from the policy's first turn on, and `episode`, an `EpisodeSummary`. Calling the reward scores one response as the function
-    itself would; `score` is what training uses.
+    `transcript`, the chat messages from the policy's first turn on, and `episode`, an `EpisodeSummary`. Calling the
+    reward scores one response as the function itself would; `score` is what training uses.
     """
 
     convention = "plain"

@@ -214,7 +214,7 @@ function openRollout(index) {
 function describeRollout(rollout) {
   const facts = [
     ["Step", String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
-    ["Tokens", String(rollout.tokens)], ["Ended", rollout.ended ? "by itself" : "cut at the limit"], ["Disagreement", show(rollout.disagreement)],
+    ["Tokens", String(rollout.tokens)], ["Ended", rollout.stop?.replaceAll("_", " ") ?? (rollout.ended ? "by itself" : "cut at the limit")], ["Disagreement", show(rollout.disagreement)],
   ];
   const sections = [["Why", rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
   return [

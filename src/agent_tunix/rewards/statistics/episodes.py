@@ -1,0 +1,48 @@
+"""Metrics of episodes: turns, tool calls, reasons of the end, scores of the environment."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agent_tunix.rewards.sample import Sample
+
+# Reasons why an episode was cut.
+_LIMITS = ("max_turns", "max_turn_tokens", "max_episode_tokens")
+# Outcomes of calls that reached their tool.
+_MADE = ("ok", "too_long", "tool_error")
+
+
+def episode_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Return metrics of turns, tool calls and environments; none for completions of one turn.
+
+    Args:
+        samples: Samples of a step or an evaluation.
+    """
+    episodes = [sample.episode for sample in samples if sample.episode is not None]
+    if not episodes:
+        return {}
+    count = len(episodes)
+    turns = [episode.num_turns for episode in episodes]
+    calls = [call for episode in episodes for call in episode.calls]
+    row: dict[str, Any] = {
+        "turns/mean": sum(turns) / count,
+        "turns/max": max(turns),
+        "turns/limit_share": sum(episode.stop_reason in _LIMITS for episode in episodes) / count,
+        "tools/calls_mean": len(calls) / count,
+        "tools/parse_errors": sum(call["outcome"] == "malformed" for call in calls),
+        "environment/errors": sum(bool(episode.error) for episode in episodes),
+    }
+    reasons = Counter(episode.stop_reason for episode in episodes)
+    row |= {f"stop_reasons/{reason}": reasons[reason] / count for reason in sorted(reasons)}
+    for name in sorted({call["name"] for call in calls if call["outcome"] in _MADE}):
+        made = [call for call in calls if call["name"] == name and call["outcome"] in _MADE]
+        row[f"tools/{name}/calls"] = len(made)
+        row[f"tools/{name}/errors"] = sum(call["outcome"] == "tool_error" for call in made)
+        row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in made) / len(made)
+    values = [e.score.value for e in episodes if e.score is not None and e.score.value is not None]
+    if values:
+        row["environment/mean"] = float(np.mean(values))
+        row["environment/std"] = float(np.std(values))
+    return row
