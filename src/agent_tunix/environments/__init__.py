@@ -1,6 +1,6 @@
 """Environments and tools: what a policy acts on over several turns, and how one episode runs on the host.
 
-Everything here works offline and loads neither JAX nor Hydra. Training on episodes does not exist yet.
+Everything here works offline and loads neither JAX nor Hydra. `sampling/episodes.py` runs episodes in training.
 """
 
 from agent_tunix.environments.conventions import EnvironmentAdapter, ToolsEnvironment, adapt_environment

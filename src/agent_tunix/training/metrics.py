@@ -56,7 +56,7 @@ class StepMetrics:
             "completions/clipped_share": float((~completions.ended).mean()),
             "completions/distinct_share": len(set(completions.texts)) / len(completions.texts),
         }
-        row |= episode_metrics(result.samples)
+        row |= episode_metrics(result.samples, result.totals)
         if self._sets:
             drawn = Counter(sample.columns[SET_COLUMN] for sample in result.samples)
             row |= {f"data/{name}/share": drawn[name] / len(result.samples) for name in self._sets}

@@ -37,6 +37,11 @@ def longer(step: int) -> Row:
     return make_row(step, 0.3 + 0.04 * step, completions__length_mean=10.0 + step, **levels)
 
 
+def paid_calls(step: int) -> Row:
+    levels = {"tools__reward_correlation": 0.95, "tools__calls_mean": 0.2 * step, "turns__mean": 2.0}
+    return mixed(step, 0.3 + 0.04 * step, rewards__oracle__mean=0.4, rewards__correct__mean=0.1, **levels)
+
+
 def form_only(step: int) -> Row:
     means = {"correct": 0.1, "oracle": 0.1, "tags": 0.05 * step}
     levels = {f"rewards__{name}__mean": mean for name, mean in means.items()}
@@ -85,6 +90,14 @@ SICK: dict[str, tuple[list[Row], Any]] = {
     ),
     "entropy_collapse": (make_rows(8, lambda step: make_row(step, policy__entropy=0.3 if step < 4 else 0.01)), "math"),
     "truncation": (steady(4, completions__clipped_share=0.6), "math"),
+    "tool_never_called": (steady(6, tools__calls_mean=0.0, turns__mean=1.0), "math"),
+    "calls_never_parse": (steady(2, tools__calls_mean=1.0, tools__parse_errors=128, turns__mean=2.0), "math"),
+    "tool_always_fails (search)": (
+        steady(2, tools__calls_mean=1.0, tools__search__calls=128, tools__search__errors=128, turns__mean=2.0),
+        "math",
+    ),
+    "episode_limits": (steady(3, turns__limit_share=0.5, stop_reasons__max_turns=0.5, turns__mean=4.0), "math"),
+    "calls_rewarded": (make_rows(12, paid_calls), MIXTURE),
     "verifier_errors": (steady(3, rewards__outcomes__scored=64, rewards__outcomes__error=64), "math"),
 }
 

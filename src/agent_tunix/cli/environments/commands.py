@@ -42,8 +42,8 @@ def environments() -> None:
     """Look at, try and check environments and tools for multi-turn episodes, offline and without JAX.
 
     NAME is a registered name, a dotted path or file.py:NAME: a function that is a tool, a class whose public methods
-    are tools (as in TRL), a benchmax BaseEnv, or a class with reset and step(action). Training on episodes does not
-    exist yet.
+    are tools (as in TRL), a benchmax BaseEnv, or a class with reset and step(action). Train on it with
+    environment.name=NAME, or environment.tools=[NAME] for a tool.
     """
 
 

@@ -14,11 +14,12 @@ _LIMITS = ("max_turns", "max_turn_tokens", "max_episode_tokens")
 _MADE = ("ok", "too_long", "tool_error")
 
 
-def episode_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
+def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None) -> dict[str, Any]:
     """Return metrics of turns, tool calls and environments; none for completions of one turn.
 
     Args:
         samples: Samples of a step or an evaluation.
+        totals: [N] total of each, NaN without one, to compare with the number of calls.
     """
     episodes = [sample.episode for sample in samples if sample.episode is not None]
     if not episodes:
@@ -41,8 +42,20 @@ def episode_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
         row[f"tools/{name}/calls"] = len(made)
         row[f"tools/{name}/errors"] = sum(call["outcome"] == "tool_error" for call in made)
         row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in made) / len(made)
+    if totals is not None:
+        counts = np.array([0 if s.episode is None else len(s.episode.calls) for s in samples], np.float64)
+        row["tools/reward_correlation"] = _correlation(counts, totals)
     values = [e.score.value for e in episodes if e.score is not None and e.score.value is not None]
     if values:
         row["environment/mean"] = float(np.mean(values))
         row["environment/std"] = float(np.std(values))
     return row
+
+
+def _correlation(counts: np.ndarray, totals: np.ndarray) -> float | None:
+    """Return Pearson's correlation over the scored samples; None if either is constant."""
+    scored = np.isfinite(totals)
+    counts, totals = counts[scored], totals[scored]
+    if len(counts) < 2 or counts.std() == 0 or totals.std() == 0:
+        return None
+    return float(np.corrcoef(counts, totals)[0, 1])

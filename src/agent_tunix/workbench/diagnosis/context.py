@@ -15,6 +15,9 @@ from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule, may_train
 
 SETTINGS = (
+    "environment.max_episode_tokens",
+    "environment.max_turn_tokens",
+    "environment.max_turns",
     "evaluation.correct",
     "generation.max_generation_steps",
     "generation.temperature",

@@ -87,8 +87,8 @@ class Quality:
         return Change(f"rewards/{name}/mean", window.start, window.mean, window.rise / span, window.noise / span)
 
 
-class _Hacking(Detector):
-    """Base of the three detectors: the rise of the total and the change of quality."""
+class Hacking(Detector):
+    """Base of detectors of a reward that is exploited: the rise of the total and the change of quality."""
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
@@ -131,7 +131,7 @@ LENGTH_GREW = 1.3
 """Factor by which completions have grown or shrunk."""
 
 
-class LengthHacking(_Hacking):
+class LengthHacking(Hacking):
     """Detector of a total that follows length, while lengths follow the total and the policy gets no better."""
 
     names = ("length_hacking",)
@@ -193,7 +193,7 @@ FORM_SHARE = 0.7
 """Share of the total's rise that components of form explain."""
 
 
-class FormOnly(_Hacking):
+class FormOnly(Hacking):
     """Detector of a total that rises by its form alone."""
 
     names = ("format_only_learning",)
@@ -234,7 +234,7 @@ class FormOnly(_Hacking):
         )
 
 
-class OracleDown(_Hacking):
+class OracleDown(Hacking):
     """Detector of a total that rises while a witness of quality falls."""
 
     names = ("oracle_down",)

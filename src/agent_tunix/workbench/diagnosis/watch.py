@@ -7,6 +7,7 @@ from typing import Any
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
+from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, EpisodeLimits, ToolUse
 from agent_tunix.workbench.diagnosis.findings import Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
 from agent_tunix.workbench.diagnosis.learning import Collapsed, DeadGroups, EntropyCollapse, KlRunaway, RewardCollapse
@@ -18,6 +19,8 @@ from agent_tunix.workbench.diagnosis.views import NUM_SHOWN, RolloutView
 DETECTORS: tuple[type[Detector], ...] = (
     VerifierErrors,
     Truncated,
+    ToolUse,
+    EpisodeLimits,
     KlRunaway,
     Collapsed,
     RewardCollapse,
@@ -26,6 +29,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     Noisy,
     FormOnly,
     LengthHacking,
+    CallsRewarded,
     OracleDown,
     Dominance,
     Constant,
