@@ -17,6 +17,7 @@ from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
     from agent_tunix.data import Example
+    from agent_tunix.environments.running import EnvironmentSet
     from agent_tunix.rewards import Mixture
     from agent_tunix.sampling.token_choice import SamplingParams
     from agent_tunix.training.generation import Completion, Generator, PolicySource
@@ -143,8 +144,8 @@ def generate(
         found = _find(source, step, score, prompt_config, raw)
         examples = None if talking else _examples(found, prompt, file)
         sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
-        with _scoring(found, examples if score else None, trust) as mixture:
-            generator = _generator(found, sampling, num_generations, seed, mixture)
+        with _scoring(found, examples if score else None, trust) as mixture, _acting(found, trust) as environments:
+            generator = _generator(found, sampling, num_generations, seed, mixture, environments)
             if examples is None:
                 _talk(generator)
             elif output is not None:
@@ -196,11 +197,12 @@ def _sampling(
     max_new_tokens: int | None,
     num_generations: int,
 ) -> "SamplingParams":
+    from agent_tunix.config.episodes import turn_tokens
     from agent_tunix.startup import devices
     from agent_tunix.training.generation import choose_sampling
 
     devices.prepare(found.run.config.distributed)
-    longest = found.run.config.generation.max_generation_steps if found.is_run else _LONGEST_OF_A_MODEL
+    longest = turn_tokens(found.run.config) if found.is_run else _LONGEST_OF_A_MODEL
     sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
     if sampling.greedy and num_generations > 1:
         raise ConfigError(
@@ -226,8 +228,34 @@ def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: boo
         yield runner.reward
 
 
+@contextlib.contextmanager
+def _acting(found: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | None]":
+    """Yield the environments in which the run's policy acts; None without any."""
+    from agent_tunix.config.episodes import has_environment
+    from agent_tunix.runs.environment_setup import open_environments
+    from agent_tunix.runs.trust import settle_trust
+
+    config = found.run.config
+    if has_environment(config):
+        config = settle_trust(
+            config,
+            found.run.root,
+            working_directory=Path.cwd(),
+            trust=trust,
+            with_reward=False,
+            with_environment=True,
+        )
+    with open_environments(config, Path.cwd()) as environments:
+        yield environments
+
+
 def _generator(
-    found: "PolicySource", sampling: "SamplingParams", num_generations: int, seed: int, mixture: "Mixture | None"
+    found: "PolicySource",
+    sampling: "SamplingParams",
+    num_generations: int,
+    seed: int,
+    mixture: "Mixture | None",
+    environments: "EnvironmentSet | None",
 ) -> "Generator":
     """Load the policy without other output on the screen."""
     import absl.logging
@@ -237,7 +265,9 @@ def _generator(
 
     devices.require(found.run.config.distributed)
     absl.logging.set_verbosity(absl.logging.ERROR)
-    return Generator(found, sampling, num_generations=num_generations, seed=seed, mixture=mixture)
+    return Generator(
+        found, sampling, num_generations=num_generations, seed=seed, mixture=mixture, environments=environments
+    )
 
 
 def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
@@ -266,8 +296,8 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
 
 
 def _show(completion: "Completion") -> None:
-    echo(completion.sample.response)
-    if not completion.sample.ended:
+    echo(completion.sample.shown)
+    if completion.sample.episode is None and not completion.sample.ended:
         echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
     if (score := completion.score) is not None:
         parts = ", ".join(f"{name} {value}" for name, value in score.components.items())

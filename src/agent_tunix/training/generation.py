@@ -19,6 +19,7 @@ from agent_tunix.runs.found_run import FoundRun, Step, find_run
 from agent_tunix.runs.weights.trained_policy import TrainedPolicy, load_trained_policy
 
 if TYPE_CHECKING:
+    from agent_tunix.environments.running import EnvironmentSet
     from agent_tunix.rewards import Mixture, Sample, Score
     from agent_tunix.sampling.token_choice import SamplingParams
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _COMPLETIONS_AT_ONCE = 64
 # Prompts are padded to a power of two of at least this, so that a few compiled programs serve every length.
 _SHORTEST_PADDED = 64
+# Prompts of episodes have tools and what `reset` returns besides; their arrays are as wide as the longest of a batch.
+_LONGEST_OF_EPISODES = 2**14
 _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor %}"
 
 
@@ -116,6 +119,9 @@ class Completion:
             "tokens": list(sample.tokens),
             "ended": sample.ended,
         }
+        if sample.episode is not None:
+            row["messages"] = [dict(message) for message in sample.completion_messages]
+            row["stop_reason"] = sample.episode.stop_reason
         if self.score is not None:
             row["score"] = self.score.value
             row["components"] = dict(self.score.components)
@@ -132,6 +138,7 @@ class Generator:
         num_generations: Number G of completions of each prompt.
         seed: Seed. The same seed, options and prompts give the same completions.
         mixture: Reward that scores completions; None to leave them unscored.
+        environments: Environments in which the policy acts; None for completions of one turn.
 
     Raises:
         CheckpointError, ModelError, ConfigError: The policy cannot be loaded, or it cannot encode prompts.
@@ -145,7 +152,9 @@ class Generator:
         num_generations: int,
         seed: int,
         mixture: Mixture | None = None,
+        environments: EnvironmentSet | None = None,
     ) -> None:
+        from agent_tunix.runs.environment_setup import make_episode_sampler
         from agent_tunix.sampling.sampler import Sampler
 
         self.config = source.run.config
@@ -153,6 +162,9 @@ class Generator:
         self._sampler = Sampler(
             self._trained.policy, self._trained.tokenizer, self._trained.mesh, self.config.generation.eos_tokens
         )
+        self._episodes = None
+        if environments is not None:
+            self._episodes = make_episode_sampler(self.config, self._sampler, environments, self._trained.tokenizer)
         self._encoder = PromptEncoder(self._trained.tokenizer, self.config.prompt)
         self._sampling = sampling
         self._num_generations = num_generations
@@ -207,12 +219,13 @@ class Generator:
             columns=[example.columns for example in examples],
         )
         longest = max(_SHORTEST_PADDED, *map(len, token_ids))
-        completions = self._sampler.sample(
-            token_ids,
+        sampler = self._episodes or self._sampler
+        completions = sampler.sample_batch(
+            batch,
             derive_key(self._seed, Use.GENERATION, self._num_batches),
             self._sampling,
             num_generations=self._num_generations,
-            max_prompt_length=1 << (longest - 1).bit_length(),
+            max_prompt_length=_LONGEST_OF_EPISODES if self._episodes else 1 << (longest - 1).bit_length(),
         )
         self._num_batches += 1
         samples = make_samples(
@@ -254,7 +267,7 @@ class Conversation:
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
-        self._messages: list[dict[str, str]] = []
+        self._messages: list[dict[str, Any]] = []
 
     def answer(self, line: str) -> Completion:
         """Return the model's answer to a line of the user.
@@ -270,7 +283,7 @@ class Conversation:
         # user's message, it is part of that message.
         self._messages += [asked[-1]] if self._messages else asked
         completion = generator.complete_messages([example], [self._messages])[0][0]
-        self._messages.append({"role": "assistant", "content": completion.sample.response})
+        self._messages += [dict(message) for message in completion.sample.completion_messages]
         return completion
 
 
