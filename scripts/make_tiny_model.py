@@ -16,41 +16,48 @@ Steps:
    - working, less frequent and right: `<reasoning>3*4=12; 12+12=24</reasoning><answer>24</answer>`.
 3. Write the directory, load it through Tunix, and print measurements on unseen problems.
 
-The model can solve the templates of `agent_tunix.data.word_problems` when it works the steps. On unseen problems it
-does so in about 3 of 10 completions sampled at temperature 1, and then 96 of 100 are right. It has seen no other text,
-so on real questions it writes the same shapes around wrong numbers. Its greedy answers are deliberately right in only
-20 of 100 problems: reinforcement can find the right habit.
+The model can solve the templates of `agent_tunix.data.generated.word_problems` when it works the steps. On unseen
+problems it does so in about 3 of 10 completions sampled at temperature 1, and then 96 of 100 are right. It has seen no
+other text, so on real questions it writes the same shapes around wrong numbers. Its greedy answers are deliberately
+right in only 20 of 100 problems: reinforcement can find the right habit.
 
 The same seed on the same machine gives the same weights; rounding may differ between machines. Two cores take ten to
 fifteen minutes.
 """
 
 import argparse
-import json
 import random
 import re
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
-from safetensors.numpy import save_file
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tiny_models import (
+    ASSETS,
+    END,
+    HEAD_WIDTH,
+    KV_HEADS,
+    LAYERS,
+    hugging_face_weights,
+    load,
+    random_weights,
+    train,
+    train_tokenizer,
+    write_configs,
+    write_tokenizer,
+    write_weights,
+)
 from transformers import AutoTokenizer
 from tunix.generate.sampler import CacheConfig, Sampler
-from tunix.models.qwen3.model import ModelConfig, Qwen3
-from tunix.models.qwen3.params import create_model_from_safe_tensors
+from tunix.models.qwen3.model import Qwen3
 
-from agent_tunix.data.word_problems import WordProblem, draw_problems
+from agent_tunix.data.generated.word_problems import WordProblem, draw_problems
 
 SYSTEM = "Show your work between <reasoning> and </reasoning>, then give the result between <answer> and </answer>."
-PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -58,22 +65,11 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-# Qwen's own pattern: words with their leading space, single digits, runs of punctuation.
-PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-VOCABULARY = 1024
-LAYERS, WIDTH, MLP_WIDTH, HEADS, KV_HEADS, HEAD_WIDTH = 3, 96, 192, 4, 2, 24
-NORM_EPS = 1e-6
-ROPE_THETA = 1_000_000
 
 TRAIN_PROBLEMS = 60_000
 BATCH = 64
 COMPLETION = 26  # tokens of the longest worked completion, with the end-of-sequence token
 SEQUENCE = 62 + COMPLETION
-PEAK_RATE = 4e-3
 NEW_TOKENS = 32
 
 # Roughly from most to least frequent. Earlier words are more likely to be one token.
@@ -108,8 +104,7 @@ en ar ch sh th st ck ll
 def main() -> None:
     """Make the model and print its measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    assets = Path(__file__).parent.parent / "src" / "agent_tunix" / "assets" / "tiny_qwen3"
-    parser.add_argument("--directory", type=Path, default=assets)
+    parser.add_argument("--directory", type=Path, default=ASSETS / "tiny_qwen3")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--working-steps", type=int, default=1500, help="learning to work the steps")
     parser.add_argument("--habit-steps", type=int, default=700, help="learning the mixture of habits")
@@ -117,44 +112,16 @@ def main() -> None:
 
     arguments.directory.mkdir(parents=True, exist_ok=True)
     problems = list(islice(draw_problems("train", arguments.seed), TRAIN_PROBLEMS))
-    write_tokenizer(arguments.directory, train_tokenizer(problems))
+    write_tokenizer(arguments.directory, train_tokenizer(_corpus(problems), TAGS), CHAT_TEMPLATE)
     write_configs(arguments.directory)
     write_weights(arguments.directory, random_weights(arguments.seed))
 
     model = load(arguments.directory)
     lessons = Lessons(Texts(arguments.directory), problems)
-    train(model, lessons, arguments.working_steps, arguments.habit_steps, arguments.seed)
+    steps = arguments.working_steps + arguments.habit_steps
+    train(model, partial(lessons.draw, arguments.working_steps), steps, arguments.seed)
     write_weights(arguments.directory, hugging_face_weights(model))
     report(arguments.directory, list(islice(draw_problems("test", 0), 500)))
-
-
-# --- tokenizer ------------------------------------------------------------------------------------------------------
-
-
-def train_tokenizer(problems: Sequence[WordProblem]) -> Tokenizer:
-    """Train the byte-level BPE. The vocabulary has all 256 bytes, so any text can be encoded and decoded."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=[AddedToken(token, special=True) for token in (PAD, START, END)]
-        + [AddedToken(token, special=False) for token in TAGS],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_corpus(problems), trainer)
-    # The trainer marks all added tokens as special, but the tags must survive skip_special_tokens.
-    fields = json.loads(tokenizer.to_str())
-    for token in fields["added_tokens"]:
-        token["special"] = token["content"] not in TAGS
-        token["normalized"] = False
-    return Tokenizer.from_str(json.dumps(fields))
 
 
 def _corpus(problems: Sequence[WordProblem]) -> Iterator[str]:
@@ -166,152 +133,6 @@ def _corpus(problems: Sequence[WordProblem]) -> Iterator[str]:
     yield from [f"system\n{prompt}\nuser\nassistant\n"] * 1000
     for rank, word in enumerate(ENGLISH.split()):
         yield from [f" {word}"] * (2 + 3000 // (20 + rank))
-
-
-def write_tokenizer(directory: Path, tokenizer: Tokenizer) -> None:
-    """Write the files of the tokenizer."""
-    tokenizer.save(str(directory / "tokenizer.json"))
-    _write_json(
-        directory / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": None,
-            "eos_token": END,
-            "pad_token": PAD,
-            "unk_token": None,
-            "additional_special_tokens": [START],
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": 2048,
-            "chat_template": CHAT_TEMPLATE,
-        },
-    )
-    _write_json(
-        directory / "special_tokens_map.json",
-        {"eos_token": END, "pad_token": PAD, "additional_special_tokens": [START]},
-    )
-
-
-def write_configs(directory: Path) -> None:
-    """Write `config.json` and `generation_config.json`."""
-    _write_json(
-        directory / "config.json",
-        {
-            "architectures": ["Qwen3ForCausalLM"],
-            "model_type": "qwen3",
-            "vocab_size": VOCABULARY,
-            "hidden_size": WIDTH,
-            "intermediate_size": MLP_WIDTH,
-            "num_hidden_layers": LAYERS,
-            "num_attention_heads": HEADS,
-            "num_key_value_heads": KV_HEADS,
-            "head_dim": HEAD_WIDTH,
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "attention_dropout": 0.0,
-            "rms_norm_eps": NORM_EPS,
-            "rope_theta": ROPE_THETA,
-            "rope_scaling": None,
-            "max_position_embeddings": 2048,
-            "initializer_range": 0.05,
-            "tie_word_embeddings": True,
-            "use_cache": True,
-            "bos_token_id": None,
-            "eos_token_id": 2,
-            "pad_token_id": 0,
-            "torch_dtype": "float32",
-        },
-    )
-    _write_json(
-        directory / "generation_config.json",
-        {"do_sample": True, "temperature": 1.0, "eos_token_id": 2, "pad_token_id": 0},
-    )
-
-
-def _write_json(path: Path, fields: dict[str, Any]) -> None:
-    path.write_text(json.dumps(fields, indent=2) + "\n")
-
-
-# --- weights --------------------------------------------------------------------------------------------------------
-
-
-def random_weights(seed: int) -> dict[str, np.ndarray]:
-    """Draw initial weights under their Hugging Face names, each [out, in]; norms are 1.
-
-    Tunix's own initialisation sets the MLP to zero, where it would stay, because it expects a checkpoint.
-    """
-    rng = np.random.default_rng(seed)
-
-    def normal(rows: int, columns: int, deviation: float) -> np.ndarray:
-        return (rng.standard_normal((rows, columns)) * deviation).astype(np.float32)
-
-    inward = WIDTH**-0.5
-    residual = (2 * LAYERS) ** -0.5  # keeps the variance of the residual stream independent of depth
-    weights = {"model.embed_tokens.weight": normal(VOCABULARY, WIDTH, 0.05)}
-    for layer in range(LAYERS):
-        name = f"model.layers.{layer}"
-        queries, keys = HEADS * HEAD_WIDTH, KV_HEADS * HEAD_WIDTH
-        weights |= {
-            f"{name}.self_attn.q_proj.weight": normal(queries, WIDTH, inward),
-            f"{name}.self_attn.k_proj.weight": normal(keys, WIDTH, inward),
-            f"{name}.self_attn.v_proj.weight": normal(keys, WIDTH, inward),
-            f"{name}.self_attn.o_proj.weight": normal(WIDTH, queries, queries**-0.5 * residual),
-            f"{name}.self_attn.q_norm.weight": np.ones(HEAD_WIDTH, np.float32),
-            f"{name}.self_attn.k_norm.weight": np.ones(HEAD_WIDTH, np.float32),
-            f"{name}.mlp.gate_proj.weight": normal(MLP_WIDTH, WIDTH, inward),
-            f"{name}.mlp.up_proj.weight": normal(MLP_WIDTH, WIDTH, inward),
-            f"{name}.mlp.down_proj.weight": normal(WIDTH, MLP_WIDTH, MLP_WIDTH**-0.5 * residual),
-            f"{name}.input_layernorm.weight": np.ones(WIDTH, np.float32),
-            f"{name}.post_attention_layernorm.weight": np.ones(WIDTH, np.float32),
-        }
-    return weights | {"model.norm.weight": np.ones(WIDTH, np.float32)}
-
-
-def hugging_face_weights(model: Qwen3) -> dict[str, np.ndarray]:
-    """Return the model's weights under their Hugging Face names and in their layout, [out, in]."""
-
-    def flat(weight: Any, inputs: int) -> np.ndarray:
-        return np.ascontiguousarray(np.asarray(weight[...]).reshape(inputs, -1).T)
-
-    weights = {"model.embed_tokens.weight": np.asarray(model.embedder.input_embedding[...])}
-    for index, layer in enumerate(model.layers):
-        name, attention, mlp = f"model.layers.{index}", layer.attn, layer.mlp
-        weights |= {
-            f"{name}.self_attn.q_proj.weight": flat(attention.q_proj.w, WIDTH),
-            f"{name}.self_attn.k_proj.weight": flat(attention.k_proj.w, WIDTH),
-            f"{name}.self_attn.v_proj.weight": flat(attention.v_proj.w, WIDTH),
-            f"{name}.self_attn.o_proj.weight": flat(attention.o_proj.w, HEADS * HEAD_WIDTH),
-            f"{name}.self_attn.q_norm.weight": np.asarray(attention.q_norm.w[...]),
-            f"{name}.self_attn.k_norm.weight": np.asarray(attention.k_norm.w[...]),
-            f"{name}.mlp.gate_proj.weight": flat(mlp.gate_proj.kernel, WIDTH),
-            f"{name}.mlp.up_proj.weight": flat(mlp.up_proj.kernel, WIDTH),
-            f"{name}.mlp.down_proj.weight": flat(mlp.down_proj.kernel, MLP_WIDTH),
-            f"{name}.input_layernorm.weight": np.asarray(layer.input_layernorm.w[...]),
-            f"{name}.post_attention_layernorm.weight": np.asarray(layer.post_attention_layernorm.w[...]),
-        }
-    return weights | {"model.norm.weight": np.asarray(model.final_norm.w[...])}
-
-
-def write_weights(directory: Path, weights: dict[str, np.ndarray]) -> None:
-    """Write `model.safetensors`."""
-    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
-
-
-def load(directory: Path) -> Qwen3:
-    """Load the directory like any other checkpoint."""
-    config = ModelConfig(
-        num_layers=LAYERS,
-        vocab_size=VOCABULARY,
-        embed_dim=WIDTH,
-        hidden_dim=MLP_WIDTH,
-        num_heads=HEADS,
-        head_dim=HEAD_WIDTH,
-        num_kv_heads=KV_HEADS,
-        rope_theta=ROPE_THETA,
-        norm_eps=NORM_EPS,
-        use_tied_embedding=True,
-    )
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
-    return create_model_from_safe_tensors(str(directory), config, mesh, jnp.float32)
 
 
 # --- supervised learning --------------------------------------------------------------------------------------------
@@ -375,62 +196,24 @@ class Lessons:
         self.prompts = texts.batch_ids([texts.prompt(problem.question) for problem in problems])
         self.completions = [texts.batch_ids([habit(problem) + END for problem in problems]) for habit in HABITS]
 
-    def draw(self, rng: np.random.Generator, mixed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return token ids, padded on the left, and a mask of those to learn: both [B, T].
+    def draw(self, working_steps: int, rng: np.random.Generator, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return token ids, padded on the left, [B, T], and a mask of those to learn among the completion's, [B, S].
 
-        In a mixed batch every other row is a worked solution without its first two tokens as targets. These choose the
-        habit, so the row gives practice in working without making it more likely.
+        The first `working_steps` batches have worked solutions alone, later ones the mixture of habits. In a mixed
+        batch every other row is a worked solution without its first two tokens as targets. These choose the habit,
+        so the row gives practice in working without making it more likely.
         """
+        mixed = step > working_steps
         tokens_BT = np.zeros((BATCH, SEQUENCE), np.int32)
-        targets_BT = np.zeros((BATCH, SEQUENCE), np.float32)
+        targets_BS = np.zeros((BATCH, COMPLETION), np.float32)
         for row in range(BATCH):
             index = int(rng.integers(len(self.prompts)))
             practice = mixed and row % 2 == 0
             habit = 0 if practice or not mixed else int(np.sum(rng.random() > self.thresholds[index]))
             prompt, completion = self.prompts[index], self.completions[habit][index]
             tokens_BT[row, SEQUENCE - len(prompt) - len(completion) :] = prompt + completion
-            targets_BT[row, SEQUENCE - len(completion) + 2 * practice :] = 1.0
-        return tokens_BT, targets_BT
-
-
-def completion_loss(model: Qwen3, tokens_BT: jax.Array, targets_BT: jax.Array) -> jax.Array:
-    """Return the mean cross-entropy of the completions' tokens. Only the last `COMPLETION` positions have logits."""
-    real_BT = tokens_BT != 0
-    positions_BT = jnp.maximum(jnp.cumsum(real_BT, axis=1) - 1, 0)
-    mask_BTT = jnp.tril(jnp.ones((SEQUENCE, SEQUENCE), bool)) & real_BT[:, None, :]
-    x = model.embedder.encode(tokens_BT)
-    for layer in model.layers:
-        _, x = layer(x, positions_BT, None, mask_BTT)
-    logits = model.embedder.decode(model.final_norm(x[:, -COMPLETION - 1 : -1]))
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens_BT[:, -COMPLETION:])
-    targets = targets_BT[:, -COMPLETION:]
-    return jnp.sum(losses * targets) / jnp.sum(targets)
-
-
-def train(model: Qwen3, lessons: Lessons, working_steps: int, habit_steps: int, seed: int) -> None:
-    """Train in place: first on worked solutions alone, then on the mixture of habits."""
-    steps = working_steps + habit_steps
-    schedule = optax.warmup_cosine_decay_schedule(0.0, PEAK_RATE, 100, steps, PEAK_RATE / 50)
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98, weight_decay=0.05))
-    graph, weights = nnx.split(model)
-    moments = optimizer.init(weights)
-
-    @jax.jit
-    def update(weights: Any, moments: Any, tokens_BT: Any, targets_BT: Any) -> tuple[Any, Any, Any]:
-        loss, gradients = jax.value_and_grad(
-            lambda weights: completion_loss(nnx.merge(graph, weights), tokens_BT, targets_BT)
-        )(weights)
-        updates, moments = optimizer.update(gradients, moments, weights)
-        return optax.apply_updates(weights, updates), moments, loss
-
-    rng = np.random.default_rng(seed)
-    started = time.monotonic()
-    for step in range(1, steps + 1):
-        batch = lessons.draw(rng, mixed=step > working_steps)
-        weights, moments, loss = update(weights, moments, *batch)
-        if step % 100 == 0:
-            print(f"step {step:5d}  loss {loss:.4f}  {time.monotonic() - started:.0f} s", flush=True)
-    nnx.update(model, weights)
+            targets_BS[row, COMPLETION - len(completion) + 2 * practice :] = 1.0
+        return tokens_BT, targets_BS
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ EXPORTS: dict[str, str] = {
         ("agent_tunix.cli", ["jax", "flax", "tunix", "tensorflow", "transformers", "pyarrow", "sqlalchemy", "httpx"]),
         ("agent_tunix.tracking", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "pyarrow"]),
         ("agent_tunix.execution.workers.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
-        ("agent_tunix.data.word_problems", ["jax", "hydra", "transformers"]),
+        ("agent_tunix.data.generated.word_problems", ["jax", "hydra", "transformers"]),
         ("agent_tunix.store.access", ["sqlalchemy", "alembic", "psycopg", "httpx", "fastapi", "jax"]),
         (
             "agent_tunix.environments",

@@ -116,6 +116,7 @@ CHOICES = {
         ("training.num_batches", 0, "null goes through all rows"),
         ("training.max_checkpoints_to_keep", 0, "resuming requires one"),
         ("data.answer_mark", "some", "one of auto, none, always"),
+        ("data.problems", "sums", "one of word_problems, arithmetic, numbers"),
         ("generation.top_k", 0, "null keeps every token"),
         ("generation.temperature", float("nan"), "above 0"),
         ("generation.min_p", 1.0, "at least 0 and below 1"),

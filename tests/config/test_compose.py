@@ -30,7 +30,7 @@ CHOICES = sorted(file.relative_to(CONF).with_suffix("").as_posix() for file in C
 # What a choice leaves to the user, as its error says.
 REQUIRED = {"model/qwen3": ["model.path=DIR"], "data/gsm8k": ["data.path=DIR"]}
 # Choices of a model that lies on no hub.
-UNNAMED = {"model/qwen3", "model/tiny"}
+UNNAMED = {"model/qwen3", "model/tiny", "model/tiny_tools"}
 
 
 def composed(*overrides: str) -> Config:

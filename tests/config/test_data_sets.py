@@ -65,6 +65,10 @@ def test_a_set_has_the_keys_of_the_group_but_for_its_own() -> None:
         ),
         ({"curriculum": {"kind": "fast"}}, "data.mixture.a.curriculum.kind must be one of baby_steps, one_pass"),
         ({"answer_mark": "some"}, "data.mixture.a.answer_mark must be one of auto, none, always, not 'some'"),
+        (
+            {"problems": "sums"},
+            "data.mixture.a.problems must be one of word_problems, arithmetic, numbers, not 'sums'",
+        ),
         ({"streaming": True}, "data.mixture.a.streaming cannot be set for one set"),
         ({"mixture": {"b": {}}}, "data.mixture.a.mixture cannot be set for one set"),
     ],

@@ -1,14 +1,18 @@
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
+from agent_tunix.data.generated.arithmetic import make_arithmetic
+from agent_tunix.data.generated.numbers import make_numbers
+from agent_tunix.data.generated.word_problems import Split, make_problems
 from agent_tunix.data.sources import read_rows
-from agent_tunix.data.word_problems import Split, make_problems
 from agent_tunix.errors import ConfigError
 from tests.data.reading import read, refusal
 from tests.raising import raises
@@ -110,3 +114,9 @@ def test_synthetic_rows_follow_the_configuration() -> None:
     for split, count in counts.items():
         rows = list(read_rows(config, split, Dropped()))
         assert rows == [Row(n, problem) for n, problem in enumerate(make_problems(split, count, seed=5), 1)]
+
+
+@pytest.mark.parametrize(("problems", "make"), [("arithmetic", make_arithmetic), ("numbers", make_numbers)])
+def test_other_problems_are_generated_by_name(problems: str, make: Callable[..., list[dict[str, Any]]]) -> None:
+    config = Config(data=DataConfig(num_test=12, seed=5, problems=problems))
+    assert [row.columns for row in read_rows(config, "test", Dropped())] == make("test", 12, seed=5)

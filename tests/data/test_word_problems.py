@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.data.word_problems import Split, WordProblem, count_available, draw_problems, make_problems
+from agent_tunix.data.generated.word_problems import Split, WordProblem, count_available, draw_problems, make_problems
 
 # What another name or thing does not change.
 NAMES = r"Mia|Ana|Eva|Lily|Nora|Ruth|Zoe|Kate|Ben|Sam|Tom|Max|Leo|Noah|Omar|Jack|\bs?he\b"

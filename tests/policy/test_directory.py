@@ -12,7 +12,12 @@ from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.files.directory import EMBEDDED_MODEL, find_cached_directory, find_model_directory
+from agent_tunix.policy.files.directory import (
+    EMBEDDED_MODEL,
+    EMBEDDED_MODELS,
+    find_cached_directory,
+    find_model_directory,
+)
 from agent_tunix.policy.files.location import parse_location
 from agent_tunix.policy.files.tensor_files import locate_tensors
 from agent_tunix.policy.mesh import make_mesh
@@ -165,6 +170,18 @@ def test_a_whole_directory_is_found(directory: Path) -> None:
 
 def test_without_a_path_the_embedded_model_is_meant() -> None:
     assert find_model_directory(ModelConfig()) == EMBEDDED_MODEL
+
+
+@pytest.mark.parametrize("name", EMBEDDED_MODELS)
+def test_an_embedded_model_is_found_by_its_name(name: str) -> None:
+    config = ModelConfig(path=f"embedded:{name}")
+    assert find_model_directory(config) == find_cached_directory(config) == EMBEDDED_MODELS[name]
+
+
+def test_an_unknown_embedded_model_is_refused() -> None:
+    with raises(ModelError, "unknown_embedded_model") as caught:
+        find_model_directory(ModelConfig(path="embedded:tiny"))
+    assert "embedded:tiny_tools" in str(caught.value)
 
 
 @pytest.mark.parametrize(

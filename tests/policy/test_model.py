@@ -20,7 +20,7 @@ from tests.raising import raises
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.files.directory import EMBEDDED_MODEL, find_model_directory
+from agent_tunix.policy.files.directory import EMBEDDED_MODELS, find_model_directory
 from agent_tunix.policy.files.tensors import list_tensors
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import copy_reference, count_parameters, load_policy
@@ -33,9 +33,11 @@ def load(directory: Path, **settings: Any) -> Any:
     return load_policy(find_model_directory(config), config, make_mesh([1, 1]))
 
 
-def test_logits_of_the_embedded_model_are_those_of_its_files() -> None:
-    expected = [reference_logits(EMBEDDED_MODEL, row) for row in np.asarray(TOKENS)]
-    np.testing.assert_allclose(logits_of(load(EMBEDDED_MODEL), TOKENS), expected, atol=1e-3)
+@pytest.mark.parametrize("name", EMBEDDED_MODELS)
+def test_logits_of_an_embedded_model_are_those_of_its_files(name: str) -> None:
+    directory = EMBEDDED_MODELS[name]
+    expected = [reference_logits(directory, row) for row in np.asarray(TOKENS)]
+    np.testing.assert_allclose(logits_of(load(directory), TOKENS), expected, atol=1e-3)
 
 
 # Refused.

@@ -6,7 +6,7 @@ import re
 import pytest
 from safetensors.numpy import load_file
 
-from agent_tunix.data import word_problems
+from agent_tunix.data.generated import word_problems
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 

@@ -16,6 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Keys of the whole mixture.
 _SHARED_KEYS = ("mixture", "streaming")
 _ANSWER_MARKS = ("auto", "none", "always")
+_PROBLEMS = ("word_problems", "arithmetic", "numbers")
 _KINDS = ("baby_steps", "one_pass")
 
 
@@ -49,11 +50,11 @@ def _data_set(config: Config, entry: Mapping[str, Any]) -> DataSet:
 
 
 def data_name(config: Config) -> str:
-    """Return the data's name for reports: `data.name`, or else the sets of a mixture, the file, or `word_problems`."""
+    """Return the data's name for reports: `data.name`, or else the sets of a mixture, the file, or `data.problems`."""
     data = config.data
     path = config.training.train_data_dir or data.path
     if data.name is not None or not (data.mixture or path):
-        return data.name or "word_problems"
+        return data.name or data.problems
     return " + ".join(data.mixture) or Path(path or "").name
 
 
@@ -78,6 +79,8 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
     """
     if data.answer_mark not in _ANSWER_MARKS:
         yield f"{prefix}answer_mark must be one of {', '.join(_ANSWER_MARKS)}, not {data.answer_mark!r}"
+    if data.problems not in _PROBLEMS:
+        yield f"{prefix}problems must be one of {', '.join(_PROBLEMS)}, not {data.problems!r}"
     curriculum = data.curriculum
     at = f"{prefix}curriculum"
     if curriculum.kind not in _KINDS:

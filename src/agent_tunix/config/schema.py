@@ -31,8 +31,8 @@ class ModelConfig:
     path: str | None = key(
         None,
         "A Hugging Face model directory (config.json, *.safetensors, tokenizer.json), or a model on a hub:"
-        " hf://owner/name[@revision], kaggle://owner/model/framework/variation[/version], gs://bucket/directory; null:"
-        " the embedded model.",
+        " hf://owner/name[@revision], kaggle://owner/model/framework/variation[/version], gs://bucket/directory; or"
+        " an embedded model: embedded:tiny_qwen3 (the same as null) or embedded:tiny_tools.",
     )
     lora_rank: int = key(0, "Rank of the LoRA adapter; 0 trains all weights.")
     lora_alpha: float = key(16.0, "LoRA scale; the adapter's output is multiplied by alpha / rank.")
@@ -75,7 +75,7 @@ class CurriculumConfig:
 class DataConfig:
     """The source of prompts and reference answers."""
 
-    name: str | None = key(None, "Name of the dataset in reports; null: the name of its files, or word_problems.")
+    name: str | None = key(None, "Name of the dataset in reports; null: the name of its files, or `problems`.")
     source: str = key(
         "auto",
         "synthetic: generated problems; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets on these "
@@ -105,6 +105,11 @@ class DataConfig:
         "100 do).",
     )
     columns: dict[str, str] = key({}, "New name → old name of columns to rename while reading.")
+    problems: str = key(
+        "word_problems",
+        "synthetic: word_problems (two steps of arithmetic); arithmetic (`What is 47 * 86?`, for a calculator); numbers"
+        " (1 to 10, for the environment guess_number).",
+    )
     num_train: int = key(4096, "synthetic: number of training problems.")
     num_test: int = key(500, "synthetic: number of held-out problems.")
     seed: int = key(0, "synthetic: seed of the problems; shuffling uses the run's `seed` instead.")

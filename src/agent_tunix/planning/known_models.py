@@ -13,7 +13,7 @@ from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.families import parse_architecture, read_architecture
 from agent_tunix.policy.files.config_file import ConfigFile
-from agent_tunix.policy.files.directory import find_cached_directory
+from agent_tunix.policy.files.directory import find_cached_directory, local_directory
 from agent_tunix.policy.files.location import parse_location
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "rms_norm_eps": 1e-6, "tie_word_embeddings": True}
@@ -72,12 +72,12 @@ def plannable_architecture(config: ModelConfig) -> Architecture:
         ModelError: The model is on a hub, but neither on this disk nor in the table; or its `config.json` is damaged.
     """
     location = parse_location(config.path)
-    if location is None and config.path is not None:
-        return read_architecture(Path(config.path).expanduser())
+    if location is None:
+        return read_architecture(local_directory(config.path))
     directory = find_cached_directory(config)
     if directory is not None:
         return read_architecture(directory)
-    name = location.name if location is not None else ""
+    name = location.name
     if name not in KNOWN_MODELS:
         raise ModelError(
             f"model.path={config.path} requires a known size, but is neither on this disk nor in the table; download "

@@ -1,6 +1,7 @@
 """Source of generated problems."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
@@ -9,9 +10,23 @@ from agent_tunix.data.sources.base import Split
 
 
 def read_synthetic(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Yield generated word problems; the training and held-out splits share none."""
-    from agent_tunix.data.word_problems import make_problems
-
+    """Yield generated problems of the kind `data.problems`; the training and held-out splits share none."""
     count = config.data.num_train if split == "train" else config.data.num_test
-    for number, columns in enumerate(make_problems(split, count, config.data.seed), start=1):
+    for number, columns in enumerate(_make(config.data.problems, split, count, config.data.seed), start=1):
         yield Row(number, dict(columns))
+
+
+def _make(problems: str, split: Split, count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    if problems == "word_problems":
+        from agent_tunix.data.generated.word_problems import make_problems
+
+        yield from make_problems(split, count, seed)
+    elif problems == "arithmetic":
+        from agent_tunix.data.generated.arithmetic import make_arithmetic
+
+        yield from make_arithmetic(split, count, seed)
+    else:
+        assert problems == "numbers", problems  # config.data_sets allows no other
+        from agent_tunix.data.generated.numbers import make_numbers
+
+        yield from make_numbers(split, count, seed)

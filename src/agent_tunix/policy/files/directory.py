@@ -13,11 +13,16 @@ from agent_tunix.hubs.request import HubRequest
 from agent_tunix.policy.files.location import Location, parse_location
 from agent_tunix.policy.files.model_files import check_files, check_weights, choose_files, is_whole
 
-EMBEDDED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "tiny_qwen3"
+_ASSETS = Path(__file__).resolve().parents[2] / "assets"
+EMBEDDED_MODELS = {name: _ASSETS / name for name in ("tiny_qwen3", "tiny_tools")}
+# The model without a `model.path`.
+EMBEDDED_MODEL = EMBEDDED_MODELS["tiny_qwen3"]
+
+_EMBEDDED = "embedded:"
 
 
 def find_model_directory(config: ModelConfig) -> Path:
-    """Return the directory of the model that `model.path` names, or of the embedded model; download it if necessary.
+    """Return the directory of the model that `model.path` names; download it if necessary.
 
     Raises:
         ModelError: The model cannot be found or downloaded, or a file of it is missing or damaged.
@@ -26,7 +31,7 @@ def find_model_directory(config: ModelConfig) -> Path:
     if location is not None:
         directory = _fetch(location if location.is_exact else _resolve(location))
     else:
-        directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
+        directory = local_directory(config.path)
         if not directory.is_dir():
             raise ModelError(
                 f"model.path {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
@@ -34,6 +39,25 @@ def find_model_directory(config: ModelConfig) -> Path:
         check_files(f"model.path {directory}", [path.name for path in directory.iterdir()])
     check_weights(directory)
     return directory
+
+
+def local_directory(path: str | None) -> Path:
+    """Return the directory of a `model.path` that names no hub: an embedded model or a directory on this disk.
+
+    Raises:
+        ModelError: There is no embedded model of that name.
+    """
+    if path is None:
+        return EMBEDDED_MODEL
+    if not path.startswith(_EMBEDDED):
+        return Path(path).expanduser()
+    name = path.removeprefix(_EMBEDDED)
+    if name not in EMBEDDED_MODELS:
+        raise ModelError(
+            f"model.path={path} must be one of {', '.join(_EMBEDDED + known for known in EMBEDDED_MODELS)}",
+            code="unknown_embedded_model",
+        )
+    return EMBEDDED_MODELS[name]
 
 
 def is_on_hub(config: ModelConfig) -> bool:
@@ -49,7 +73,7 @@ def find_cached_directory(config: ModelConfig) -> Path | None:
     """Return the directory of a model that is complete on this disk, or None. Ask no hub."""
     location = parse_location(config.path)
     if location is None:
-        directory = EMBEDDED_MODEL if config.path is None else Path(config.path).expanduser()
+        directory = local_directory(config.path)
     elif not location.is_exact:
         return None
     else:

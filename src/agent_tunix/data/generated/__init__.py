@@ -1,0 +1,1 @@
+"""Generated problems, each set made from a seed alone."""
