@@ -31,6 +31,8 @@ from agent_tunix.startup.compiled_function import CompiledFunction
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
 _DEFAULT_MAX_TURNS = 8
+# Slots up to which one length of the cache serves all turns: unused slots cost less than another program.
+_SMALL_CACHE = 512
 # Characters of a result are limited to this many times its tokens, before it is encoded.
 _CHARACTERS_OF_TOKEN = 16
 
@@ -257,7 +259,10 @@ class EpisodeSampler:
         return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
 
     def _arrange(self, rows: Sequence[_Row], num_generations: int) -> list[_Row | None]:
-        """Return the row at each place of the batch. Rows that have ended leave, if then half of the places suffice."""
+        """Return the row at each place of the batch. Rows that have ended leave, if a quarter of the places suffices.
+
+        Every number of places needs a compiled program of its own, so there are few.
+        """
         groups = [
             [row for row in rows[start : start + num_generations] if row.is_live]
             for start in range(0, len(rows), num_generations)
@@ -265,8 +270,8 @@ class EpisodeSampler:
         places = num_generations
         if row_shards(self.mesh) == 1:
             most = max(map(len, groups))
-            while places > 1 and most <= -(-places // 2):
-                places = -(-places // 2)
+            while places > 1 and most <= -(-places // 4):
+                places = -(-places // 4)
         return [row for group in groups for row in [*group, *[None] * (places - len(group))]]
 
     def _inputs(self, layout: Sequence[_Row | None], turn_tokens: int) -> tuple[TurnInputs, int]:
@@ -293,7 +298,7 @@ class EpisodeSampler:
             inputs.written[place] = len(row.tokens)
             inputs.rows[place] = row.number
         most = self._limits.max_episode_tokens + C + turn_tokens
-        return inputs, bucket(int(inputs.filled.max()) + C + turn_tokens, most)
+        return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + turn_tokens, most)
 
     def _read_turn(self, live: Sequence[tuple[int, _Row]], inputs: TurnInputs, written: Any) -> None:
         """Add what the policy wrote to its rows, and tell the episodes that were cut."""
