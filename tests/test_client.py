@@ -284,3 +284,6 @@ def test_a_store_may_be_a_server(server: Server) -> None:
 
 def test_a_password_in_the_address_is_not_shown() -> None:
     assert describe_place("http://user:secret@127.0.0.1:8400") == "http://127.0.0.1:8400"
+    assert describe_place("postgresql://host/store?password=secret") == "postgresql://host/store"
+    for url in ("postgresql://host/store?password=my@secret", "postgresql://user:my?secret@host/store"):
+        assert describe_place(url) == "postgresql://…"

@@ -98,10 +98,10 @@ def server_url(url: str | None = None) -> str | None:
 
 
 def describe_place(url: str | None = None) -> str:
-    """Describe the selected store for people, without a password."""
-    server = server_url(url)
-    scheme, separator, rest = (server or database_url()).partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+    """Describe the selected store for people, without user, password and query, which may hold a password too."""
+    scheme, separator, rest = (server_url(url) or database_url()).partition("://")
+    place, _, query = rest.partition("?")
+    return f"{scheme}{separator}{'…' if '@' in query else place.rpartition('@')[2]}"
 
 
 @contextmanager
