@@ -285,5 +285,8 @@ def test_a_store_may_be_a_server(server: Server) -> None:
 def test_a_password_in_the_address_is_not_shown() -> None:
     assert describe_place("http://user:secret@127.0.0.1:8400") == "http://127.0.0.1:8400"
     assert describe_place("postgresql://host/store?password=secret") == "postgresql://host/store"
+    with Client("http://user:secret@127.0.0.1:9", "vk_x") as client, raises(StoreError, "unreachable_server") as caught:
+        client.list()
+    assert "secret" not in str(caught.value)
     for url in ("postgresql://host/store?password=my@secret", "postgresql://user:my?secret@host/store"):
         assert describe_place(url) == "postgresql://…"

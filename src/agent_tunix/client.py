@@ -25,6 +25,7 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.rewards.uploaded import is_function_id
+from agent_tunix.store.home import shown_url
 from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 TIMEOUT_S = 60.0
@@ -54,17 +55,18 @@ class Client:
     """
 
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
-        self._url = url.rstrip("/")
+        self._shown = shown_url(url)
         self._timeout_s = timeout_s
         try:
             self._http = httpx.Client(
-                base_url=self._url,
+                base_url=url.rstrip("/"),
                 headers={"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"},
                 timeout=timeout_s,
             )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
-                f"{url!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…", code="invalid_address"
+                f"{self._shown!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…",
+                code="invalid_address",
             ) from error
 
     def close(self) -> None:
@@ -177,7 +179,7 @@ class Client:
                     time.sleep(_PAUSE_S)
                     continue
                 raise StoreError(
-                    f"{self._url} cannot be reached: {error or type(error).__name__}", code="unreachable_server"
+                    f"{self._shown} cannot be reached: {error or type(error).__name__}", code="unreachable_server"
                 ) from error
             if response.status_code < 400 and not response.is_redirect:
                 return response
@@ -204,7 +206,7 @@ class Client:
 
     def _unexpected(self, what: str) -> StoreError:
         return StoreError(
-            f"{self._url} must be the address of `agent-tunix serve`, but {what}; check the address",
+            f"{self._shown} must be the address of `agent-tunix serve`, but {what}; check the address",
             code="unexpected_answer",
         )
 
@@ -217,7 +219,7 @@ class Client:
         kind = _KINDS.get(response.status_code)
         if kind is not None:
             return kind(code, message, param)
-        return StoreError(f"{self._url} refused ({response.status_code}, {code}): {message}", code="refused_request")
+        return StoreError(f"{self._shown} refused ({response.status_code}, {code}): {message}", code="refused_request")
 
 
 _KINDS: dict[int, type[StoreRequestError]] = {
