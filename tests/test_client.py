@@ -1,12 +1,14 @@
 """The client with a real server: the same values and errors as the store itself."""
 
 import contextlib
+import gzip
 import hashlib
 import http.server
 import itertools
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -169,6 +171,58 @@ def test_another_server_is_not_a_store() -> None:
         other.shutdown()
 
 
+def _compressed(handler: http.server.BaseHTTPRequestHandler) -> None:
+    handler.send_header("Content-Encoding", "gzip, gzip")
+    handler.end_headers()
+    handler.wfile.write(gzip.compress(gzip.compress(b"1" * 1000)))
+
+
+def _endless(handler: http.server.BaseHTTPRequestHandler) -> None:
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(b"1" * 65_536)
+
+
+@pytest.mark.parametrize("answer", [_compressed, _endless])
+def test_an_answer_does_not_fill_the_memory(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> None:
+    class Bomb(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Bomb) as bomb:
+        threading.Thread(target=bomb.serve_forever, daemon=True).start()
+        client = Client(f"http://127.0.0.1:{bomb.server_port}", "vk_x")
+        with client, raises(StoreError, "unexpected_answer"):
+            client.source(NO_ID)
+        bomb.shutdown()
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    class Slow(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"1")
+                    time.sleep(0.05)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Slow) as slow:
+        threading.Thread(target=slow.serve_forever, daemon=True).start()
+        client = Client(f"http://127.0.0.1:{slow.server_port}", "vk_x", timeout_s=0.5)
+        with client, raises(StoreError, "unreachable_server"):
+            client.source(NO_ID)
+        slow.shutdown()
+
+
 def test_the_client_tries_again_after_a_rate_limit(tmp_path: Path) -> None:
     settings = ServiceSettings(requests_per_second=1, burst=1)
     with serving(tmp_path, settings) as server, Client(server.url, server.secret) as client:
@@ -230,3 +284,9 @@ def test_a_store_may_be_a_server(server: Server) -> None:
 
 def test_a_password_in_the_address_is_not_shown() -> None:
     assert describe_place("http://user:secret@127.0.0.1:8400") == "http://127.0.0.1:8400"
+    assert describe_place("postgresql://host/store?password=secret") == "postgresql://host/store"
+    with Client("http://user:secret@127.0.0.1:9", "vk_x") as client, raises(StoreError, "unreachable_server") as caught:
+        client.list()
+    assert "secret" not in str(caught.value)
+    for url in ("postgresql://host/store?password=my@secret", "postgresql://user:my?secret@host/store"):
+        assert describe_place(url) == "postgresql://…"

@@ -25,9 +25,11 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.rewards.uploaded import is_function_id
+from agent_tunix.store.home import shown_url
 from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 TIMEOUT_S = 60.0
+LONGEST_ANSWER_BYTES = 64 * 2**20
 
 _PATH = "/v1/reward_functions"
 _ATTEMPTS = 4
@@ -46,23 +48,25 @@ class Client:
     Args:
         url: Address of the server, without `/v1`.
         key: API key of the server: `vk_…`.
-        timeout_s: Time limit of a request.
+        timeout_s: Time limit of a request and its answer.
 
     Raises:
         StoreError: The URL or the key cannot be used.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
-        self._url = url.rstrip("/")
+        self._shown = shown_url(url)
+        self._timeout_s = timeout_s
         try:
             self._http = httpx.Client(
-                base_url=self._url,
+                base_url=url.rstrip("/"),
                 headers={"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"},
                 timeout=timeout_s,
             )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
-                f"{url!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…", code="invalid_address"
+                f"{self._shown!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…",
+                code="invalid_address",
             ) from error
 
     def close(self) -> None:
@@ -169,13 +173,13 @@ class Client:
         may_repeat = may_repeat or method == "GET"
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                response = self._http.request(method, path, **content)
+                response = self._exchange(method, path, content)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if may_repeat and attempt < _ATTEMPTS and isinstance(error, _LOST):
                     time.sleep(_PAUSE_S)
                     continue
                 raise StoreError(
-                    f"{self._url} cannot be reached: {error or type(error).__name__}", code="unreachable_server"
+                    f"{self._shown} cannot be reached: {error or type(error).__name__}", code="unreachable_server"
                 ) from error
             if response.status_code < 400 and not response.is_redirect:
                 return response
@@ -185,20 +189,37 @@ class Client:
             time.sleep(_wait_s(response))
         raise self._error(response)
 
+    def _exchange(self, method: str, path: str, content: Mapping[str, Any]) -> httpx.Response:
+        """Send a request once and return its answer. Compressed ones are refused: bytes may unpack to gigabytes."""
+        deadline = time.monotonic() + self._timeout_s
+        body = bytearray()
+        with self._http.stream(method, path, **content) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise self._unexpected("compressed the answer, although the request excludes that")
+            for piece in response.iter_raw():
+                body += piece
+                if len(body) > LONGEST_ANSWER_BYTES:
+                    raise self._unexpected(f"sent more than {LONGEST_ANSWER_BYTES:,} bytes")
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout(f"the answer took longer than {self._timeout_s:g} s")
+        return httpx.Response(response.status_code, headers=response.headers, content=bytes(body))
+
+    def _unexpected(self, what: str) -> StoreError:
+        return StoreError(
+            f"{self._shown} must be the address of `agent-tunix serve`, but {what}; check the address",
+            code="unexpected_answer",
+        )
+
     def _error(self, response: httpx.Response) -> StoreError:
         try:
             error = response.json()["error"]
             code, message, param = str(error["code"]), str(error["message"]), error["param"]
         except (ValueError, KeyError, TypeError):
-            return StoreError(
-                f"{self._url} must be the address of `agent-tunix serve`, but answered with status "
-                f"{response.status_code} and an unknown body; check the address",
-                code="unexpected_answer",
-            )
+            return self._unexpected(f"answered with status {response.status_code} and an unknown body")
         kind = _KINDS.get(response.status_code)
         if kind is not None:
             return kind(code, message, param)
-        return StoreError(f"{self._url} refused ({response.status_code}, {code}): {message}", code="refused_request")
+        return StoreError(f"{self._shown} refused ({response.status_code}, {code}): {message}", code="refused_request")
 
 
 _KINDS: dict[int, type[StoreRequestError]] = {

@@ -132,6 +132,8 @@ MALFORMED: list[tuple[ToolCallFormat, str, CallFault]] = [
     (G, fence("add(a=open('/etc/passwd'))"), CallFault.NOT_A_LITERAL),
     (G, fence("add(a={1, 2})"), CallFault.NOT_A_LITERAL),
     (G, fence("add(a=1e999)"), CallFault.NOT_FINITE),
+    (G, fence("add(a=0x" + "f" * 5000 + ")"), CallFault.NOT_A_LITERAL),
+    (G, fence("add(a=" + "[" * 150 + "]" * 150 + ")"), CallFault.TOO_DEEP),
     (G, fence("add(a=" + "(" * 1000 + ")" * 1000 + ")"), CallFault.NOT_PYTHON),
     (G, fence(" "), CallFault.EMPTY),
 ]
@@ -168,6 +170,13 @@ def test_other_text_makes_no_call_and_is_kept(kind: ToolCallFormat, text: str) -
     turn = parse_turn(text, kind, [ADD])
     assert turn.calls == ()
     assert turn.content == text
+
+
+@pytest.mark.parametrize("depth", [300, 700, 950])
+def test_a_nested_value_without_a_type_is_text(depth: int) -> None:
+    value = "[" * depth + "]" * depth
+    text = xml(f"<function=add><parameter=tags>{value}</parameter></function>")
+    assert parse_turn(text, X, [ADD]).calls == (ToolCall("add", {"tags": value}),)
 
 
 def test_good_and_malformed_calls_keep_their_order() -> None:

@@ -246,3 +246,16 @@ def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> 
     data.to_parquet(str(tmp_path / "data" / "train.parquet"))
     found = rows_of(config_of(str(tmp_path / "data"), subset=None, streaming=streaming))
     assert [row["image"]["path"] for row in found] == [str(pipe)] * len(TRAIN)
+
+
+@pytest.mark.parametrize("split", ["../secret", "{directory}/secret", "inner/secret", "link"])
+def test_a_saved_dataset_names_no_split_elsewhere(split: str, tmp_path: Path) -> None:
+    split = split.format(directory=tmp_path)
+    directory = tmp_path / "saved"
+    datasets.DatasetDict(train=datasets.Dataset.from_list(TRAIN)).save_to_disk(str(directory))
+    (directory / "train").rename(tmp_path / "secret")
+    (directory / "link").symlink_to(tmp_path / "secret")
+    (directory / "inner").mkdir()
+    (directory / "inner" / "secret").symlink_to(tmp_path / "secret")
+    (directory / "dataset_dict.json").write_text(json.dumps({"splits": [split]}))
+    refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None, train_split=split))

@@ -76,9 +76,10 @@ def test_a_url_that_cannot_hold_a_store_is_refused(url: str, monkeypatch: pytest
     assert "postgresql:" in str(caught.value)
 
 
-def test_the_error_for_an_unreachable_server_hides_its_password() -> None:
+@pytest.mark.parametrize("place", ["alice:secret@127.0.0.1:9/store", "127.0.0.1:9/store?user=alice&password=secret"])
+def test_the_error_for_an_unreachable_server_hides_its_password(place: str) -> None:
     with raises(StoreError, "database_unusable") as caught:
-        open_store("postgresql://alice:secret@127.0.0.1:9/store")
+        open_store(f"postgresql://{place}")
     assert "secret" not in str(caught.value)
 
 

@@ -208,6 +208,28 @@ def test_a_checkpoint_that_lies_is_an_error_of_ours(
         checkpoints.restore_latest(make_state(0))
 
 
+def test_pieces_larger_than_their_array_are_not_read(checkpoints: Checkpoints, directory: Path) -> None:
+    """They may unpack to gigabytes from a few kilobytes."""
+    import tensorstore
+
+    save(checkpoints, 5)
+    spec = {
+        "driver": "zarr",
+        "kvstore": {
+            "driver": "ocdbt",
+            "base": f"file://{directory / 'step_000005' / 'weights'}/",
+            "path": "['layer']['w']/",
+        },
+        "metadata": {"shape": [64, 33], "chunks": [64, 66], "dtype": "<f4"},
+        "create": True,
+        "delete_existing": True,
+    }
+    tensorstore.open(spec).result().write(np.ones((64, 33), np.float32)).result()
+    sign_off(directory / "step_000005")
+    with raises(CheckpointError, "checkpoint_unreadable"):
+        checkpoints.restore(5, make_state(0))
+
+
 def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints: Checkpoints, directory: Path) -> None:
     save(checkpoints, 5, 10)
     flip(directory / "step_000005")

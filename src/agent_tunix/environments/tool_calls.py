@@ -27,6 +27,10 @@ from agent_tunix.environments.tools import Tool
 # Calls that are read in one turn.
 MOST_CALLS = 32
 
+# Limits on arguments. What exceeds them cannot be written as JSON again, for example in the transcript.
+_DEEPEST = 100
+_MOST_BITS = 14_000
+
 _OPEN, _CLOSE, _PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]*)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]*)>")
@@ -334,8 +338,6 @@ def _call_of(found: Any) -> ToolCall:
         return ToolCall(name, _plain(arguments))
     except _Fault as error:
         raise _Fault(error.fault, name) from error
-    except RecursionError:
-        raise _Fault(CallFault.TOO_DEEP, name) from None
 
 
 def _load_json(text: str, start: int) -> tuple[Any, int]:
@@ -366,8 +368,10 @@ def _refuse_constant(name: str) -> None:
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = _DEEPEST) -> Any:
     """Return a value as JSON has it; raise _Fault if it has none."""
+    if not depth:
+        raise _Fault(CallFault.TOO_DEEP)
     if isinstance(value, str):
         try:
             value.encode()
@@ -379,12 +383,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise _Fault(CallFault.NOT_A_LITERAL)
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        return {_plain(key): _plain(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float):
+        return [_plain(item, depth - 1) for item in value]
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and _is_short(value)):
         return value
     raise _Fault(CallFault.NOT_A_LITERAL)
+
+
+def _is_short(number: int) -> bool:
+    return number.bit_length() <= _MOST_BITS
 
 
 # --- fences -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from agent_tunix.errors import StoreError
-from agent_tunix.store.home import database_url
+from agent_tunix.store.home import database_url, shown_url
 from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ def server_url(url: str | None = None) -> str | None:
 
 def describe_place(url: str | None = None) -> str:
     """Describe the selected store for people, without a password."""
-    server = server_url(url)
-    scheme, separator, rest = (server or database_url()).partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+    return shown_url(server_url(url) or database_url())
 
 
 @contextmanager
@@ -126,7 +124,7 @@ def open_access(url: str | None = None, secret: str | None = None) -> Iterator[S
         return
     if secret is None:
         raise StoreError(
-            f"{server} requires a key: set --key or {KEY_VARIABLE} to one from `agent-tunix keys create`",
+            f"{shown_url(server)} requires a key: set --key or {KEY_VARIABLE} to one from `agent-tunix keys create`",
             code="missing_key",
         )
     with _connect(server, secret) as access:

@@ -38,7 +38,12 @@ def read_url(text: str) -> URL:
         return url.set(drivername="postgresql+psycopg")
     if kind == "sqlite" and url.database and url.database != ":memory:" and not url.database.startswith("file:"):
         return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().absolute()))
-    raise StoreError(f"{url.render_as_string()} cannot hold a store; {_WANTED}", code="invalid_database_url")
+    raise StoreError(f"{_shown(url)} cannot hold a store; {_WANTED}", code="invalid_database_url")
+
+
+def _shown(url: URL) -> str:
+    """Return a URL without its password and its query, which may hold one too."""
+    return url.set(query={}).render_as_string()
 
 
 _WANTED = "give sqlite:////absolute/file.db or postgresql://user:password@host/name"
@@ -116,7 +121,7 @@ def _told(engine: Engine) -> Iterator[None]:
     except (DBAPIError, PoolTimeoutError) as error:
         cause = str(getattr(error, "orig", None) or error).strip()
         raise StoreError(
-            f"the store at {engine.url.render_as_string()} could not be used: {cause}; check that the database "
+            f"the store at {_shown(engine.url)} could not be used: {cause}; check that the database "
             f"exists, is writable and has free space, or set another in {DATABASE_VARIABLE}",
             code="database_unusable",
         ) from error

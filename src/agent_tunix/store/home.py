@@ -34,3 +34,10 @@ def make_home() -> Path:
 def database_url() -> str:
     """Return `AGENT_TUNIX_DATABASE_URL`, by default that of the SQLite file `store.db` in the home directory."""
     return os.environ.get(DATABASE_VARIABLE) or f"sqlite:///{home() / 'store.db'}"
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for people, without user, password and query, which may hold a password too."""
+    scheme, separator, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    return f"{scheme}{separator}{'…' if '@' in query else place.rpartition('@')[2]}"

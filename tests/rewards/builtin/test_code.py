@@ -100,6 +100,14 @@ def test_a_pattern_that_takes_too_long_is_a_bad_reference(schema: Any, monkeypat
     assert (found.outcome, "take longer" in found.detail) == (Outcome.BAD_REFERENCE, True)
 
 
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+def test_references_that_multiply_have_a_time_limit(keyword: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.PATTERNS_S", 0.1)
+    parts = {f"d{n}": {"allOf": [{keyword: f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+    schema = {"$defs": parts | {"d60": {}}, keyword: "#/$defs/d0"}
+    assert score("json_schema", "4", schema=schema).outcome is Outcome.BAD_REFERENCE
+
+
 @pytest.mark.parametrize(
     ("value", "expected"), [({"x1": 4, "y": "b"}, 1.0), ({"x1": "4"}, 0.25), ({"z": 1}, 0.25), ({"y": "c"}, 0.25)]
 )

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -141,25 +141,32 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
 
 
 def _check_saved(place: RemoteLocation, directory: Path) -> None:
-    """Refuse a saved dataset that names files elsewhere.
+    """Refuse a saved dataset that names files or directories elsewhere.
 
     Raises:
         DataError: It does, or its description cannot be read.
     """
-    for state in (directory / "state.json", *directory.glob("*/state.json")):
-        try:
-            names = [str(one["filename"]) for one in json.loads(read_regular(state))["_data_files"]]
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{state} of {place.key}={place.path} cannot be read: {error}") from error
-        for name in names:
-            if Path(name).name != name or (state.parent / name).is_symlink():
-                raise DataError(
-                    f"{place.key}={place.path} must only name files of the dataset, but {state} names {name}, which is"
-                    " not read; save the dataset again",
-                    code="dataset_reads_elsewhere",
-                )
+    splits = _read_saved(place, directory / "dataset_dict.json", lambda found: found["splits"])
+    for part in (directory, *(directory / name for name in splits)):
+        _read_saved(place, part / "state.json", lambda found: [one["filename"] for one in found["_data_files"]])
+
+
+def _read_saved(place: RemoteLocation, path: Path, names_in: Callable[[Any], list[Any]]) -> list[str]:
+    """Return the names in a description of a saved dataset, all of them beside it; none if the file does not exist."""
+    try:
+        names = [str(name) for name in names_in(json.loads(read_regular(path)))]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} of {place.key}={place.path} cannot be read: {error}") from error
+    for name in names:
+        if Path(name).name != name or (path.parent / name).is_symlink():
+            raise DataError(
+                f"{place.key}={place.path} must only name files of the dataset, but {path} names {name}, which is"
+                " not read; save the dataset again",
+                code="dataset_reads_elsewhere",
+            )
+    return names
 
 
 def _undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:

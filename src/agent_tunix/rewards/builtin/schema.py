@@ -15,8 +15,10 @@ from agent_tunix.rewards.builtin.code import code_blocks
 from agent_tunix.rewards.sample import Score
 
 _LONGEST_JSON = 20_000
-# Wall time of all patterns of one response.
+# Wall time of all patterns and references of one response.
 PATTERNS_S = 5.0
+# Keywords that lead to another part of the schema: a few of them can ask for more checks than ever end.
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _STARTED: ContextVar[float] = ContextVar("started")
 
 
@@ -29,7 +31,7 @@ def json_schema_reward(response: str, schema: Any) -> Score:
 
     The JSON is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. `schema`
     is a column of the dataset or an argument: a JSON schema as a mapping or as text, without references to other files.
-    Its patterns have five seconds for each response; a schema that takes longer is a bad reference.
+    Its patterns and references have five seconds for each response; a schema that takes longer is a bad reference.
     Requires the package jsonschema: `pip install agent_tunix[schema]`.
 
     >>> score = get_reward_function("json_schema")
@@ -91,7 +93,7 @@ def _validator(schema: Any) -> Any:
 
 @functools.cache
 def _limited(kind: Any) -> Any:
-    """Return a class of validators whose patterns have a limit on time; those of jsonschema have none."""
+    """Return a class of validators whose patterns and references have a limit on time; jsonschema's have none."""
     import jsonschema
 
     def check_pattern(validator: Any, pattern: str, value: Any, _: Any) -> Iterator[Any]:
@@ -112,7 +114,16 @@ def _limited(kind: Any) -> Any:
             without = {name: one for name, one in schema.items() if name != "patternProperties"}
             yield from kind.VALIDATORS["additionalProperties"](validator, inner, value, without)
 
+    def in_time(check: Any) -> Any:
+        def check_reference(validator: Any, *args: Any) -> Iterator[Any]:
+            if _left_s() < 0:
+                raise _too_long()
+            yield from check(validator, *args)
+
+        return check_reference
+
     own = {
+        **{name: in_time(check) for name, check in kind.VALIDATORS.items() if name in _REFERENCES},
         "pattern": check_pattern,
         "patternProperties": check_pattern_properties,
         "additionalProperties": check_additional_properties,
@@ -122,14 +133,21 @@ def _limited(kind: Any) -> Any:
 
 def _is_found(pattern: str, text: str) -> bool:
     try:
-        remaining_s = max(0.001, _STARTED.get() + PATTERNS_S - time.monotonic())
-        return regex.search(pattern, text, timeout=remaining_s) is not None
+        return regex.search(pattern, text, timeout=max(0.001, _left_s())) is not None
     except TimeoutError:
-        raise BadReferenceError(f"the patterns of the schema take longer than {PATTERNS_S:g} s") from None
+        raise _too_long() from None
     except regex.error as error:
         raise BadReferenceError(
             f"each pattern of the schema must be a regular expression, but {excerpt(pattern)} is not: {error}"
         ) from None
+
+
+def _left_s() -> float:
+    return _STARTED.get() + PATTERNS_S - time.monotonic()
+
+
+def _too_long() -> BadReferenceError:
+    return BadReferenceError(f"the patterns and references of the schema take longer than {PATTERNS_S:g} s")
 
 
 def _json_text(response: str) -> str:

@@ -91,7 +91,7 @@ class Endpoint:
         if client_log.level == logging.NOTSET:
             client_log.setLevel(logging.WARNING)  # otherwise it logs a line for each request
         limits = httpx.Limits(max_connections=None)  # the pool's gate limits them
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         timeout = httpx.Timeout(self.settings.timeout_s, connect=min(10.0, self.settings.timeout_s), pool=None)
         # Without TLS there is nothing to verify, and reading the certificates is slow.
         verify = self.settings.base_url.startswith("https:")
@@ -213,7 +213,12 @@ class Endpoint:
                     headers={"Content-Type": "application/json"},
                 )
                 async with request as response:
-                    async for piece in response.aiter_bytes():
+                    if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
+                        # A few bytes may unpack to gigabytes.
+                        raise JudgeFault(
+                            f"the endpoint's answer is compressed ({shorten(encoding)}), which was excluded"
+                        )
+                    async for piece in response.aiter_raw():
                         content += piece
                         if len(content) > LONGEST_ANSWER_BYTES:
                             raise JudgeFault(f"the endpoint's answer is longer than {LONGEST_ANSWER_BYTES} bytes")
