@@ -223,7 +223,7 @@ def test_peeking_knows_the_columns_and_reads_no_further_than_it_must(tmp_path: P
     write(tmp_path / "train.jsonl", rows(1) * 100)
     os.truncate(tmp_path / "train.jsonl", 1 << 40)  # A terabyte of holes, which nobody should read.
     write(tmp_path / "test.jsonl", rows(1))
-    assert set(peek_example(config_for(tmp_path)).columns) == {"question", "answer", "solution", "level"}
+    assert set(peek_example(config_for(tmp_path)).columns) == {"question", "answer", "worked_solution", "level"}
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -291,7 +291,7 @@ def test_a_fraction_divides_all_sets_together(tmp_path: Path) -> None:
 def test_columns_of_each_set_are_known_before_loading(tmp_path: Path) -> None:
     columns = {name: set(example.columns) for name, example in peek_examples(mixture(tmp_path)).items()}
     assert columns == {
-        "easy": {"question", "answer", "solution", "level", "data_source"},
+        "easy": {"question", "answer", "worked_solution", "level", "data_source"},
         "hard": {"problem", "result", "answer", "level", "data_source"},
     }
 

@@ -5,7 +5,7 @@ import pytest
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import Dropped, RowError
-from agent_tunix.data.examples import Row, is_marked, make_example, rename_columns
+from agent_tunix.data.examples import Row, find_column, is_marked, make_example, rename_columns
 
 
 def row(**columns: Any) -> Row:
@@ -20,21 +20,26 @@ UNANSWERED = DataConfig(answer_column=None)
 @pytest.mark.parametrize(
     ("columns", "data", "marked", "more"),
     [
-        ({"question": "q", "answer": "6*4=24\n#### 24 "}, DataConfig(), True, {"answer": "24", "solution": "6*4=24"}),
+        (
+            {"question": "q", "answer": "6*4=24\n#### 24 "},
+            DataConfig(),
+            True,
+            {"answer": "24", "worked_solution": "6*4=24"},
+        ),
         (
             {"question": "q", "answer": "#### a draft\n#### 1,234"},
             DataConfig(),
             True,
-            {"answer": "1,234", "solution": "#### a draft"},
+            {"answer": "1,234", "worked_solution": "#### a draft"},
         ),
         ({"question": "q", "answer": " Paris\n"}, DataConfig(), False, {"answer": "Paris"}),
         (
-            {"question": "q", "answer": "work #### 5", "solution": " own ", **OTHERS},
+            {"question": "q", "answer": "work #### 5", "worked_solution": " own ", **OTHERS},
             DataConfig(),
             True,
             {"answer": "5"},
         ),
-        ({"problem": "q", "label": "work #### 5"}, RENAMED, True, {"answer": "5", "solution": "work"}),
+        ({"problem": "q", "label": "work #### 5"}, RENAMED, True, {"answer": "5", "worked_solution": "work"}),
         ({"question": "q", "level": 2}, UNANSWERED, False, {}),
         ({"question": "q", "answer": ["1", "one #### 1"]}, UNANSWERED, False, {}),
     ],
@@ -118,21 +123,34 @@ def test_a_rename_that_loses_a_column_is_told(names: dict[str, str], reason: str
 
 
 @pytest.mark.parametrize(
-    ("value", "reference"),
-    [
-        (72, "72"),
-        (72.0, "72"),
-        (-0.0, "0"),
-        (0.1, "0.1"),
-        (1e300, "1e+300"),
-        (2**64, str(2**64)),
-        (decimal.Decimal("1.10"), "1.10"),
-        (decimal.Decimal("72.00"), "72"),
-    ],
+    "value", [72, 72.0, 0.1, 2**64, decimal.Decimal("1.10"), True, ["4", "four"], [], {"city": "Paris", "year": 1900}]
 )
-def test_a_number_is_a_reference_as_people_write_it(value: Any, reference: str) -> None:
+def test_a_reference_that_is_no_text_stays_as_it_is(value: Any) -> None:
     example = make_example(row(question="q", answer=value), DataConfig(), marked=False)
-    assert example.columns["answer"] == reference
+    assert example.columns["answer"] == value
+    assert type(example.columns["answer"]) is type(value)
+
+
+def test_a_dotted_name_means_a_nested_column() -> None:
+    data = DataConfig(prompt_column="task.text", answer_column="reward_model.ground_truth")
+    nested = row(task={"text": "q"}, reward_model={"ground_truth": {"a": [1]}})
+    example = make_example(nested, data, marked=False)
+    assert (example.prompt, example.columns["answer"]) == ("q", {"a": [1]})
+    assert rename_columns(nested, {"truth": "reward_model.ground_truth"}).columns["truth"] == {"a": [1]}
+
+
+def test_a_column_whose_own_name_has_a_dot_comes_first() -> None:
+    assert find_column({"a.b": 1, "a": {"b": 2}}, "a.b") == 1
+    assert find_column({"a": {"b.c": 3}}, "a.b.c") == 3
+    assert find_column({"a": 1}, "a.b", "none") == "none"
+
+
+@pytest.mark.parametrize("name", ["reward_model.truth", "other.ground_truth", "reward_model.ground_truth.deeper"])
+def test_a_nested_column_that_is_missing_is_named(name: str) -> None:
+    nested = row(question="q", reward_model={"ground_truth": "4"})
+    with pytest.raises(RowError) as caught:
+        make_example(nested, DataConfig(answer_column=name), marked=False)
+    assert caught.value.reason == f"no column {name!r}"
 
 
 USER = {"role": "user", "content": "What is 2 + 2?"}

@@ -80,7 +80,7 @@ def test_a_32_bit_answer_is_the_reference_that_was_written(tmp_path: Path) -> No
     table = pa.table({"question": ["a", "b"], "answer": pa.array([0.1, 72.0], pa.float32())})
     pq.write_table(table, tmp_path / "rows.parquet")
     loaded = load_examples(config_for(tmp_path / "rows.parquet"), "train")
-    assert [example.columns["answer"] for example in loaded.examples] == ["0.1", "72"]
+    assert [example.columns["answer"] for example in loaded.examples] == [0.1, 72.0]
 
 
 def test_a_date_that_python_does_not_have_is_dropped_with_its_row(tmp_path: Path) -> None:

@@ -33,8 +33,9 @@ def test_a_problem_is_found_by_its_column(row: dict[str, Any], prompt: str) -> N
     ("row", "columns"),
     [
         ({"answer": " 4 "}, {"answer": "4"}),
-        ({"answer": 4}, {"answer": "4"}),
-        ({"answer": "2 + 2 #### 4"}, {"answer": "4", "solution": "2 + 2"}),
+        ({"answer": 4}, {"answer": 4}),
+        ({"answer": {"a": 1}}, {"answer": {"a": 1}}),
+        ({"answer": "2 + 2 #### 4"}, {"answer": "4", "worked_solution": "2 + 2"}),
         ({"gold": "4"}, {"gold": "4", "answer": "4"}),
         ({"answer": None}, {"answer": None}),
     ],

@@ -148,7 +148,7 @@ SORTED = sorted(TRAIN, key=lambda row: row["question"])
 
 
 def seen(examples: list[Example]) -> list[tuple[str, object, object]]:
-    return sorted((one.prompt, one.columns["answer"], one.columns["solution"]) for one in examples)
+    return sorted((one.prompt, one.columns["answer"], one.columns["worked_solution"]) for one in examples)
 
 
 def test_training_sees_the_same_rows_from_every_source(dataset: DatasetService, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from agent_tunix.cli.printing import echo, echo_json, print_table
+from agent_tunix.config.checks import REWARD_CONVENTIONS
 from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
 if TYPE_CHECKING:
@@ -93,11 +94,11 @@ def _finding_options(
                 type=click.Choice(["auto", "text", "messages"]),
                 default="auto",
                 show_default=True,
-                help="Form of the completions that batch functions get; same as rewards.completions.",
+                help="Form of the completions that functions get; same as rewards.completions.",
             ),
             click.option(
                 "--convention",
-                type=click.Choice(["auto", "plain", "trl", "miles", "environment"]),
+                type=click.Choice(["auto", *REWARD_CONVENTIONS]),
                 default="auto",
                 show_default=True,
                 help="Convention of an ambiguous signature; same as rewards.convention.",

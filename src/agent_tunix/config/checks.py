@@ -20,11 +20,24 @@ from agent_tunix.config.other_names import key_of_other_name
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 
+# Conventions of rewards, by the names that `rewards.conventions` gives them.
+REWARD_CONVENTIONS = (
+    "plain",
+    "trl",
+    "miles",
+    "environment",
+    "verl",
+    "openrlhf",
+    "ms_swift",
+    "verifiers",
+    "benchmax",
+)
+
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "model.dtype": ("auto", "float32", "bfloat16"),
     "rewards.on_failure": ("exclude", "zero", "raise"),
     "rewards.execution": ("auto", "inline", "process", "ray"),
-    "rewards.convention": ("auto", "plain", "trl", "miles", "environment"),
+    "rewards.convention": ("auto", *REWARD_CONVENTIONS),
     "rewards.completions": ("auto", "text", "messages"),
     "rewards.on_change": ("warn", "refuse"),
     "prompt.without_system_role": ("fold", "refuse"),

@@ -93,18 +93,23 @@ class DataConfig:
     )
     train_split: str = key("train", "Name of the training split; in a directory, files with this prefix.")
     test_split: str = key("test", "Name of the held-out split; in a directory, files with this prefix.")
-    prompt_column: str = key("question", "Column with the problem: text, or a conversation of chat messages.")
+    prompt_column: str = key(
+        "question",
+        "Column with the problem: text, or a conversation of chat messages. A dotted name means a nested column.",
+    )
     answer_column: str | None = key(
         "answer",
-        "Column with the reference. In GSM8K's form `solution #### answer` the reference is the text after ####. "
-        "null: none.",
+        "Column with the reference, nested ones by dotted names: `reward_model.ground_truth`. In GSM8K's form "
+        "`solution #### answer` the reference is the text after ####. null: none.",
     )
     answer_mark: str = key(
         "auto",
         "Whether answers have the form `solution #### answer`: none, always, or auto (if at least half of the first "
         "100 do).",
     )
-    columns: dict[str, str] = key({}, "New name → old name of columns to rename while reading.")
+    columns: dict[str, str] = key(
+        {}, "New name → old name of columns to rename while reading; a dotted old name means a nested column."
+    )
     problems: str = key(
         "word_problems",
         "synthetic: word_problems (two steps of arithmetic); arithmetic (`What is 47 * 86?`, for a calculator); numbers"
@@ -205,15 +210,17 @@ class RewardsConfig:
     )
     convention: str = key(
         "auto",
-        "Convention of a reward whose signature fits none or several: plain, trl, miles or environment; auto: such a "
-        "reward is an error.",
+        "Convention of a reward whose signature fits none or several: plain, trl, miles, environment, verl, openrlhf, "
+        "ms_swift, verifiers or benchmax; auto: such a reward is an error.",
     )
     completions: str = key(
         "auto",
-        "Form of the completions that batch functions get: text or messages; auto: decided before training by "
-        "trial calls with both.",
+        "Form of the completions that functions get: text or messages; auto: decided before training by trial calls "
+        "with both. A parameter `response` is always text.",
     )
-    reward_key: str | None = key(None, "Key of the reward in the dict that a miles function returns.")
+    reward_key: str | None = key(
+        None, "Key of the reward in the dict that a miles, slime or verl function returns; verl: `score` by default."
+    )
     on_change: str = key(
         "warn",
         "When resuming with a different reward than the checkpoint's: `warn` about the changes, or `refuse` to "

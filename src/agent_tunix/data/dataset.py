@@ -14,6 +14,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import REFERENCE_MARK, Example, is_marked, make_example, rename_columns
+from agent_tunix.data.layouts import fit_layout
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.errors import ConfigError, DataError
 
@@ -164,16 +165,16 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
         ConfigError: The source does not exist.
         DataError: A file cannot be read.
     """
-    data = config.data
     rows = read_rows(config, split, dropped)
     first = list(itertools.islice(rows, ROWS_TO_JUDGE_BY))
+    data = fit_layout(config.data, first)
     answers = data.columns.get(data.answer_column or "", data.answer_column)
     marked = is_marked(first, answers) if data.answer_mark == "auto" else data.answer_mark == "always"
     warns, whole = data.answer_mark == "auto" and not marked and data.answer_column is not None, 0
     for row in itertools.chain(first, rows):
         try:
             example = make_example(rename_columns(row, data.columns), data, marked=marked)
-            whole += warns and REFERENCE_MARK in example.columns["answer"]
+            whole += warns and REFERENCE_MARK in str(example.columns["answer"])
             if split == "train" and data.curriculum.column is not None:
                 read_difficulty(example.columns, data.curriculum)
             yield example if name is None else _named(example, name)

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
+from agent_tunix.rewards.answers.numbers import number_text
 
 REFERENCE_MARK = "####"
+# Column with the text before the mark.
+WORKED_SOLUTION = "worked_solution"
 ROLES = ("system", "user", "assistant", "tool")
+_MISSING = object()
 # Roles that the model answers.
 ASKING_ROLES = ("user", "tool")
 
@@ -33,9 +37,9 @@ class Example:
 
     Attributes:
         prompt: The problem as people and rewards see it; for a conversation, the user's last message.
-        columns: All columns of the row, unchanged, and `answer`, the stripped reference, if there is one. In a dataset
-            with GSM8K's mark also `solution`, the worked solution before the mark, unless the row has that column. In a
-            mixture also `data_source`, the name of the set.
+        columns: All columns of the row, unchanged, and `answer`, the reference, if there is one; text is stripped. In a
+            dataset with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column.
+            In a mixture also `data_source`, the name of the set.
         index: Number of the row in its source, from 1; for a file, the line number.
         messages: The conversation that the model answers: `{"role": …, "content": …}` and other text fields. The last
             message is the user's or a tool's. None if the prompt column holds text.
@@ -53,10 +57,24 @@ def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
     If fewer have it, `####` in an answer may just be a heading. Otherwise, an answer without `####` may be damaged.
     Rows without an answer do not count.
     """
-    answers = [None if answer_column is None else row.columns.get(answer_column) for row in rows]
+    answers = [None if answer_column is None else find_column(row.columns, answer_column) for row in rows]
     given = [answer for answer in answers if answer is not None]
     marked = sum(isinstance(answer, str) and REFERENCE_MARK in answer for answer in given)
     return marked > 0 and 2 * marked >= len(given)
+
+
+def find_column(columns: Mapping[str, Any], name: str, missing: Any = None) -> Any:
+    """Return the value of a column; a dotted name may mean a nested one, such as `reward_model.ground_truth`.
+
+    `missing` is returned if there is no such column.
+    """
+    if name in columns:
+        return columns[name]
+    outer, dot, inner = name.partition(".")
+    nested = columns.get(outer)
+    if not dot or not isinstance(nested, Mapping):
+        return missing
+    return find_column(nested, inner, missing)
 
 
 def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
@@ -64,7 +82,7 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
 
     Args:
         row: Row to change.
-        names: New name → old name.
+        names: New name → old name. A nested column, named by its dotted name, is copied and stays in its place.
 
     Raises:
         RowError: No column has the old name, or another column has the new one.
@@ -73,11 +91,12 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
         return row
     columns = {name: value for name, value in row.columns.items() if name not in names.values()}
     for new, old in names.items():
-        if old not in row.columns:
+        value = find_column(row.columns, old, _MISSING)
+        if value is _MISSING:
             raise _no_column(row, old)
         if new in columns:
             raise RowError(f"column {old!r} cannot be renamed to {new!r}, because the row already has that column")
-        columns[new] = row.columns[old]
+        columns[new] = value
     return Row(row.number, columns)
 
 
@@ -94,20 +113,21 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
         RowError: A column is missing, empty or of the wrong type, or the answer has no mark or nothing after it.
     """
     messages = None
-    if isinstance(row.columns.get(data.prompt_column), list | tuple):
-        messages = read_conversation(row.columns[data.prompt_column], data.prompt_column)
+    if isinstance(conversation := find_column(row.columns, data.prompt_column), list | tuple):
+        messages = read_conversation(conversation, data.prompt_column)
     prompt = _text(row, data.prompt_column) if messages is None else _question(messages)
     columns = dict(row.columns)
     if data.answer_column is not None:
-        answer = _text(row, data.answer_column, number=True)
+        answer = _reference(row, data.answer_column)
         if marked:
+            answer = _text(row, data.answer_column) if not is_number(answer) else number_text(answer)
             solution, mark, answer = answer.rpartition(REFERENCE_MARK)
             if not mark:
                 raise RowError(f"no {REFERENCE_MARK} in column {data.answer_column!r}")
             if not answer.strip():
                 raise RowError(f"nothing after {REFERENCE_MARK} in column {data.answer_column!r}")
-            columns.setdefault("solution", solution.strip())
-        columns["answer"] = answer.strip()
+            columns.setdefault(WORKED_SOLUTION, solution.strip())
+        columns["answer"] = answer.strip() if isinstance(answer, str) else answer
     return Example(prompt, columns, row.number, messages)
 
 
@@ -150,21 +170,25 @@ def _question(messages: Sequence[Mapping[str, str]]) -> str:
     return asked[-1] if asked else messages[-1]["content"]
 
 
-def number_text(value: float | decimal.Decimal) -> str:
-    """Return a finite number as reference text: `72` for 72.0, `0.1` for 0.1."""
-    if not isinstance(value, int) and -(2**53) < value < 2**53 and value == int(value):
-        return str(int(value))
-    return str(value)
+def _reference(row: Row, column: str) -> Any:
+    """Return the reference: text that is not empty, or any other value but None and numbers that are not finite."""
+    value = find_column(row.columns, column)
+    if value is None or isinstance(value, str):
+        return _text(row, column)
+    if is_number(value) and not math.isfinite(value):
+        raise RowError(f"column {column!r} is not a finite number", f"it is {value}")
+    return value
 
 
-def _text(row: Row, column: str, *, number: bool = False) -> str:
-    if column not in row.columns:
+def is_number(value: Any) -> bool:
+    """Return True for an integer, a float or a decimal number."""
+    return isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool)
+
+
+def _text(row: Row, column: str) -> str:
+    value = find_column(row.columns, column, _MISSING)
+    if value is _MISSING:
         raise _no_column(row, column)
-    value = row.columns[column]
-    if number and isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise RowError(f"column {column!r} is not a finite number", f"it is {value}")
-        return number_text(value)
     if not isinstance(value, str):
         raise RowError(f"column {column!r} is not text", f"it is {type(value).__name__}")
     if not value.strip():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_tunix.config.schema import PromptConfig
-from agent_tunix.data.examples import Example
+from agent_tunix.data.examples import WORKED_SOLUTION, Example
 from agent_tunix.data.messages import read_template
 from agent_tunix.errors import ConfigError, DataError
 
@@ -59,7 +59,7 @@ def _as_shot(prompt: PromptConfig, example: Example) -> dict[str, Any]:
     """Return the columns that a worked example needs, so that the run's config.yaml can reproduce it alone."""
     names = [name for _, name in read_template(prompt.template)] if prompt.template is not None else []
     shot = {name: example.columns[name] for name in names if name is not None and name in example.columns}
-    for name in ("solution", "answer"):
+    for name in (WORKED_SOLUTION, "solution", "answer"):
         if name in example.columns:
             shot[name] = example.columns[name]
     # A configuration cannot hold dates and similar values; a prompt shows them as text anyway.

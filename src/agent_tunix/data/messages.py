@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.dropped import RowError
-from agent_tunix.data.examples import ASKING_ROLES, ROLES, Example
+from agent_tunix.data.examples import ASKING_ROLES, ROLES, WORKED_SOLUTION, Example
 from agent_tunix.errors import ConfigError, DataError
 
 Message = dict[str, str]
@@ -163,7 +163,7 @@ def _worked_response(form: str, shot: Mapping[str, Any]) -> str | None:
         return None
     values = {name: text for name in shot if (text := _text_of(shot, name))}
     values["answer"] = answer
-    if reasoning := _text_of(shot, "reasoning", "solution"):
+    if reasoning := _text_of(shot, "reasoning", WORKED_SOLUTION, "solution"):
         values["reasoning"] = reasoning
     if not all(slot in values for slot in _SLOT.findall(form)):
         return answer

@@ -1,13 +1,12 @@
 """Problems given by the user for generation, not training; their rows need no answer."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
-from agent_tunix.data.examples import REFERENCE_MARK, Example, number_text
+from agent_tunix.data.examples import REFERENCE_MARK, WORKED_SOLUTION, Example, find_column
 from agent_tunix.errors import DataError
 
 
@@ -67,13 +66,11 @@ def make_problem(row: Any, number: int, data: DataConfig) -> Example:
 
 def _with_reference(row: dict[str, Any], data: DataConfig) -> dict[str, Any]:
     """Return the columns with the reference as in training: for GSM8K answers, the text after the mark."""
-    answer = row.get(data.answer_column or "answer", row.get("answer"))
-    if answer is None:
-        return row
-    finite = isinstance(answer, float) and math.isfinite(answer)
-    text = number_text(answer) if finite else str(answer)
-    solution, mark, reference = ("", "", text) if data.answer_mark == "none" else text.rpartition(REFERENCE_MARK)
+    answer = find_column(row, data.answer_column or "answer", row.get("answer"))
+    if not isinstance(answer, str):
+        return row if answer is None else {**row, "answer": answer}
+    solution, mark, reference = ("", "", answer) if data.answer_mark == "none" else answer.rpartition(REFERENCE_MARK)
     columns = {**row, "answer": reference.strip()}
     if mark:
-        columns.setdefault("solution", solution.strip())
+        columns.setdefault(WORKED_SOLUTION, solution.strip())
     return columns

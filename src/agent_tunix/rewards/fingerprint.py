@@ -173,8 +173,8 @@ def _args_of(reward: object) -> Mapping[str, Any]:
 def _convention_of(reward: object) -> dict[str, Any]:
     """Return how the function is called, which decides what it receives."""
     convention = str(getattr(reward, "convention", ""))
-    told = {"convention": convention, "completions": getattr(reward, "completions", None)}
-    if convention == "miles":
+    told = {"convention": convention, "completions": getattr(reward, "form", None)}
+    if convention in ("miles", "verl"):
         told["reward_key"] = getattr(getattr(reward, "settings", None), "reward_key", None)
     return {name: value for name, value in told.items() if value is not None}
 

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -91,8 +92,14 @@ def load_module(name: str) -> ModuleType | None:
 
 
 def find_reward(module: ModuleType, name: str) -> Any:
-    """Return the function, class or object of a name in a module; None if it does not exist or cannot score."""
+    """Return the function, class or object of a name in a module; None if it does not exist or cannot score.
+
+    A name that the module lacks may be a key of its `orms`, ms-swift's rewards, or `reward_functions`, benchmax's.
+    """
     found = getattr(module, name, None)
+    for registry in ("orms", "reward_functions"):
+        if found is None and isinstance(named := getattr(module, registry, None), Mapping):
+            found = named.get(name)
     return found if can_score(found) else None
 
 

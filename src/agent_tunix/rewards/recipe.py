@@ -62,8 +62,8 @@ class RewardRecipe:
         reward_directories: Directories of component files.
         modules: Modules or files to import first.
         convention: Convention of a signature that fits several; `auto` for none.
-        completions: `text` or `messages` for a TRL function; `auto` until that is determined.
-        reward_key: Entry of a miles function's dict that is the reward; None for a number.
+        completions: `text` or `messages`; `auto` until that is determined.
+        reward_key: Entry of a function's dict that is the reward; None for the convention's own.
         uploaded: The uploaded file, which takes precedence over `spec`; None for other rewards. Such a recipe runs
             other people's code, so build it only in workers.
     """

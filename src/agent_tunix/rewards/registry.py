@@ -63,7 +63,7 @@ def register_reward_function(
         name: Letters, digits, `_` and `-`.
         fn: The reward, in any convention. Without it, a decorator is returned.
         overwrite: Replace any reward of this name, without a warning.
-        convention: Convention of the reward, if its signature does not tell: `plain`, `trl`, `miles` or `environment`.
+        convention: Convention of the reward, if its signature does not tell, such as `plain` or `trl`.
 
     Returns:
         The function, unchanged; or the decorator.

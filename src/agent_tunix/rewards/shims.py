@@ -13,6 +13,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import NoReturn
+
+from agent_tunix.errors import RewardError
 
 # Module → imported name → `module:name` of our equivalent.
 _HELPERS = (
@@ -37,6 +40,12 @@ _TYPES = {
     **{name: f"{_ENVIRONMENTS}:{name}" for name in ("Messages", "Completion", "RewardFunction")},
     "Example": f"{_ENVIRONMENTS}:PreprocessedExample",
 }
+_MILES = {"Sample": "agent_tunix.rewards.conventions.miles:MilesSample"}
+_SWIFT = {name: f"agent_tunix.rewards.conventions.libraries.swift:{name}" for name in ("ORM", "AsyncORM", "orms")}
+_PARSERS = {
+    name: f"agent_tunix.rewards.conventions.libraries.parsers:{name}"
+    for name in ("Parser", "ThinkParser", "MaybeThinkParser", "XMLParser")
+}
 SERVED: dict[str, dict[str, str]] = {
     "benchmax": {},
     "benchmax.envs": {},
@@ -53,8 +62,25 @@ SERVED: dict[str, dict[str, str]] = {
     "llm_finetuning.core.reward": _BASES,
     "miles": {},
     "miles.utils": {},
-    "miles.utils.types": {"Sample": "agent_tunix.rewards.conventions.miles:MilesSample"},
+    "miles.utils.types": _MILES,
+    "slime": {},
+    "slime.utils": {},
+    "slime.utils.types": _MILES,
+    "swift": {},
+    "swift.plugin": _SWIFT,
+    "swift.plugin.orm": _SWIFT,
+    "swift.rewards": _SWIFT,
+    "swift.rewards.orm": _SWIFT,
+    "verifiers": _PARSERS,
+    "verifiers.parsers": _PARSERS,
+    "fastmcp": {},
+    "fastmcp.exceptions": {},
+    "mcp": {},
+    "mcp.types": {},
 }
+# Packages of which every other module and name is served as a placeholder: files for them hold rollouts too, which a
+# reward does not need.
+OPEN = ("miles", "slime", "swift", "verifiers", "fastmcp", "mcp")
 
 
 @contextlib.contextmanager
@@ -76,15 +102,23 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in SERVED:
+        package = fullname.partition(".")[0]
+        is_open = package in OPEN and self._is_ours(package)
+        if fullname not in SERVED and not is_open:
             return None
-        is_package = any(name.startswith(f"{fullname}.") for name in SERVED)
+        is_package = is_open or any(name.startswith(f"{fullname}.") for name in SERVED)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
+    def _is_ours(self, package: str) -> bool:
+        """Return True unless the package is installed."""
+        return package not in sys.modules or package in self.served
+
     def exec_module(self, module: ModuleType) -> None:
-        for name, place in SERVED[module.__name__].items():
+        for name, place in SERVED.get(module.__name__, {}).items():
             source, _, attribute = place.partition(":")
             setattr(module, name, getattr(importlib.import_module(source), attribute))
+        if module.__name__.partition(".")[0] in OPEN:
+            module.__getattr__ = lambda name: _placeholder(module.__name__, name)  # type: ignore[method-assign]
         self.served[module.__name__] = module
 
     def forget(self) -> None:
@@ -96,6 +130,25 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if parent in sys.modules and getattr(sys.modules[parent], leaf, None) is module:
                 delattr(sys.modules[parent], leaf)
         self.served.clear()
+
+
+def _placeholder(module: str, name: str) -> type:
+    """Return a class that stands for a name of a package that is not installed: making an object of it raises.
+
+    It can be imported, and used in annotations and in `except`.
+    """
+    if name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise RewardError(
+            f"{module}.{name} is not available, because {module.partition('.')[0]} is not installed here; install it,"
+            " or take the part of it that the reward needs into its file",
+            code="unavailable_import",
+        )
+
+    base = Exception if name.endswith(("Error", "Exception")) else object
+    return type(name, (base,), {"__init__": refuse, "__module__": module})
 
 
 class _Server:

@@ -83,7 +83,7 @@ def target_text(columns: Mapping[str, Any], config: Config) -> str:
     with the name of a column is that column, and any other placeholder is the worked solution.
 
     Args:
-        columns: Columns of the row, with `answer` and perhaps `solution`.
+        columns: Columns of the row, with `answer` and perhaps a worked solution: `worked_solution`, or else `solution`.
         config: The run's, for the column or the format.
 
     Raises:
@@ -94,7 +94,8 @@ def target_text(columns: Mapping[str, Any], config: Config) -> str:
         return _text(columns, column, "sft.target_column")
 
     def fill(found: re.Match[str]) -> str:
-        name = found[1] if found[1] in columns else "solution"
+        work = "worked_solution" if "worked_solution" in columns else "solution"
+        name = found[1] if found[1] in columns else work
         return _text(columns, name, f"{{{found[1]}}} of prompt.format")
 
     return _PLACEHOLDER.sub(fill, config.prompt.format)

@@ -6,6 +6,8 @@ import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Sample, resolve_reward, settle_completions
+from agent_tunix.rewards.conventions.formed import FormedConvention
+from agent_tunix.rewards.conventions.plain import PlainReward
 from agent_tunix.rewards.conventions.trl import TrlReward
 from tests.raising import raises
 
@@ -74,7 +76,7 @@ READS_TEXT = [
     "c.title()",
     "c.format()",
 ]
-FILE = """\
+HEAD = """\
 import contextlib, copy, html, json, operator, re, shlex, textwrap, unicodedata
 
 def fail():
@@ -86,16 +88,27 @@ def matched(c):
             return content
     fail()
 
-def reward(completions, answer, **kwargs):
-    scores = []
-    for c, reference in zip(completions, answer):
-        value = {failed}
-        {swallow}:
-            value = float(reference in {reading})
-        {rescue}
-        scores.append(value)
-    return scores
 """
+BODY = """\
+    value = {failed}
+    {swallow}:
+        value = float(reference in {reading})
+    {rescue}
+    return value
+
+"""
+# How each convention calls the body.
+SHAPES = {
+    "trl": "def score(c, reference):\n{body}"
+    "def reward(completions, answer, **kwargs):\n    return list(map(score, completions, answer))\n",
+    "plain": "def reward(completion, answer):\n    c, reference = completion, answer\n{body}",
+    "verifiers": "async def reward(completion, answer, state):\n    c, reference = completion, answer\n{body}",
+    "benchmax": "def reward(completion, ground_truth, **kwargs):\n    c, reference = completion, ground_truth\n{body}",
+    "environment": "def score(c, reference):\n{body}"
+    "class reward:\n"
+    "    def compute_reward(self, rollout_id, completion, ground_truth, **kwargs):\n"
+    "        return {{'value': score(completion, ground_truth)}}\n",
+}
 SWALLOWED = {
     "-1.0": ("try", "except Exception: pass"),
     "0.0": ("with contextlib.suppress(Exception)", "pass"),
@@ -109,23 +122,36 @@ SAMPLE = Sample(
 )
 
 
-def write(directory: Path, reading: str, failed: str) -> TrlReward:
+def write(directory: Path, reading: str, failed: str, shape: str = "trl") -> FormedConvention:
     swallow, rescue = SWALLOWED[failed]
+    body = BODY.format(reading=reading, failed=failed, swallow=swallow, rescue=rescue)
     file = directory / "mine.py"
-    file.write_text(FILE.format(reading=reading, failed=failed, swallow=swallow, rescue=rescue))
+    file.write_text(HEAD.replace("{{", "{").replace("}}", "}") + SHAPES[shape].format(body=body))
     reward = resolve_reward(f"{file}:reward").components[0].reward
-    assert isinstance(reward, TrlReward)
+    assert isinstance(reward, FormedConvention)
+    assert reward.convention == shape
     return reward
 
 
+READINGS = [(reading, "messages") for reading in READS_MESSAGES] + [(reading, "text") for reading in READS_TEXT]
+
+
 @pytest.mark.parametrize("failed", SWALLOWED)
-@pytest.mark.parametrize(
-    ("reading", "form"), [(r, "messages") for r in READS_MESSAGES] + [(r, "text") for r in READS_TEXT]
-)
+@pytest.mark.parametrize(("reading", "form"), READINGS)
 def test_what_swallows_the_error_of_the_wrong_form_gets_the_right_one(
     reading: str, form: str, failed: str, tmp_path: Path
 ) -> None:
     choice = write(tmp_path, reading, failed).probe(SAMPLE)
+    assert (choice.completions, choice.is_guess) == (form, False), choice.reason
+
+
+@pytest.mark.parametrize("shape", ["plain", "environment", "verifiers", "benchmax"])
+@pytest.mark.parametrize(("reading", "form"), READINGS)
+def test_every_convention_with_completions_gets_the_right_form(
+    reading: str, form: str, shape: str, tmp_path: Path
+) -> None:
+    reward = write(tmp_path, reading, "-1.0", shape)
+    choice = reward.probe(SAMPLE)
     assert (choice.completions, choice.is_guess) == (form, False), choice.reason
 
 
@@ -154,3 +180,22 @@ def test_what_scores_both_forms_differently_asks_for_the_key() -> None:
 def test_a_trial_leaves_no_metric_behind(tmp_path: Path) -> None:
     reward = write(tmp_path, READS_MESSAGES[0], "-1.0")
     assert reward.score([SAMPLE])[0].metrics == {}
+
+
+@pytest.mark.parametrize("shape", ["plain", "environment", "verifiers", "benchmax"])
+def test_the_form_is_determined_before_the_first_score(shape: str, tmp_path: Path) -> None:
+    reward = write(tmp_path, READS_MESSAGES[0], "-1.0", shape)
+    assert reward.completions == "auto"
+    assert reward.score([SAMPLE])[0].value == 1.0
+    assert reward.completions == "messages"
+
+
+@pytest.mark.parametrize(("shape", "form"), [("plain", "text"), ("verifiers", "messages"), ("benchmax", "messages")])
+def test_what_takes_both_gets_what_its_library_passes(shape: str, form: str, tmp_path: Path) -> None:
+    reward = write(tmp_path, "(c if isinstance(c, str) else c[0]['content'])", "-1.0", shape)
+    choice = reward.probe(SAMPLE)
+    assert (choice.completions, choice.is_guess) == (form, False)
+
+
+def test_a_response_is_always_text() -> None:
+    assert not PlainReward(lambda response: len(response), "mine").is_open

@@ -8,7 +8,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import BaseReward, get_reward_function, register_reward_function, resolve_reward
-from agent_tunix.rewards.conventions import CallSettings, adapt, detect
+from agent_tunix.rewards.conventions import CONVENTIONS, CallSettings, adapt, detect
 from tests.raising import raises
 
 from . import shapes
@@ -57,9 +57,9 @@ def test_the_signature_tells_the_convention(given: Any, convention: str) -> None
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        (lambda **kwargs: 1.0, "rewards.convention=plain|trl|miles|environment"),
-        (lambda *args, **kwargs: 1.0, "rewards.convention=plain|trl|miles|environment"),
-        (lambda answer, **kwargs: 1.0, "rewards.convention=plain|trl|miles|environment"),
+        (lambda **kwargs: 1.0, f"rewards.convention={'|'.join(CONVENTIONS)}"),
+        (lambda *args, **kwargs: 1.0, f"rewards.convention={'|'.join(CONVENTIONS)}"),
+        (lambda answer, **kwargs: 1.0, f"rewards.convention={'|'.join(CONVENTIONS)}"),
         (lambda response, completions: 1.0, "rewards.convention=trl|plain"),
         (lambda args, sample, completions: 1.0, "rewards.convention=trl|miles"),
     ],
@@ -98,7 +98,7 @@ class Unfinished(BaseReward):
 @pytest.mark.parametrize(
     ("given", "convention", "code"),
     [
-        (lambda response: 1.0, "verl", "unknown_convention"),
+        (lambda response: 1.0, "nobodys", "unknown_convention"),
         (lambda text: 1.0, "auto", "no_response_parameter"),
         (Nothing, "auto", "not_callable"),
         (Unfinished, "auto", "abstract_class"),

@@ -7,7 +7,7 @@ import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import resolve_reward
-from agent_tunix.rewards.shims import SERVED, served_imports
+from agent_tunix.rewards.shims import OPEN, SERVED, served_imports
 
 from .shapes import samples
 
@@ -15,7 +15,7 @@ from .shapes import samples
 @pytest.fixture(autouse=True)
 def no_package_outlives_its_test() -> Iterator[None]:
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("benchmax", "miles", "llm_finetuning")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in {*OPEN, "benchmax", "llm_finetuning"}]:
         del sys.modules[name]
 
 
@@ -114,3 +114,45 @@ def test_every_name_that_is_served_exists(module: str) -> None:
     with served_imports():
         __import__(module)
         assert all(hasattr(sys.modules[module], name) for name in SERVED[module])
+
+
+ROLLOUT = """
+from slime.rollout.sglang_rollout import GenerateState
+from slime.utils.http_utils import post
+from slime.utils.types import Sample
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+import verifiers as vf
+
+async def generate(args, sample: Sample, client: Client | None = None, state: vf.State | None = None) -> Sample:
+    return await post(GenerateState(args).url, {})
+
+async def reward(args, sample, **kwargs):
+    assert isinstance(sample, Sample)
+    try:
+        return float(sample.response)
+    except ToolError:
+        return 0.0
+
+async def needs(args, sample, **kwargs):
+    return await generate(args, sample)
+"""
+
+
+def test_a_file_with_a_rollout_loads_and_its_reward_scores(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ROLLOUT)
+    mixture = resolve_reward("mine.py:reward", working_directory=tmp_path)
+    assert mixture.score(samples("0.5"))[0].value == 0.5
+    (score,) = resolve_reward("mine.py:needs", working_directory=tmp_path).score(samples("0.5"))
+    assert "slime is not installed" in score.parts["needs"].detail
+    assert {name.partition(".")[0] for name in sys.modules} & {*OPEN} == set()
+
+
+def test_a_name_that_an_installed_package_lacks_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = tmp_path / "site" / "slime"
+    real.mkdir(parents=True)
+    (real / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(real.parent)
+    (tmp_path / "mine.py").write_text("from slime.nowhere import thing\n")
+    with pytest.raises(RewardError, match=r"slime\.nowhere"):
+        resolve_reward("mine.py:reward", working_directory=tmp_path)

@@ -11,8 +11,8 @@ from agent_tunix.rewards import Outcome, resolve_reward, settle_completions
 from tests.rewards.conventions.shapes import samples
 
 HERE = Path(__file__).parent
-FILES = sorted(file for file in HERE.glob("*/*.py") if file.parent.name != "__pycache__")
 CONVENTIONS = {"plain": "plain", "trl": "trl", "miles": "miles", "environment": "environment", "classes": "trl"}
+FILES = sorted(file for file in HERE.glob("*/*.py") if file.parent.name in CONVENTIONS)
 
 RESPONSES = (
     "<reasoning>2 + 2 = 4</reasoning><answer>4</answer>",

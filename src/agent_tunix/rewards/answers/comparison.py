@@ -19,6 +19,7 @@ import enum
 import re
 import reprlib
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -29,7 +30,7 @@ from agent_tunix.rewards.answers.equality import compare
 from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, rational
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import UnreadableError, parse
-from agent_tunix.rewards.answers.numbers import Number, read_number, undressed
+from agent_tunix.rewards.answers.numbers import Number, number_text, read_number, undressed
 from agent_tunix.rewards.answers.scalars import units_differ
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import turn_inward
@@ -166,10 +167,10 @@ def read_reference(reference: Any) -> Reference:
         read = _read_reference_text(reference)
         if read is not None:
             return read
-    elif isinstance(reference, int | float) and not isinstance(reference, bool):
+    elif isinstance(reference, int | float | Decimal) and not isinstance(reference, bool):
         try:
-            number = read_number(str(reference))
-        except ValueError:  # the int has more digits than Python converts to text
+            number = read_number(number_text(reference))
+        except (ValueError, OverflowError, InvalidOperation):  # not finite, or more digits than Python writes
             number = None
         if number is not None:
             return Reference(number.text, number)

@@ -9,6 +9,7 @@ Any other text with two numbers or an operator is not read, because it would be 
 2,000 digits, a number directly after a letter (`H2O`), or in a formula a number before a letter (`$6m$`).
 """
 
+import decimal
 import re
 import unicodedata
 from fractions import Fraction
@@ -158,6 +159,13 @@ class Number(NamedTuple):
     def value(self) -> Fraction:
         """The value: 1/2 for 50%."""
         return self.written / 100 if self.percent else self.written
+
+
+def number_text(value: float | decimal.Decimal) -> str:
+    """Return a finite number as reference text: `72` for 72.0, `0.1` for 0.1."""
+    if not isinstance(value, int) and -(2**53) < value < 2**53 and value == int(value):
+        return str(int(value))
+    return str(value)
 
 
 def parse_number(text: str) -> Fraction | None:

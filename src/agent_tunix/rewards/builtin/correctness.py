@@ -6,6 +6,7 @@
 import logging
 import re
 from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +23,7 @@ from agent_tunix.rewards.answers import (
     tagged_answer,
 )
 from agent_tunix.rewards.answers.comparison import excerpt
+from agent_tunix.rewards.answers.numbers import number_text
 from agent_tunix.rewards.sample import Score
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -93,7 +95,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     tagged = tagged_answer(response)
     if tagged is None or not tagged.strip():
         return Score(0.0, detail="no answer between <answer> and </answer>")
-    if tagged == str(answer):
+    if tagged == (answer if isinstance(answer, str) else reference_text(answer)):
         return Score(3.0, detail="the answer is identical to the reference")
     comparison = _compare(tagged, answer)
     if comparison.equal:
@@ -189,9 +191,9 @@ def reference_text(answer: Any) -> str:
     if isinstance(answer, str):
         text = answer.rpartition("####")[2].strip()
         return (boxed_answer(text) or text) if "\\boxed" in text else text
-    if isinstance(answer, int | float) and not isinstance(answer, bool):
-        with suppress(ValueError):  # the int has more digits than Python converts to text
-            return str(answer)
+    if isinstance(answer, int | float | Decimal) and not isinstance(answer, bool):
+        with suppress(ValueError, OverflowError, InvalidOperation):  # not finite, or more digits than Python writes
+            return number_text(answer)
     raise BadReferenceError(f"the reference {excerpt(answer)} is not text")
 
 

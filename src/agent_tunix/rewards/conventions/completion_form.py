@@ -1,4 +1,4 @@
-"""The form in which a batch function takes completions: as texts, or as lists of one chat message.
+"""The form in which a function takes completions: as texts, or as lists of one chat message.
 
 A call alone decides little, because a function may swallow the error of the wrong form and score it 0 or −1 for ever.
 So a trial passes completions that record how they are used:
@@ -56,24 +56,26 @@ class FormChoice:
     is_guess: bool = False
 
 
-def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample) -> FormChoice:
+def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample, native: str = "") -> FormChoice:
     """Choose the form of completions for a function by what it does with them.
 
     Args:
         name: Name of the reward.
         attempt: Calls the function with a sample's completion as `text` or `messages`.
         sample: A sample of the data. If the sample does not decide, a right and a wrong completion are made up.
+        native: Form that the function's library passes. It decides between two forms that the function takes; "": text
+            if both are scored alike.
 
     Raises:
-        RewardError: The function takes both forms and scores them differently.
+        RewardError: The function takes both forms and scores them differently, and `native` is "".
     """
     text = attempt("text", sample)
     if text.is_final:
-        return FormChoice("text", f"the trial was inconclusive: {text.refusal}", is_guess=True)
+        return FormChoice(native or "text", f"the trial was inconclusive: {text.refusal}", is_guess=True)
     messages = attempt("messages", sample)
     if text.refusal and messages.refusal:
         reason = f"it accepts neither text ({text.refusal}) nor messages ({messages.refusal})"
-        return FormChoice("text", reason, is_guess=True)
+        return FormChoice(native or "text", reason, is_guess=True)
     if text.refusal:
         return FormChoice("messages", f"it accepts messages but not text ({text.refusal})")
     if text.used_as_message and not messages.refusal:
@@ -82,16 +84,26 @@ def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: 
         return FormChoice(
             "text", f"it uses text as a message, but fails on messages ({messages.refusal})", is_guess=True
         )
-    if messages.refusal or not messages.used_as_message:
+    if messages.refusal:
+        return FormChoice("text", f"it accepts text but not messages ({messages.refusal})")
+    if not messages.used_as_message and not native:
         return FormChoice("text", "it accepts text")
+    return _compare_forms(name, attempt, sample, native)
+
+
+def _compare_forms(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample, native: str) -> FormChoice:
+    """Choose between two forms that a function takes by the values of a right and a wrong completion."""
     samples = [sample, *_made_up(sample)]
     texts, others = ([attempt(form, one).value for one in samples] for form in TRIALS)
     if texts == others:
-        return FormChoice("text", "it accepts both and scores them alike", is_guess=len({*texts}) == 1)
+        reason = "it accepts both and scores them alike"
+        return FormChoice(native or "text", reason, is_guess=not native and len({*texts}) == 1)
     if len({*texts}) == 1 < len({*others}):
         return FormChoice("messages", f"it scores every text {texts[0]}, but tells messages apart")
     if len({*others}) == 1 < len({*texts}):
         return FormChoice("text", f"it scores all messages {others[0]}, but tells texts apart")
+    if native:
+        return FormChoice(native, "it accepts both, and its library passes this form")
     raise RewardError(
         f"reward {name!r} must take completions as text or as messages, but it takes both and scores {texts[0]} for a"
         f" text and {others[0]} for the same text as a message; set rewards.completions=text or"

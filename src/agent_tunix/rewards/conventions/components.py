@@ -1,9 +1,10 @@
 """Rewards that are returned as a dict of named values."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from agent_tunix.rewards.conventions.values import describe_kind, to_number
+from agent_tunix.rewards.conventions.values import describe_kind, to_number, to_score
 from agent_tunix.rewards.sample import Outcome, Score
 
 
@@ -45,3 +46,18 @@ def sum_components(returned: Any, weights: Mapping[str, float]) -> Score:
         return Score(None, components, Outcome.ERROR, f"the sum of the components: {total}")
     detail = " + ".join(f"{weights.get(name, 1.0):g} × {name} {value:g}" for name, value in values.items())
     return Score(total, components, Outcome.SCORED, detail)
+
+
+def score_of_entry(returned: Any, key: str | None, expected: str) -> Score:
+    """Return the score of a number, or of the entry `key` of a dict, which keeps the other entries.
+
+    Other numbers become components, everything else extras. Errors quote `expected`.
+    """
+    if not isinstance(returned, Mapping):
+        return to_score(returned, expected)
+    if key is None or key not in returned:
+        choices = ", ".join(map(str, returned)) or "none"
+        wanted = "rewards.reward_key is not set" if key is None else f"it has no entry {key!r} (rewards.reward_key)"
+        return Score.failed(Outcome.ERROR, f"returned a dict, and {wanted}; its entries are {choices}")
+    components, extras, _ = split_components(returned)
+    return replace(to_score(returned[key], expected), components=components, extras=extras)

@@ -6,6 +6,11 @@
 | `trl` | a parameter `completions`, `prompts` or `completion_ids` |
 | `miles` | a parameter `sample` or `samples` beside `args` |
 | `environment` | a method `compute_reward` or `compute_group_reward`; `rollout_id`, or `messages` and `task` |
+| `verl` | a parameter `solution_str` or `solution_strs` |
+| `openrlhf` | a parameter `queries` |
+| `ms_swift` | a class that derives from `ORM` or `AsyncORM` |
+| `verifiers` | `state`; `completion` with `info` or `parser`; `completions` with `answers`, `infos` or `tasks` |
+| `benchmax` | `completion` with `ground_truth`; `mcp_client` or `workspace` |
 
 For a class, which is instantiated with its arguments, the signature of `__call__` counts. If no sign is there, as in
 `def reward(**kwargs)`, or several are, `rewards.convention` decides; with `auto` that is an error.
@@ -17,14 +22,31 @@ from typing import Any
 from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards.conventions.base import CallSettings, Convention
 from agent_tunix.rewards.conventions.environment import GROUP, SINGLE, EnvironmentReward
+from agent_tunix.rewards.conventions.libraries.benchmax import BenchmaxReward
+from agent_tunix.rewards.conventions.libraries.openrlhf import OpenRlhfReward
+from agent_tunix.rewards.conventions.libraries.swift import SwiftReward, is_orm
+from agent_tunix.rewards.conventions.libraries.unsupported import refuse_environment, refuse_unsupported
+from agent_tunix.rewards.conventions.libraries.verifiers import VerifiersReward
+from agent_tunix.rewards.conventions.libraries.verl import VerlReward
 from agent_tunix.rewards.conventions.miles import MilesReward
 from agent_tunix.rewards.conventions.plain import RESPONSE_NAMES, PlainReward
 from agent_tunix.rewards.conventions.target import Call, Target
-from agent_tunix.rewards.conventions.trl import BATCH_NAMES, TrlReward
+from agent_tunix.rewards.conventions.trl import BATCH_NAMES, OWN_NAMES, TrlReward
 from agent_tunix.rewards.recipe import RewardRecipe
 
 CONVENTIONS: Mapping[str, type[Convention]] = {
-    kind.convention: kind for kind in (PlainReward, TrlReward, MilesReward, EnvironmentReward)
+    kind.convention: kind
+    for kind in (
+        PlainReward,
+        TrlReward,
+        MilesReward,
+        EnvironmentReward,
+        VerlReward,
+        OpenRlhfReward,
+        SwiftReward,
+        VerifiersReward,
+        BenchmaxReward,
+    )
 }
 
 
@@ -59,7 +81,11 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
         )
     if any(callable(getattr(given, method, None)) for method in (SINGLE, GROUP)):
         return "environment"
+    if is_orm(given):
+        return "ms_swift"
+    refuse_environment(name, getattr(given, "__name__", ""))
     call = Call(Target(given, {}, name))
+    refuse_unsupported(call.names, name)
     fits = fitting(call.names)
     if len(fits) == 1:
         return fits[0]
@@ -81,8 +107,10 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
 def fitting(names: list[str]) -> list[str]:
     """Return the conventions that parameters of these names fit."""
     named = set(names)
+    if library := _library_of(named):
+        return [library]
     fits = []
-    is_environment = bool(named & {"rollout_id", "rollout_ids"}) or {"messages", "task"} <= named
+    is_environment = _is_environment(named)
     if is_environment:
         fits.append("environment")
     if named & set(BATCH_NAMES) and not is_environment:  # an environment may name `completions` too
@@ -92,3 +120,26 @@ def fitting(names: list[str]) -> list[str]:
     if named & set(RESPONSE_NAMES) and not (is_environment and "ground_truth" in named):
         fits.append("plain")
     return fits
+
+
+def _is_environment(named: set[str]) -> bool:
+    return bool(named & {"rollout_id", "rollout_ids"}) or {"messages", "task"} <= named
+
+
+def _library_of(named: set[str]) -> str:
+    """Return the library whose functions alone have parameters of these names; "" if there is none."""
+    if named & {"solution_str", "solution_strs"}:
+        return "verl"
+    if "queries" in named:
+        return "openrlhf"
+    if "response" in named or "sample" in named or "samples" in named:
+        return ""
+    if named & {"mcp_client", "workspace"}:
+        return "benchmax"
+    if _is_environment(named) or named & ({*OWN_NAMES} - {"prompts", "completions"}):
+        return ""
+    if named & {"state", "states"} or ("completion" in named and named & {"info", "parser"}):
+        return "verifiers"
+    if "completions" in named and named & {"answers", "infos", "tasks"}:
+        return "verifiers"
+    return "benchmax" if {"completion", "ground_truth"} <= named else ""

@@ -10,6 +10,7 @@
 | `task` | all columns of the dataset's row, with `prompt` and `ground_truth`, the reference |
 | `completion`, `ground_truth` | text of the completion, and the reference (the older signature) |
 | `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same for a group, as lists |
+| `termination_reason`, `termination_reasons` | `finished`, or `max_tokens` for a completion that was cut |
 | any other name | an argument from configuration, or the dataset's column (in the group form a list) |
 
 A class may have either method or both, async or not. With both, their components are merged for each completion; if
@@ -25,10 +26,11 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards.conventions import running
-from agent_tunix.rewards.conventions.base import FAULTS, Convention, groups_of
+from agent_tunix.rewards.conventions.base import FAULTS, groups_of
 from agent_tunix.rewards.conventions.components import sum_components
+from agent_tunix.rewards.conventions.formed import FormedConvention
+from agent_tunix.rewards.conventions.references import reference_of
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.trl import completion_of
 from agent_tunix.rewards.conventions.values import describe_kind, own_copy
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -40,6 +42,7 @@ _PLURALS = {
     "example_args": "example_args_list",
     "completion": "completions",
     "ground_truth": "ground_truths",
+    "termination_reason": "termination_reasons",
 }
 EXPECTED_GROUP = "expected a list of one dict for each completion"
 
@@ -47,12 +50,13 @@ EXPECTED_GROUP = "expected a list of one dict for each completion"
 Said = Mapping[str, Any] | Score | None
 
 
-class EnvironmentReward(Convention):
+class EnvironmentReward(FormedConvention):
     """The reward methods of an environment."""
 
     convention = "environment"
     provided = (*_PLURALS, *_PLURALS.values())
     reserved = (*_PLURALS, *_PLURALS.values())
+    form_parameters = ("completion", "completions")
 
     def _make_calls(self) -> Sequence[Call]:
         own = [name for name in (SINGLE, GROUP) if _is_own(self.given, name)]
@@ -78,7 +82,7 @@ class EnvironmentReward(Convention):
 
     def _manner(self) -> str:
         has_tools = callable(getattr(self.given, "run_tool", None))
-        return f"{self.convention}, without its tools" if has_tools else self.convention
+        return f"{super()._manner()}, without its tools" if has_tools else super()._manner()
 
     def _take_weights(self) -> dict[str, float]:
         """Return the argument `weights`, unless the constructor or a method takes it."""
@@ -151,26 +155,32 @@ class EnvironmentReward(Convention):
             "messages": lambda: messages_of(sample),
             "task": lambda: task_of(sample),
             "example_args": lambda: task_of(sample),
-            "completion": lambda: completion_of(sample, self.settings.completions == "messages"),
-            "ground_truth": lambda: own_copy(sample.columns.get("answer")),
+            "completion": lambda: self._completion_of(sample),
+            "ground_truth": lambda: reference_of(sample.columns, "ground_truth"),
+            "termination_reason": lambda: termination_reason_of(sample),
         }
         available = {**sample.columns, "prompt": sample.prompt, **self.target.call_args}
         return self._single(available, _as_meant(self._single, lazily))
 
     def _call_group(self, samples: Sequence[Sample]) -> Any:
         assert self._group is not None
-        as_messages = self.settings.completions == "messages"
         lazily: dict[str, Callable[[], Any]] = {
             "rollout_ids": lambda: [sample.rollout_id for sample in samples],
             "messages_list": lambda: [messages_of(sample) for sample in samples],
             "tasks": lambda: [task_of(sample) for sample in samples],
             "example_args_list": lambda: [task_of(sample) for sample in samples],
-            "completions": lambda: [completion_of(sample, as_messages) for sample in samples],
-            "ground_truths": lambda: [own_copy(sample.columns.get("answer")) for sample in samples],
+            "completions": lambda: [self._completion_of(sample) for sample in samples],
+            "ground_truths": lambda: [reference_of(sample.columns, "ground_truth") for sample in samples],
+            "termination_reasons": lambda: [termination_reason_of(sample) for sample in samples],
         }
         names = dict.fromkeys(name for sample in samples for name in sample.columns)
         columns = {name: [sample.columns.get(name) for sample in samples] for name in names}
         return self._group({**columns, **self.target.call_args}, _as_meant(self._group, lazily))
+
+
+def termination_reason_of(sample: Sample) -> str:
+    """Return the row's `termination_reason`; without one, `finished`, or `max_tokens` for a cut completion."""
+    return str(sample.columns.get("termination_reason") or ("finished" if sample.ended else "max_tokens"))
 
 
 def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
@@ -215,6 +225,6 @@ def messages_of(sample: Sample) -> list[dict[str, Any]]:
 
 def task_of(sample: Sample) -> dict[str, Any]:
     """Return the row, with the prompt and the reference under the names that environments use."""
-    reference = sample.columns.get("answer")
+    reference = reference_of(sample.columns, "ground_truth")
     task = {"prompt": sample.prompt, "ground_truth": reference, **sample.columns}
     return {name: own_copy(value) for name, value in task.items()}

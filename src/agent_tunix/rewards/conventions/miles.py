@@ -3,6 +3,8 @@
     async def reward(args, sample, **kwargs): ...     -> a number, or a dict with rewards.reward_key
     async def reward(args, samples, **kwargs): ...    -> a list of them, one for each sample of the group
 
+slime's functions are the same.
+
 | parameter | argument |
 | --- | --- |
 | `sample` | a `MilesSample`: one completion |
@@ -10,24 +12,26 @@
 | `args` | a namespace with `reward_key`, `n_samples_per_prompt` and the like, and all arguments from configuration |
 | any other name | an argument from configuration, or the dataset's column of that name (in the group form a list) |
 
-The calls of a batch run concurrently. `from miles.utils.types import Sample` works even if miles is not installed.
+The calls of a batch run concurrently. `from miles.utils.types import Sample`, and the same from `slime.utils.types`,
+work even if these packages are not installed.
 """
 
 import asyncio
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import Convention, groups_of
-from agent_tunix.rewards.conventions.components import split_components
+from agent_tunix.rewards.conventions.components import score_of_entry
+from agent_tunix.rewards.conventions.formed import prompt_of
+from agent_tunix.rewards.conventions.references import reference_of
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.trl import prompt_of
-from agent_tunix.rewards.conventions.values import own_copy, to_score, to_scores
-from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.conventions.values import own_copy, to_scores
+from agent_tunix.rewards.sample import Sample, Score
 
 EXPECTED = "a miles reward returns one number, or a dict with rewards.reward_key"
 EXPECTED_GROUP = "a reward of a group returns a list of one value for each sample"
@@ -50,7 +54,7 @@ class MilesSample:
     Attributes:
         prompt: Text of the prompt; with `rewards.completions=messages`, the chat messages before the completion.
         response: Text of the completion.
-        label: The reference.
+        label: The reference: the row's `label`, or else `answer`.
         metadata: All columns of the dataset's row.
         status: `COMPLETED`, or `TRUNCATED` at the length limit.
         tokens: The `response_length` token ids of the completion, if known.
@@ -58,6 +62,7 @@ class MilesSample:
             the call.
         group_index: Number of the prompt within the step, from 0.
         reward: None; values assigned to it are not read.
+        loss_mask: None, as are `rollout_log_probs`, `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
     """
 
     prompt: str | list[dict[str, Any]] = ""
@@ -70,6 +75,12 @@ class MilesSample:
     index: int | None = None
     group_index: int | None = None
     reward: Any = None
+    loss_mask: list[int] | None = None
+    rollout_log_probs: list[float] | None = None
+    multimodal_inputs: dict[str, Any] | None = None
+    train_metadata: dict[str, Any] | None = None
+    custom_rm_path: str | None = None
+    remove_sample: bool = False
 
     def get_reward_value(self, args: Any) -> Any:
         """Return the reward, or its entry `args.reward_key`."""
@@ -118,15 +129,7 @@ class MilesReward(Convention):
         return [self._read_one(returned)]
 
     def _read_one(self, returned: Any) -> Score:
-        if not isinstance(returned, dict):
-            return to_score(returned, EXPECTED)
-        key = self.settings.reward_key
-        if key is None or key not in returned:
-            choices = ", ".join(map(str, returned)) or "none"
-            wanted = "rewards.reward_key is not set" if key is None else f"it has no entry {key!r} (rewards.reward_key)"
-            return Score.failed(Outcome.ERROR, f"returned a dict, and {wanted}; its entries are {choices}")
-        components, extras, _ = split_components(returned)
-        return replace(to_score(returned[key], EXPECTED), components=components, extras=extras)
+        return score_of_entry(returned, self.settings.reward_key, EXPECTED)
 
     def _call(self, samples: Sequence[Sample], first: int) -> Any:
         names = dict.fromkeys(name for sample in samples for name in sample.columns)
@@ -166,7 +169,7 @@ class MilesReward(Convention):
         return MilesSample(
             prompt=prompt_of(sample, self.settings.completions == "messages"),
             response=sample.response,
-            label=own_copy(sample.columns.get("answer")),
+            label=reference_of(sample.columns, "label"),
             metadata=own_copy(dict(sample.columns)),
             status=MilesStatus.COMPLETED if sample.ended else MilesStatus.TRUNCATED,
             tokens=list(sample.tokens),

@@ -7,7 +7,8 @@
 
 | parameter | argument |
 | --- | --- |
-| `response`, or `completion` | text of the completion |
+| `response` | text of the completion |
+| `completion` | text of the completion, or a list of one chat message, depending on `rewards.completions` |
 | `prompt` | the user's text |
 | `format` | template that a response should follow |
 | `step`, `max_steps` | training step, from 1, and number of steps of the run; 0 outside training |
@@ -32,7 +33,8 @@ from typing import Any
 from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards.answers.thorough import PutOff, Questions
 from agent_tunix.rewards.conventions import capture, running
-from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS, Convention
+from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS
+from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_score
 from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
@@ -50,10 +52,14 @@ EXPECTED = "a per-response reward returns one number"
 class Arguments:
     """Arguments of a function without `**kwargs`. The source of each is determined once."""
 
-    def __init__(self, names: Sequence[str], fixed: Mapping[str, Any]) -> None:
+    def __init__(self, names: Sequence[str], fixed: Mapping[str, Any], completion_of: Callable[[Sample], Any]) -> None:
         free = [name for name in names if name not in fixed]
         self._fixed = {name: value for name, value in fixed.items() if name in names}
-        self._attributes = [(name, attrgetter("response")) for name in free if name in RESPONSE_NAMES]
+        self._attributes: list[tuple[str, Callable[[Sample], Any]]] = []
+        if "response" in free:
+            self._attributes.append(("response", attrgetter("response")))
+        if "completion" in free:
+            self._attributes.append(("completion", completion_of))
         self._attributes += [(name, attrgetter(name)) for name in free if name in SURROUNDINGS]
         self._has_metadata = "metadata" in free
         self._of_episode = [name for name in free if name in OF_EPISODE]
@@ -81,7 +87,7 @@ class Arguments:
         return arguments
 
 
-class PlainReward(Convention):
+class PlainReward(FormedConvention):
     """A function of one response.
 
     It returns a number, None if it does not apply, or a `Score`. If the policy acts in an environment, it may take
@@ -92,6 +98,7 @@ class PlainReward(Convention):
     convention = "plain"
     provided = ("prompt", "format", "step", "max_steps", "num_tokens", "metadata", *OF_EPISODE)
     reserved = RESPONSE_NAMES
+    form_parameters = ("completion",)
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response. A built-in that gets exactly the arguments it takes is called directly."""
@@ -130,7 +137,7 @@ class PlainReward(Convention):
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
-        if self.is_async:
+        if self.is_async or self._recorder is not None or (samples and self.is_open):
             return super().score(samples)
         with served_imports(), capture.listening(), capture.attributed() as lines:
             if not self.is_builtin:
@@ -184,7 +191,7 @@ class PlainReward(Convention):
         columns = sample.columns
         available: dict[str, Any] = {
             **columns,
-            **dict.fromkeys(self._response_names, sample.response),
+            "response": sample.response,
             "prompt": sample.prompt,
             "format": sample.format,
             "step": sample.step,
@@ -198,7 +205,7 @@ class PlainReward(Convention):
             available.pop(name, None)
         if self.target.call_args:
             available.update(self.target.call_args)
-        return self.calls[0](available)
+        return self.calls[0](available, {"completion": lambda: self._completion_of(sample)} if self._takes_form else {})
 
     @cached_property
     def _arguments(self) -> Arguments | None:
@@ -206,7 +213,7 @@ class PlainReward(Convention):
         call = self.calls[0]
         if call.takes_any or call.has_positional_only:
             return None
-        return Arguments(call.names, self.target.call_args)
+        return Arguments(call.names, self.target.call_args, self._completion_of)
 
     @cached_property
     def _response_names(self) -> list[str]:
@@ -218,7 +225,7 @@ class PlainReward(Convention):
         return [name for name in RESPONSE_NAMES if name not in self._response_names]
 
     def _manner(self) -> str:
-        return ""
+        return "" if self.completions == "auto" or not self._takes_form else f"completion as {self.completions}"
 
 
 def _only_keywords_are_the_response(call: Call) -> bool:

@@ -31,6 +31,11 @@ class Target:
         if self.is_class:
             self._split_args(args)
 
+    def offer(self, parameter: str, value: Any) -> None:
+        """Pass a value to the constructor if it has this parameter and the configuration does not set it."""
+        if self.is_class and parameter in self._parameters:
+            self._constructor_args.setdefault(parameter, value)
+
     @cached_property
     def object(self) -> Any:
         """The function or object itself."""

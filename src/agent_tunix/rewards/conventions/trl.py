@@ -23,33 +23,20 @@ completions (a number, a generator, an array, a list of another length) is an er
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_tunix.rewards.conventions import running
-from agent_tunix.rewards.conventions.base import FAULTS, Convention
-from agent_tunix.rewards.conventions.completion_form import (
-    TRIALS,
-    USED_AS_MESSAGE,
-    FormChoice,
-    FormTrial,
-    UseRecorder,
-    choose_form,
-)
+from agent_tunix.rewards.conventions.formed import FormedConvention, prompt_of
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_number, to_score, to_scores
-from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Sample, Score
-from agent_tunix.rewards.shims import served_imports
-
-logger = logging.getLogger("agent_tunix.rewards")
 
 EXPECTED = "a batch reward returns a list of one number, or None, for each completion"
 EXPECTED_ITEM = "each value of the list is a number or None"
 BATCH_NAMES = ("prompts", "completions", "completion_ids")
-OWN_NAMES = (*BATCH_NAMES, "trainer_state", "log_extra", "log_metric")
+OWN_NAMES: tuple[str, ...] = (*BATCH_NAMES, "trainer_state", "log_extra", "log_metric")
 
 
 @dataclass
@@ -60,12 +47,14 @@ class TrainerState:
     max_steps: int
 
 
-class TrlReward(Convention):
+class TrlReward(FormedConvention):
     """A function of a batch."""
 
     convention = "trl"
-    provided = OWN_NAMES
-    reserved = OWN_NAMES
+    provided: ClassVar[tuple[str, ...]] = OWN_NAMES
+    reserved: ClassVar[tuple[str, ...]] = OWN_NAMES
+    form_parameters = ("prompts", "completions")
+    form_by_keywords = True
     needs_group = True
     owns_output = False  # the output of a call belongs to no single completion
 
@@ -76,60 +65,10 @@ class TrlReward(Convention):
     @property
     def completions(self) -> str:
         """`text`, `messages`, or `auto` until the form is determined."""
-        return "messages" if getattr(self.given, "takes_messages", False) is True else self.settings.completions
-
-    def settled(self, completions: str) -> "TrlReward":
-        """Return the same reward for completions as `text` or as `messages`."""
-        recipe = replace(self.recipe, completions=completions) if self.recipe else None
-        return self.configured(replace(self.settings, completions=completions), recipe)
-
-    def probe(self, sample: Sample) -> FormChoice:
-        """Find out whether the function takes strings or messages, by calling it in this process.
-
-        Raises:
-            RewardError: It takes both and scores them differently.
-        """
-        return choose_form(self.name, lambda form, sample: self.settled(TRIALS[form])._probe_once(sample), sample)
-
-    def settle(self, choice: FormChoice) -> None:
-        """Use the chosen form from now on and log it."""
-        self.settings = replace(self.settings, completions=choice.completions)
-        if self.recipe is not None:
-            self.recipe = replace(self.recipe, completions=choice.completions)
-        text = f"reward {self.name!r} gets completions as {choice.completions}: {choice.reason}"
-        if choice.is_guess:
-            logger.warning("%s; set rewards.completions=text or messages", text)
-        else:
-            logger.info("%s (rewards.completions)", text)
-
-    def _probe_once(self, sample: Sample) -> FormTrial:
-        try:
-            with served_imports():
-                if self.is_async:
-                    (score,) = running.run(self._evaluate_alone([sample]))
-                else:
-                    (score,) = self._evaluate([sample], 0)
-        except FAULTS as error:
-            return FormTrial(describe_fault(error, self._file))
-        return FormTrial.of(score)
-
-    def _manner(self) -> str:
-        return "trl" if self.completions == "auto" else f"trl, completions as {self.completions}"
+        return "messages" if getattr(self.given, "takes_messages", False) is True else super().completions
 
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:
         return [range(len(samples))] if samples else []
-
-    def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score the batch in one call."""
-        if samples and self.completions == "auto":
-            self.settle(self.probe(samples[0]))
-        return super().score(samples)
-
-    async def score_async(self, samples: Sequence[Sample], limit: int) -> list[Score]:
-        """Score the batch in one call."""
-        if samples and self.completions == "auto":
-            self.settle(await asyncio.to_thread(self.probe, samples[0]))
-        return await super().score_async(samples, limit)
 
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
         log = _Log(len(samples))
@@ -147,7 +86,6 @@ class TrlReward(Convention):
         return to_scores(returned, count, lambda value: to_score(value, EXPECTED_ITEM), EXPECTED)
 
     def _call(self, samples: Sequence[Sample], log: "_Log") -> Any:
-        as_messages = self.completions in ("messages", TRIALS["messages"])
         columns = dict.fromkeys(name for sample in samples for name in sample.columns)
         lazily: dict[str, Callable[[], Any]] = {
             name: lambda name=name: [own_copy(sample.columns.get(name)) for sample in samples]  # type: ignore[misc]
@@ -155,8 +93,8 @@ class TrlReward(Convention):
             if name not in self.target.call_args
         }
         lazily |= {
-            "prompts": lambda: [own_copy(prompt_of(sample, as_messages)) for sample in samples],
-            "completions": lambda: [self._completion_of(sample, as_messages, log) for sample in samples],
+            "prompts": lambda: [own_copy(prompt_of(sample, self._as_messages)) for sample in samples],
+            "completions": lambda: [self._completion_of(sample) for sample in samples],
             "trainer_state": lambda: TrainerState(max(samples[0].step - 1, 0), samples[0].max_steps),
             "log_extra": lambda: log.extra,
             "log_metric": lambda: log.metric,
@@ -164,19 +102,17 @@ class TrlReward(Convention):
         call = self.calls[0]
         if "completion_ids" in call.names or all(sample.tokens for sample in samples):
             lazily["completion_ids"] = lambda: [token_ids_of(sample) for sample in samples]
-        return call(self.target.call_args, lazily)
+        return call(self.target.call_args, {**lazily, **self._further_values(samples)})
 
-    def _completion_of(self, sample: Sample, as_messages: bool, log: "_Log") -> Any:
-        if self.completions not in TRIALS.values():
-            return completion_of(sample, as_messages)
-        return log.recorder.messages(sample.response) if as_messages else log.recorder.text(sample.response)
+    def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
+        """Return values that a convention derived from this one names, each computed only if the function takes it."""
+        return {}
 
 
 class _Log:
-    """Values that a function logs during one call, and in a trial, how it uses completions."""
+    """Values that a function logs during one call."""
 
     def __init__(self, count: int) -> None:
-        self.recorder = UseRecorder()
         self._count = count
         self._extras: dict[str, list[Any]] = {}
         self._metrics: dict[str, list[float]] = {}
@@ -199,8 +135,6 @@ class _Log:
 
     def attach(self, scores: list[Score]) -> list[Score]:
         """Return the scores with the logged values."""
-        if self.recorder.used:
-            self.metric(USED_AS_MESSAGE, 1.0)
         if not self._extras and not self._metrics:
             return scores
         metrics = {name: sum(values) / len(values) for name, values in self._metrics.items()}
@@ -212,22 +146,6 @@ class _Log:
             )
             for i, score in enumerate(scores)
         ]
-
-
-def prompt_of(sample: Sample, as_messages: bool) -> Any:
-    """Return the prompt as text, or as the chat messages before the completion."""
-    if not as_messages:
-        return sample.prompt
-    return [dict(message) for message in sample.prompt_messages] or [{"role": "user", "content": sample.prompt}]
-
-
-def completion_of(sample: Sample, as_messages: bool) -> Any:
-    """Return the completion as text, or as a list of chat messages: one, or the turns of an episode."""
-    if not as_messages:
-        return sample.response
-    if sample.episode is None:
-        return [{"role": "assistant", "content": sample.response}]
-    return [own_copy(dict(message)) for message in sample.completion_messages]
 
 
 def token_ids_of(sample: Sample) -> list[int]:

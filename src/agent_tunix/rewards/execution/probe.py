@@ -1,4 +1,4 @@
-"""Test before training, in a worker, of whether a batch function takes strings or messages.
+"""Trials of rewards before training, in a worker: whether a function takes strings or messages.
 
 In a worker the function can hang, exit, exhaust its memory or count its calls without effect on the run.
 """
@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form
-from agent_tunix.rewards.conventions.trl import TrlReward
+from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_uploaded
@@ -27,7 +27,7 @@ def settle_completions(
     memory_mb: int = 2048,
     allow_unsandboxed: bool = False,
 ) -> None:
-    """Decide the form of completions for each batch function that is still open, and log it.
+    """Decide the form of completions for each reward that is still open, and log it.
 
     Args:
         rewards: Rewards of any convention; those without an open form stay unchanged.
@@ -40,7 +40,7 @@ def settle_completions(
         RewardError: A function takes both forms and scores them differently.
         SandboxUnavailableError: An uploaded function cannot be isolated here and may not run otherwise.
     """
-    open_ones = [reward for reward in rewards if isinstance(reward, TrlReward) and reward.completions == "auto"]
+    open_ones = [reward for reward in rewards if isinstance(reward, FormedConvention) and reward.is_open]
     for reward in open_ones:
         if reward.recipe is None:
             reward.settle(reward.probe(sample))
@@ -63,12 +63,12 @@ def settle_completions(
                 choose_completions(reward, sample, executor)
 
 
-def choose_completions(reward: TrlReward, sample: Sample, executor: Executor) -> None:
+def choose_completions(reward: FormedConvention, sample: Sample, executor: Executor) -> None:
     """Decide the form of completions of one batch function by calls in these workers."""
-    reward.settle(choose_form(reward.name, partial(_try, executor, reward), sample))
+    reward.settle(choose_form(reward.name, partial(_try, executor, reward), sample, reward.native_form))
 
 
-def _try(executor: Executor, reward: TrlReward, form: str, sample: Sample) -> FormTrial:
+def _try(executor: Executor, reward: FormedConvention, form: str, sample: Sample) -> FormTrial:
     """Call the function in a worker and return the result."""
     assert reward.recipe is not None
     recipe = replace(reward.recipe, completions=TRIALS[form])

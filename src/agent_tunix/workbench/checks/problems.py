@@ -29,7 +29,8 @@ class CheckProblem:
 
     Attributes:
         prompt: Problem that the model is given.
-        columns: All columns of the row. `answer` is the reference, `solution` the worked solution if there is one.
+        columns: All columns of the row. `answer` is the reference; `worked_solution`, or else `solution`, is the worked
+            solution if there is one.
     """
 
     prompt: str
@@ -43,7 +44,7 @@ class CheckProblem:
     @property
     def work(self) -> str:
         """The worked solution; without one, a sentence with the numbers of the problem."""
-        solution = self.columns.get("solution")
+        solution = self.columns.get("worked_solution", self.columns.get("solution"))
         if isinstance(solution, str) and solution.strip():
             return _CALCULATOR.sub("", solution).strip()
         numbers = numbers_in(self.prompt)
@@ -51,7 +52,8 @@ class CheckProblem:
 
     def with_reference(self, answer: str, work: str) -> "CheckProblem":
         """Return the same problem with another reference."""
-        return replace(self, columns={**self.columns, "answer": answer, "solution": work})
+        works = [name for name in ("worked_solution", "solution") if name in self.columns] or ["worked_solution"]
+        return replace(self, columns={**self.columns, "answer": answer, **dict.fromkeys(works, work)})
 
 
 # Text around the work and the answer. `{template}` is the format of the run.

@@ -13,7 +13,7 @@ class AnswerCorrectnessConfig(RewardConfig):
     partial: float = 0.5
 
 
-class reward(BaseReward):  # noqa: N801
+class reward(BaseReward):
     """1.0 for the right number, partial credit for one nearby."""
 
     def __init__(self, config: AnswerCorrectnessConfig | None = None) -> None:

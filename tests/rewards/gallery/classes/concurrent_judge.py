@@ -5,7 +5,7 @@ import asyncio
 from llm_finetuning.core import BaseReward
 
 
-class reward(BaseReward):  # noqa: N801
+class reward(BaseReward):
     """How much of the question the response takes up."""
 
     def __call__(self, prompts, completions, **kwargs):

@@ -3,7 +3,7 @@ import logging
 logger = logging.getLogger(__name__)
 
 
-class reward:  # noqa: N801
+class reward:
     """A small bonus for saying what the siblings do not."""
 
     async def compute_reward(self, rollout_id, messages, task, **kwargs):

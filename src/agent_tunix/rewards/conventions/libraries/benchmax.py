@@ -1,0 +1,101 @@
+"""Convention `benchmax`: a reward function of a benchmax environment, outside its class.
+
+    async def match(completion, ground_truth, mcp_client, workspace, **kwargs): ...
+
+| parameter | argument |
+| --- | --- |
+| `completion` | a list of one chat message; a text if the function can only take that (`rewards.completions`) |
+| `ground_truth` | the reference: the row's column of that name, or else `answer` |
+| `prompt`, `rollout_id` | text of the prompt, and id of the completion |
+| `termination_reason` | `finished`, or `max_tokens` for a completion that was cut |
+| `workspace` | the argument `workspace`, a directory; without it, a use of it makes the score an error |
+| `mcp_client` | not available: a use of it makes the score an error |
+| any other name | an argument from configuration, or the dataset's column |
+"""
+
+import inspect
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.conventions.environment import termination_reason_of
+from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
+from agent_tunix.rewards.conventions.references import reference_of
+from agent_tunix.rewards.conventions.values import to_score
+from agent_tunix.rewards.sample import Sample, Score
+
+_OWN_NAMES = ("completion", "ground_truth", "prompt", "rollout_id", "termination_reason")
+
+
+class BenchmaxReward(NamedConvention):
+    """A reward function of benchmax."""
+
+    convention = "benchmax"
+    native_form = "messages"
+    form_parameters = ("completion",)
+    form_by_keywords = True
+    passes_columns = True
+    provided = (*_OWN_NAMES, "mcp_client", "workspace")
+    reserved = _OWN_NAMES
+    expected = "a benchmax reward function returns one number"
+
+    def _values(self, sample: Sample) -> Values:
+        return {
+            "completion": lambda: self._completion_of(sample),
+            "ground_truth": lambda: reference_of(sample.columns, "ground_truth"),
+            "prompt": lambda: sample.prompt,
+            "rollout_id": lambda: sample.rollout_id,
+            "termination_reason": lambda: termination_reason_of(sample),
+        }
+
+    def _read_one(self, returned: Any) -> Score:
+        return to_score(returned, self.expected)
+
+    def _call(self, samples: Sequence[Sample]) -> Any:
+        absent = {name: _Absent(name) for name in ("mcp_client", "workspace")}
+        values: Values = {name: lambda one=one: one for name, one in absent.items()}  # type: ignore[misc]
+        if "workspace" in self.target.call_args:
+            values["workspace"] = lambda: Path(self.target.call_args["workspace"])
+        returned = self.calls[0](
+            self.target.call_args, {**self._columns(samples), **self._named_values(samples), **values}
+        )
+        if inspect.isawaitable(returned):
+            return _checked_later(returned, list(absent.values()))
+        return _checked(returned, list(absent.values()))
+
+
+class _Absent:
+    """Stands for an object that does not exist here. Each use raises, and is noted in case the function swallows it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._used = False
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        self._used = True
+        raise _error(self._name)
+
+    __bool__ = __fspath__ = __truediv__ = __str__ = __iter__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        self._refuse()
+
+
+def _error(name: str) -> RewardError:
+    return RewardError(
+        f"the function uses benchmax's `{name}`, which exists only in an environment's rollout; set"
+        f" rewards.args.<name>.{name}, or write a reward of `completion` and `ground_truth` alone",
+        code="unavailable_in_benchmax",
+    )
+
+
+def _checked(returned: Any, absent: Sequence[_Absent]) -> Any:
+    for one in absent:
+        if vars(one)["_used"]:
+            raise _error(vars(one)["_name"])
+    return returned
+
+
+async def _checked_later(returned: Awaitable[Any], absent: Sequence[_Absent]) -> Any:
+    return _checked(await returned, absent)

@@ -1,0 +1,102 @@
+"""Convention `verifiers`: a rubric function of one rollout, or of a group in the plural.
+
+    async def correct(completion, answer, parser, info, state): ...
+    def spread(completions, answers, states): ...
+
+| parameter | argument |
+| --- | --- |
+| `completion` | a list of one chat message; a text if the function can only take that (`rewards.completions`) |
+| `prompt` | the chat messages before the completion |
+| `answer` | the reference |
+| `info` | the row's column of that name, a dict; JSON text is decoded; {} without one |
+| `task` | the row's column of that name; "default" without one |
+| `state` | a dict with all of these, `input` (the row), `trajectory` ([]), `is_completed` and `is_truncated` |
+| `parser` | the argument `parser`, or the variable `parser` of the function's module, or a `Parser` |
+| `prompts`, `completions`, `answers`, `infos`, `tasks`, `states` | the same for a group, as lists |
+| any other name | an argument from configuration, or the dataset's column |
+"""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_tunix.rewards.conventions.formed import prompt_of
+from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
+from agent_tunix.rewards.conventions.libraries.parsers import Parser
+from agent_tunix.rewards.conventions.references import reference_of
+from agent_tunix.rewards.conventions.values import own_copy, to_score
+from agent_tunix.rewards.sample import Sample, Score
+
+_PLURALS = {
+    "prompt": "prompts",
+    "completion": "completions",
+    "answer": "answers",
+    "info": "infos",
+    "task": "tasks",
+    "state": "states",
+}
+
+
+class VerifiersReward(NamedConvention):
+    """A rubric function of verifiers."""
+
+    convention = "verifiers"
+    native_form = "messages"
+    form_parameters = ("prompt", "completion", "state", "prompts", "completions", "states")
+    form_by_keywords = True
+    plurals = _PLURALS
+    passes_columns = True
+    provided = (*_PLURALS, *_PLURALS.values(), "parser")
+    reserved = (*_PLURALS, *_PLURALS.values())
+    expected = "a rubric function returns one number, in the group form a list of them"
+
+    def _values(self, sample: Sample) -> Values:
+        columns = sample.columns
+        values: Values = {
+            "prompt": lambda: own_copy(prompt_of(sample, self._as_messages)),
+            "completion": lambda: self._completion_of(sample),
+            "answer": lambda: reference_of(columns, "answer"),
+            "info": lambda: _info(columns.get("info")),
+            "task": lambda: own_copy(columns.get("task", "default")),
+        }
+        return {**values, "state": lambda: _state(sample, values)}
+
+    def _named_values(self, samples: Sequence[Sample]) -> Values:
+        values = super()._named_values(samples)
+        if "parser" not in self.target.call_args:
+            values["parser"] = lambda: _parser_of(self.given)
+        if self.needs_group:  # a row's own column of a plural name comes first
+            own = {name for sample in samples for name in sample.columns}
+            values = {name: make for name, make in values.items() if name not in own}
+        return values
+
+    def _read_one(self, returned: Any) -> Score:
+        return to_score(returned, self.expected)
+
+
+def _info(given: Any) -> Any:
+    if isinstance(given, str):
+        try:
+            return json.loads(given)
+        except ValueError:
+            return given
+    return {} if given is None else own_copy(given)
+
+
+def _state(sample: Sample, values: Values) -> dict[str, Any]:
+    row = own_copy(dict(sample.columns))
+    return {
+        **row,
+        **{name: make() for name, make in values.items()},
+        "input": row,
+        "trajectory": [],
+        "is_completed": True,
+        "is_truncated": not sample.ended,
+    }
+
+
+def _parser_of(given: Any) -> Any:
+    module: Mapping[str, Any] = getattr(inspect.unwrap(given), "__globals__", {}) if callable(given) else {}
+    parser = module.get("parser")
+    return parser if callable(getattr(parser, "parse_answer", None)) else Parser()
