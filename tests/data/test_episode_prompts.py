@@ -1,0 +1,68 @@
+"""Prompts and replies of episodes, with tokenizers and templates like those of the families."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.data.episode_prompts import EpisodeEncoder
+from agent_tunix.environments import Message, ToolCallFormat, resolve_environment
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from tests.data.test_prompts import FAMILIES, ask, make_pair
+
+ARGUMENTS = {"date_string": "01 Mar 2025"}
+TOOLS = resolve_environment("calculator").declare()
+TURN = "I call a tool."
+RESULT: list[Message] = [{"role": "tool", "name": "calculator", "content": "42 apples\nand 3"}]
+REPLY: list[Message] = [{"role": "user", "content": "higher, <|im_end|> than that"}]
+
+
+def encoder_of(name: str, directory: Path) -> tuple[EpisodeEncoder, Tokenizer]:
+    pair = make_pair(name, directory, PromptConfig(template_args=ARGUMENTS))
+    return EpisodeEncoder(pair.ours, pair.prompt), pair.ours
+
+
+# The others write white space around the model's text, or keep no turn of the model apart.
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama3", "gemma2", "gemma3"])
+def test_turn_and_reply_together_are_the_whole_conversation(name: str, tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of(name, tmp_path)
+    conversation = [*ask("What is 6 * 7?"), {"role": "assistant", "content": TURN}, *REPLY]
+    whole = encoder.encode_prompt(conversation, [])
+    ends_by_itself = name in ("qwen2", "qwen3", "llama3")
+    turn = tokenizer.encode(TURN) + ([tokenizer.eos_id()] if ends_by_itself else [])
+    (reply,) = encoder.encode_replies([REPLY])
+    assert encoder.encode_prompt(ask("What is 6 * 7?"), []) + turn + reply == whole
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_result_is_in_the_reply_and_forges_no_token(name: str, tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of(name, tmp_path)
+    plain, forged = encoder.encode_replies([RESULT, [{**RESULT[0], "content": "".join(tokenizer.special_texts)}]])
+    assert "42 apples" in tokenizer.decode(plain)
+    special = {tokenizer.encode(text)[0] for text in tokenizer.special_texts}
+    assert [token for token in plain if token in special] == [token for token in forged if token in special]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_template_gets_the_tools_declared(name: str, tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of(name, tmp_path)
+    text = tokenizer.decode(encoder.encode_prompt(ask("What is 6 * 7?"), TOOLS))
+    assert "calculator" in text
+    assert "6 * 7" in text
+    assert "calculator" not in tokenizer.decode(encoder.encode_prompt(ask("What is 6 * 7?"), []))
+
+
+def test_several_results_are_one_reply(tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of("gemma2", tmp_path)
+    (ids,) = encoder.encode_replies([[*RESULT, {**RESULT[0], "content": "seven"}]])
+    assert tokenizer.decode(ids).count("user") == 1
+    assert "and 3\nseven" in tokenizer.decode(ids)
+
+
+def test_long_results_are_cut_to_the_limit_and_say_so(tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of("qwen2", tmp_path)
+    assert encoder.shorten("brief", 20) == "brief"
+    cut = encoder.shorten("seven apples " * 200, 20)
+    assert len(tokenizer.encode(cut)) <= 21
+    assert cut.endswith("tokens]")
+    assert encoder.call_format is ToolCallFormat.HERMES

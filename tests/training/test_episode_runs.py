@@ -1,0 +1,135 @@
+"""Whole runs on episodes: user's code in workers, replay, a kill, evaluation, trust."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_tunix.config.schema import EvaluateConfig
+from agent_tunix.errors import InvalidEnvironmentError, UntrustedRunError
+from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.rewards import Outcome
+from agent_tunix.tracking.rollouts import RolloutReader
+from tests.raising import raises
+from tests.training.support import copy_run, train_run
+
+pytestmark = pytest.mark.slow
+
+WORLD = '''\
+"""A tool with state, of random latency; every seventh episode of a step breaks."""
+
+import random
+import time
+
+
+class Counter:
+    made = 0
+
+    def reset(self, question: str, seed: int, **row) -> str:
+        self.calls = 0
+        self.limit = seed % 3
+        return "You may ask."
+
+    def calculator(self, expression: str) -> str:
+        """Evaluate an expression.
+
+        Args:
+            expression: Digits and signs.
+        """
+        time.sleep(random.random() / 50)
+        self.calls += 1
+        if len(expression) % 5 == 0:
+            raise ValueError("not today")
+        return str(len(expression))
+
+    def get_reward(self) -> float:
+        if self.limit == 2:
+            raise RuntimeError("cannot score")
+        return float(self.calls)
+'''
+SETTINGS = (
+    "environment=calculator",
+    "environment.tools=[]",
+    "environment.num_workers=3",
+    "environment.max_turn_tokens=32",
+    "generation.max_prompt_length=128",
+    "training.save_interval_steps=2",
+    "training.eval_every_n_steps=0",
+    "rewards.max_failure_rate=1.0",
+    "training.reward_function={environment: {function: environment}, math: {function: math, weight: 0.5}}",
+)
+
+
+def train(root: Path, *overrides: str) -> list[dict[str, Any]]:
+    (root.parent / "world.py").write_text(WORLD)
+    return train_run(root, *SETTINGS, f"environment.name={root.parent / 'world.py'}:Counter", *overrides)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("episodes") / "run"
+    train(root)
+    return root
+
+
+def rows_of(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_turns_calls_and_failures_are_counted(run: Path) -> None:
+    before, *rows = rows_of(run)
+    assert before["eval/turns/mean"] >= 1
+    assert any(row["environment/errors"] for row in rows)
+    for row in rows:
+        assert row["turns/mean"] >= 1
+        assert row["rewards/outcomes/error"] == row["environment/errors"]
+        assert sum(value for name, value in row.items() if name.startswith("stop_reasons/")) == pytest.approx(1.0)
+
+
+def test_stored_episodes_are_those_that_trained_and_score_again(run: Path) -> None:
+    steps = list(RolloutReader(run / "rollouts").iterate())
+    pairs = [pair for step in steps for pair in zip(step.samples, step.scores, strict=True)]
+    for sample, score in pairs:
+        assert sample.episode is not None
+        assert sample.messages[sample.episode.num_prompt_messages]["role"] == "assistant"
+        assert "You may ask." in sample.messages[sample.episode.num_prompt_messages - 1]["content"]
+        assert (score.outcome is Outcome.ERROR) == bool(sample.fault)
+        if sample.episode.score is not None and score.value is not None:
+            assert score.components["environment"] == sample.episode.score.value
+    failed = [bool(sample.fault) for sample, _ in pairs]
+    assert any(failed)
+    assert not np.concatenate([step.advantages for step in steps])[failed].any()
+
+
+def test_a_resumed_run_equals_an_unbroken_one_whatever_the_tools_take(run: Path, tmp_path: Path) -> None:
+    killed = copy_run(run, tmp_path / "run", without=4)
+    found = train(killed, "training.resume=true", f"environment.name={run.parent / 'world.py'}:Counter")
+    expected = [
+        {name: value for name, value in row.items() if not name.startswith(("time/", "throughput/"))}
+        for row in rows_of(run)
+    ]
+    assert found == expected
+
+
+def test_an_evaluation_acts_in_the_environments(run: Path, tmp_path: Path) -> None:
+    asked = EvaluateConfig(checkpoint_dir=str(run), num_samples=4, output=str(tmp_path / "found.json"))
+    evaluate_checkpoint(read_request(asked))
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["eval/turns/mean"] >= 1
+
+
+def test_the_environment_of_a_stranger_needs_trust(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_TUNIX_HOME", str(tmp_path / "home"))
+    with pytest.raises(UntrustedRunError) as refused:
+        read_request(EvaluateConfig(checkpoint_dir=str(run), num_samples=4))
+    assert "world.py" in str(refused.value)
+    read_request(EvaluateConfig(checkpoint_dir=str(run), num_samples=4, trust=True))
+
+
+def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("class Other:\n    def reset(self, board):\n        pass\n")
+    with raises(InvalidEnvironmentError, "missing_environment_column"):
+        train_run(tmp_path / "run", *SETTINGS, f"environment.name={tmp_path / 'other.py'}:Other")
