@@ -5,6 +5,7 @@ name is first used. The function of the reward `x` is called `x_reward`.
 """
 
 import enum
+import math
 from dataclasses import dataclass
 
 
@@ -79,7 +80,7 @@ BUILTINS = {
     "valid_python": Builtin("code", Kind.FORM),
     "code_tests": Builtin("code_tests", Kind.CORRECTNESS, isolated=True),
     "json_schema": Builtin("schema", Kind.FORM),
-    "environment": Builtin("environment", Kind.QUALITY),
+    "environment": Builtin("environment", Kind.QUALITY, -math.inf, math.inf),
 }
 
 FAMILIES = {name: builtin.family for name, builtin in BUILTINS.items()}

@@ -4,7 +4,7 @@ from agent_tunix.rewards.sample import EpisodeSummary, Outcome, Score
 
 
 def environment_reward(response: str, episode: EpisodeSummary | None = None) -> Score | None:
-    """Return the environment's own score of the episode: `get_reward`, or the sum of its steps' rewards. Any range.
+    """Return the environment's own score of the episode: `get_reward`, or the sum of its rewards. Range [-inf, inf].
 
     It does not apply to a completion without an environment.
 

@@ -92,7 +92,7 @@ class ToolUse(Detector):
             )
 
 
-class EpisodeLimits(Detector):
+class LimitedEpisodes(Detector):
     """Detector of episodes that end at a limit."""
 
     names = ("episode_limits",)

@@ -95,7 +95,7 @@ class Truncated(Detector):
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Yield the detections as of this step."""
         clipped = number(row, "completions/clipped_share")
-        if clipped is None or "turns/mean" in row:  # `EpisodeLimits` reports episodes
+        if clipped is None or "turns/mean" in row:  # `LimitedEpisodes` reports episodes
             return
         self._share.add(clipped)
         self._fall.add(row)

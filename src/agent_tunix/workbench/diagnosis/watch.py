@@ -7,7 +7,7 @@ from typing import Any
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
-from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, EpisodeLimits, ToolUse
+from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, LimitedEpisodes, ToolUse
 from agent_tunix.workbench.diagnosis.findings import Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
 from agent_tunix.workbench.diagnosis.learning import Collapsed, DeadGroups, EntropyCollapse, KlRunaway, RewardCollapse
@@ -20,7 +20,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     VerifierErrors,
     Truncated,
     ToolUse,
-    EpisodeLimits,
+    LimitedEpisodes,
     KlRunaway,
     Collapsed,
     RewardCollapse,
