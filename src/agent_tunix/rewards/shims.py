@@ -33,6 +33,17 @@ _BASES = {
     "BaseReward": "agent_tunix.rewards.conventions.classes:BaseReward",
     "RewardConfig": "agent_tunix.rewards.conventions.classes:RewardConfig",
 }
+_JUDGES = {
+    name: f"agent_tunix.rewards.judges.reward_classes:{name}"
+    for name in (
+        "JudgeInput",
+        "BaseLLMJudgeReward",
+        "DeepEvalSimpleReward",
+        "DeepEvalAnswerRelevancyReward",
+        "DeepEvalSummarizationReward",
+        "AbstractDeepEvalGEvalRAGReward",
+    )
+}
 _ENVIRONMENTS = "agent_tunix.rewards.conventions.base_env"
 _EXAMPLES = {name: f"{_ENVIRONMENTS}:{name}" for name in ("make_example", "canonical_example_id")}
 _TYPES = {
@@ -60,6 +71,9 @@ SERVED: dict[str, dict[str, str]] = {
     "llm_finetuning": {},
     "llm_finetuning.core": _BASES,
     "llm_finetuning.core.reward": _BASES,
+    "llm_finetuning.core.llm_judges": _JUDGES,
+    "llm_finetuning.core.llm_judges.base": _JUDGES,
+    "llm_finetuning.core.llm_judges.deepeval": _JUDGES,
     "miles": {},
     "miles.utils": {},
     "miles.utils.types": _MILES,

@@ -7,7 +7,7 @@
 | `completion` | a list of one chat message; a text if the function can only take that (`rewards.completions`) |
 | `ground_truth` | the reference: the row's column of that name, or else `answer` |
 | `prompt`, `rollout_id` | text of the prompt, and id of the completion |
-| `termination_reason` | `finished`, or `max_tokens` for a completion that was cut |
+| `termination_reason` | `finished`, `max_turn_tokens`, or how the episode ended |
 | `workspace` | the argument `workspace`, a directory; without it, a use of it makes the score an error |
 | `mcp_client` | not available: a use of it makes the score an error |
 | any other name | an argument from configuration, or the dataset's column |
