@@ -163,7 +163,7 @@ async def _measure(metric: Any, case: Any) -> float:
         stop=stop_after_attempt(_ATTEMPTS),
         reraise=True,
     )
-    value = await retrying(metric.a_measure, case)
+    value: float | None = await retrying(metric.a_measure, case)
     if value is None:
         raise ValueError(f"{type(metric).__name__} gave no score")
     return float(value)
