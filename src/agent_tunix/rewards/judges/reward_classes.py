@@ -42,7 +42,7 @@ class BaseLLMJudgeReward(BaseReward):
 
 
 class _MetricReward(BaseLLMJudgeReward):
-    """A reward by a metric of DeepEval, made anew for each completion because metrics keep state."""
+    """A reward by a metric of DeepEval, made for each completion because metrics keep state."""
 
     @abc.abstractmethod
     def _metric_and_case(self, asked: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
