@@ -32,13 +32,17 @@ class BenchmaxReward(NamedConvention):
     """A reward function of benchmax."""
 
     convention = "benchmax"
-    native_form = "messages"
     form_parameters = ("completion",)
     form_by_keywords = True
     passes_columns = True
     provided = (*_OWN_NAMES, "mcp_client", "workspace")
     reserved = _OWN_NAMES
     expected = "a benchmax reward function returns one number"
+
+    @property
+    def native_form(self) -> str:
+        """`messages`, if the function names something that only its library passes."""
+        return "messages" if {*self.calls[0].names} & {"mcp_client", "workspace"} else ""
 
     def _values(self, sample: Sample) -> Values:
         return {
