@@ -382,3 +382,13 @@ def test_an_unusable_completion_is_refused_with_its_line(directory: Path) -> Non
 def test_bench_gives_a_rate_for_each_outcome(directory: Path) -> None:
     speeds = data("bench", "math", "--count", "2", "--repeats", "1")["speeds"]
     assert {speed["outcome"] for speed in speeds} == {"scored", "bad_reference", "scored, bad_reference"}
+
+
+@pytest.mark.slow
+def test_convert_writes_a_file_that_registers_the_reward(tmp_path: Path) -> None:
+    (tmp_path / "score.py").write_text("def compute_score(solution_str, ground_truth):\n    return {'acc': 1.0}\n")
+    done = run("convert", "score.py:compute_score", "--to", "mine.py", "--reward-key", "acc", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = run("try", "compute_score", "--module", "mine.py", "--response", "4", "--answer", "4", directory=tmp_path)
+    assert shown.stdout == "compute_score: 1\n"
+    assert run("convert", "score.py:compute_score", "--to", "mine.py", directory=tmp_path).returncode == 2

@@ -10,7 +10,7 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, evaluation_sampling
-from agent_tunix.evaluation.judging import can_judge, judge, pass_at_k
+from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training.components import build_components
 from tests.training.support import small_run
@@ -116,7 +116,7 @@ def test_fewer_problems_are_the_first_ones() -> None:
     ],
 )
 def test_correctness_needs_references_that_it_can_use(correct: str, column: str, usable: Any, is_right: bool) -> None:
-    assert can_judge(correct, [{}, {column: usable}]) == is_right
+    assert (reason_not_to_judge(correct, [{}, {column: usable}]) == "") == is_right
 
 
 def test_a_completion_is_correct_from_the_least_score_on() -> None:

@@ -252,6 +252,30 @@ def show(name: str, finding: ListedFinding, as_json: bool) -> None:
         echo(reward_page(mixture))
 
 
+@rewards.command()
+@click.argument("name", metavar="FILE:FUNCTION")
+@click.option("--to", "target", required=True, type=click.Path(dir_okay=False), help="The file to write.")
+@_finding_options()
+def convert(name: str, target: str, finding: ListedFinding) -> None:
+    """Write a file that registers a reward of any convention as a plain reward of the same name.
+
+    The new file calls the given one, which must stay where it is.
+
+    Exit status: 0; 2 the reward cannot be converted, or the file to write exists.
+    """
+    from agent_tunix.workbench.converting import convert_reward
+
+    if Path(target).exists():
+        raise click.UsageError(f"{target} exists; choose another name, or remove it")
+    settings = {"convention": finding.convention, "completions": finding.completions, "reward_key": finding.reward_key}
+    chosen: dict[str, Any] = {key: value for key, value in settings.items() if value not in ("auto", None)}
+    if args := _read_args(name, finding.args):
+        chosen["args"] = args
+    text = convert_reward(resolve(name, finding), name, Path(target), chosen)
+    Path(target).write_text(text, encoding="utf-8")
+    echo(f"wrote {target}")
+
+
 @rewards.command("try")
 @click.argument("name")
 @click.option("--response", required=True, help="The completion's text; `-` reads it from standard input.")

@@ -8,7 +8,7 @@ from agent_tunix.config.episodes import turn_tokens
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.evaluation.by_reward import reward_metrics
-from agent_tunix.evaluation.judging import can_judge, judge
+from agent_tunix.evaluation.judging import judge, reason_not_to_judge
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.statistics.episodes import episode_metrics
 from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
@@ -73,22 +73,24 @@ class Evaluator:
         self._components = components
         self._correct = correct
         self._max_steps = max_steps
-        asked = config.evaluation
+        asked, reason = config.evaluation, ""
         self.is_on = asked.num_samples > 0
         self._by_answer = self.is_on
         by_reward = asked.with_rewards
         if self.is_on and asked.correct in BUILTIN_MEASURES:
             probed = [example.columns for example in prompts.examples[:_PROBED_ROWS]]
-            self._by_answer = can_judge(asked.correct, probed)
+            reason = reason_not_to_judge(asked.correct, probed)
+            self._by_answer = not reason
         if by_reward is None:
             by_reward = not self._by_answer or asked.correct == OWN_REWARD
         self._reward = reward if by_reward or asked.correct == OWN_REWARD else None
         self._tells_reward = by_reward
         if self.is_on and not self._by_answer:
             _LOGGER.info(
-                "evaluation: %s can use none of the references of the held-out rows, so eval/accuracy is not"
+                "evaluation: %s can use none of the references of the held-out rows (%s), so eval/accuracy is not"
                 " available%s",
                 asked.correct,
+                reason,
                 "" if self._reward is None else "; the run's reward is measured instead, as eval/rewards/total/mean",
             )
 

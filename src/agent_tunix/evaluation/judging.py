@@ -128,15 +128,17 @@ class Judged:
             yield {"problem": samples[0].prompt, "reference": samples[0].answer, "completions": completions}
 
 
-def can_judge(correct: str, columns: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if a measure of correctness can use a reference among some rows.
+def reason_not_to_judge(correct: str, columns: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reason why a measure of correctness can use no reference of some rows; "" if it can use one.
 
     Args:
         correct: Name of the built-in reward.
         columns: Columns of the rows.
     """
-    probes = [Sample("", columns=row) for row in columns]
-    return any(score.outcome is Outcome.SCORED for score in get_builtin(correct).score(probes))
+    scores = get_builtin(correct).score([Sample("", columns=row) for row in columns])
+    if any(score.outcome is Outcome.SCORED for score in scores):
+        return ""
+    return scores[0].detail if scores else "there are no rows"
 
 
 def judge(

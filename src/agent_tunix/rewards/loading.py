@@ -48,7 +48,7 @@ def load_file(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
         hint = "; it is not part of a package: import other files by name, for example `import helper`"
-        hint = hint if "attempted relative import" in str(error) else ""
+        hint = hint if "attempted relative import" in str(error) else _missing_package(error)
         raise RewardError(
             f"{path} could not be imported: {describe_fault(error, str(path))}{hint}", code="import_failed"
         ) from error
@@ -56,6 +56,12 @@ def load_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _missing_package(error: BaseException) -> str:
+    """Return advice about a package that is not installed; "" for another error."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return f"; install {package}, or take what the reward needs of it into the file" if package else ""
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):

@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import threading
+from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import NoReturn
@@ -32,6 +33,17 @@ _HELPERS = (
 _BASES = {
     "BaseReward": "agent_tunix.rewards.conventions.classes:BaseReward",
     "RewardConfig": "agent_tunix.rewards.conventions.classes:RewardConfig",
+}
+_JUDGES = {
+    name: f"agent_tunix.rewards.judges.reward_classes:{name}"
+    for name in (
+        "JudgeInput",
+        "BaseLLMJudgeReward",
+        "DeepEvalSimpleReward",
+        "DeepEvalAnswerRelevancyReward",
+        "DeepEvalSummarizationReward",
+        "AbstractDeepEvalGEvalRAGReward",
+    )
 }
 _ENVIRONMENTS = "agent_tunix.rewards.conventions.base_env"
 _EXAMPLES = {name: f"{_ENVIRONMENTS}:{name}" for name in ("make_example", "canonical_example_id")}
@@ -60,6 +72,9 @@ SERVED: dict[str, dict[str, str]] = {
     "llm_finetuning": {},
     "llm_finetuning.core": _BASES,
     "llm_finetuning.core.reward": _BASES,
+    "llm_finetuning.core.llm_judges": _JUDGES,
+    "llm_finetuning.core.llm_judges.base": _JUDGES,
+    "llm_finetuning.core.llm_judges.deepeval": _JUDGES,
     "miles": {},
     "miles.utils": {},
     "miles.utils.types": _MILES,
@@ -67,6 +82,7 @@ SERVED: dict[str, dict[str, str]] = {
     "slime.utils": {},
     "slime.utils.types": _MILES,
     "swift": {},
+    "swift.utils": {"get_logger": "agent_tunix.rewards.conventions.libraries.swift:get_logger"},
     "swift.plugin": _SWIFT,
     "swift.plugin.orm": _SWIFT,
     "swift.rewards": _SWIFT,
@@ -132,10 +148,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.served.clear()
 
 
+class _Placeholder(ABCMeta):
+    """Class of placeholders."""
+
+    def __setitem__(cls, key: object, value: object) -> None:
+        """Do nothing, because a file may register parts that no reward needs, as in `multi_turns["mine"] = Mine`."""
+
+
 def _placeholder(module: str, name: str) -> type:
     """Return a class that stands for a name of a package that is not installed: making an object of it raises.
 
-    It can be imported, and used in annotations and in `except`.
+    It can be imported, derived from, and used in annotations and in `except`.
     """
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -148,7 +171,7 @@ def _placeholder(module: str, name: str) -> type:
         )
 
     base = Exception if name.endswith(("Error", "Exception")) else object
-    return type(name, (base,), {"__init__": refuse, "__module__": module})
+    return _Placeholder(name, (base,), {"__init__": refuse, "__module__": module})
 
 
 class _Server:

@@ -17,6 +17,7 @@ from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import Mixture, Sample, settle_completions
+from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.runs.environment_setup import check_environments
 from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
@@ -138,7 +139,7 @@ def _check_subset(config: Config) -> None:
 
 
 def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:
-    """Call batch reward functions on an example to find out what they take as completions (`rewards.completions`).
+    """Call the user's rewards on an example: to find out the form of completions, and to warn of one that cannot score.
 
     Args:
         mixture: The reward.
@@ -150,8 +151,12 @@ def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Ma
     rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed or {})]
     uploaded = [reward for reward in rewards if uploaded_source_of(reward) is not None]
     own = [reward for reward in rewards if uploaded_source_of(reward) is None]
+    decided = [reward for reward in own if not getattr(reward, "is_open", False)]
     # Inline rewards run without a memory limit, so the trial has none either.
-    settle_completions(own, sample, memory_mb=_NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb)
+    memory_mb = _NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb
+    settle_completions(own, sample, memory_mb=memory_mb)
+    if config.environment.name is None and not config.environment.tools:  # a made-up completion is no episode
+        try_rewards(decided, sample, timeout_s=settings.timeout_s, memory_mb=memory_mb)
     settle_completions(uploaded, sample, memory_mb=settings.memory_mb, allow_unsandboxed=settings.allow_unsandboxed)
 
 
@@ -168,7 +173,9 @@ def _sample_of(example: Example, config: Config) -> Sample:
         messages=(*messages, {"role": "assistant", "content": response}),
         columns=example.columns,
         format=config.prompt.format,
-        rollout_id="0_0_0",
+        step=1,
+        max_steps=config.training.num_batches or 1,
+        rollout_id="1_0_0",
         num_tokens=1,
         tokens=(0,),
     )

@@ -190,11 +190,17 @@ def test_the_form_is_determined_before_the_first_score(shape: str, tmp_path: Pat
     assert reward.completions == "messages"
 
 
-@pytest.mark.parametrize(("shape", "form"), [("plain", "text"), ("verifiers", "messages"), ("benchmax", "messages")])
+@pytest.mark.parametrize(("shape", "form"), [("plain", "text"), ("verifiers", "messages"), ("benchmax", "text")])
 def test_what_takes_both_gets_what_its_library_passes(shape: str, form: str, tmp_path: Path) -> None:
     reward = write(tmp_path, "(c if isinstance(c, str) else c[0]['content'])", "-1.0", shape)
     choice = reward.probe(SAMPLE)
     assert (choice.completions, choice.is_guess) == (form, False)
+
+
+def test_what_reads_no_message_is_taken_for_text() -> None:
+    reward = resolve_reward(lambda completion, ground_truth: float(completion == ground_truth)).components[0].reward
+    assert isinstance(reward, FormedConvention)
+    assert reward.probe(SAMPLE).completions == "text"
 
 
 def test_a_response_is_always_text() -> None:

@@ -117,7 +117,7 @@ def benchmax(module: ModuleType, samples: Sequence[Sample]) -> Values:
     for sample, reply in zip(samples, replies(samples), strict=True):
         given = {**sample.columns, "completion": reply, "ground_truth": sample.columns["answer"]}
         given |= {"mcp_client": None, "workspace": None}
-        given["termination_reason"] = "finished" if sample.ended else "max_tokens"
+        given["termination_reason"] = "finished" if sample.ended else "max_turn_tokens"
         named = inspect.signature(module.reward_functions["match"]).parameters
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in named.values())
         taken = given if takes_any else {name: value for name, value in given.items() if name in named}

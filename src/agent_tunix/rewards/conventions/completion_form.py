@@ -93,7 +93,7 @@ def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: 
 
 def _compare_forms(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample, native: str) -> FormChoice:
     """Choose between two forms that a function takes by the values of a right and a wrong completion."""
-    samples = [sample, *_made_up(sample)]
+    samples = [sample, *made_up(sample)]
     texts, others = ([attempt(form, one).value for one in samples] for form in TRIALS)
     if texts == others:
         reason = "it accepts both and scores them alike"
@@ -112,7 +112,7 @@ def _compare_forms(name: str, attempt: Callable[[str, Sample], FormTrial], sampl
     )
 
 
-def _made_up(sample: Sample) -> Iterator[Sample]:
+def made_up(sample: Sample) -> Iterator[Sample]:
     """Yield the sample with a right completion, if it has a reference, and with a wrong one."""
     reference = sample.columns.get("answer")
     right = [] if reference is None else [f"<reasoning>It follows.</reasoning>\n<answer>{reference}</answer>"]

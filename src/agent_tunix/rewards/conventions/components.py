@@ -48,6 +48,14 @@ def sum_components(returned: Any, weights: Mapping[str, float]) -> Score:
     return Score(total, components, Outcome.SCORED, detail)
 
 
+_DICT = "returned a dict, and "
+
+
+def lacks_entry(score: Score) -> bool:
+    """Return True if `score_of_entry` did not find its key."""
+    return score.outcome is Outcome.ERROR and score.detail.startswith(_DICT)
+
+
 def score_of_entry(returned: Any, key: str | None, expected: str) -> Score:
     """Return the score of a number, or of the entry `key` of a dict, which keeps the other entries.
 
@@ -58,6 +66,6 @@ def score_of_entry(returned: Any, key: str | None, expected: str) -> Score:
     if key is None or key not in returned:
         choices = ", ".join(map(str, returned)) or "none"
         wanted = "rewards.reward_key is not set" if key is None else f"it has no entry {key!r} (rewards.reward_key)"
-        return Score.failed(Outcome.ERROR, f"returned a dict, and {wanted}; its entries are {choices}")
+        return Score.failed(Outcome.ERROR, f"{_DICT}{wanted}; its entries are {choices}")
     components, extras, _ = split_components(returned)
     return replace(to_score(returned[key], expected), components=components, extras=extras)

@@ -10,7 +10,7 @@
 | `task` | all columns of the dataset's row, with `prompt` and `ground_truth`, the reference |
 | `completion`, `ground_truth` | text of the completion, and the reference (the older signature) |
 | `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same for a group, as lists |
-| `termination_reason`, `termination_reasons` | `finished`, or `max_tokens` for a completion that was cut |
+| `termination_reason`, `termination_reasons` | `finished`, `max_turn_tokens`, or how the episode ended |
 | any other name | an argument from configuration, or the dataset's column (in the group form a list) |
 
 A class may have either method or both, async or not. With both, their components are merged for each completion; if
@@ -179,8 +179,12 @@ class EnvironmentReward(FormedConvention):
 
 
 def termination_reason_of(sample: Sample) -> str:
-    """Return the row's `termination_reason`; without one, `finished`, or `max_tokens` for a cut completion."""
-    return str(sample.columns.get("termination_reason") or ("finished" if sample.ended else "max_tokens"))
+    """Return the row's `termination_reason`; without one, the reason for the end of the completion or episode."""
+    if (own := sample.columns.get("termination_reason")) is not None:
+        return str(own)
+    if sample.episode is not None:
+        return sample.episode.stop_reason
+    return "finished" if sample.ended else "max_turn_tokens"
 
 
 def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:

@@ -29,15 +29,17 @@ class FormedConvention(Convention):
     """A convention whose functions take completions as texts or as messages.
 
     Attributes:
-        native_form: The form that the convention's library passes, which a function gets if it takes both; "" if the
-            library passes either.
         form_parameters: Parameters whose value depends on the form.
         form_by_keywords: True if a function with `**kwargs` gets those parameters too.
     """
 
-    native_form: ClassVar[str] = ""
     form_parameters: ClassVar[tuple[str, ...]] = ()
     form_by_keywords: ClassVar[bool] = False
+
+    @property
+    def native_form(self) -> str:
+        """The form that the function's library certainly passes, which it gets if it takes both; "" if that is open."""
+        return ""
 
     @property
     def completions(self) -> str:

@@ -1,20 +1,26 @@
-"""Trials of rewards before training, in a worker: whether a function takes strings or messages.
+"""Trials of rewards before training, in a worker: what form of completions they take, and whether they score at all.
 
 In a worker the function can hang, exit, exhaust its memory or count its calls without effect on the run.
 """
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards.conventions import Convention
+from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form, made_up
+from agent_tunix.rewards.conventions.components import lacks_entry
 from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_uploaded
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.uploads import make_uploads_executor
-from agent_tunix.rewards.sample import Sample
+from agent_tunix.rewards.sample import Outcome, Sample, Score
+
+logger = logging.getLogger("agent_tunix.rewards")
 
 TIMEOUT_S = 60.0
 
@@ -61,6 +67,61 @@ def settle_completions(
         if is_uploaded(reward.recipe):  # each upload gets its own workers
             with make_uploads_executor(settings) as executor:
                 choose_completions(reward, sample, executor)
+
+
+def try_rewards(
+    rewards: Iterable[object], sample: Sample, *, timeout_s: float = TIMEOUT_S, memory_mb: int = 2048
+) -> None:
+    """Call each reward of the user's own code on made-up completions, and warn of one that fails on all of them.
+
+    Args:
+        rewards: Rewards of any convention. Built-ins, judges, uploads and rewards without a recipe are not called.
+        sample: A sample of the data.
+        timeout_s: Time limit of a call for each completion.
+        memory_mb: Memory that a reward may allocate beyond what it holds after loading.
+
+    Raises:
+        RewardError: A reward returns a dict without the entry that is the reward (`rewards.reward_key`).
+    """
+    own = [
+        reward
+        for reward in rewards
+        if isinstance(reward, Convention)
+        and reward.recipe is not None
+        and not reward.is_builtin
+        and not is_uploaded(reward.recipe)
+    ]
+    if not own:
+        return
+    settings = ExecutionSettings(
+        "process", timeout_s, memory_mb, num_workers=1, start_timeout_s=max(timeout_s, TIMEOUT_S)
+    )
+    with LocalExecutor(settings) as executor:
+        for reward in own:
+            _try_out(reward, [sample, *made_up(sample)], executor)
+
+
+def _try_out(reward: Convention, samples: Sequence[Sample], executor: Executor) -> None:
+    """Call a reward until it scores, and warn if it never does."""
+    assert reward.recipe is not None
+    batches = [samples] if reward.needs_group or reward.needs_batch else [[one] for one in samples]
+    failed: Score | None = None
+    for batch in batches:
+        scores = executor.submit(Job(reward.recipe, batch, [tuple(range(len(batch)))], reward.is_async)).result()
+        if any(score.outcome not in (Outcome.ERROR, Outcome.TIMEOUT) for score in scores):
+            return
+        failed = scores[0]
+        if lacks_entry(failed):
+            raise RewardError(f"reward {reward.name!r} {failed.detail}; set rewards.reward_key", code="no_reward_key")
+        if failed.outcome is Outcome.TIMEOUT:
+            break
+    if failed is not None:
+        logger.warning(
+            "reward %r fails on every trial completion, so training would have no score: %s (%s)",
+            reward.name,
+            failed.detail,
+            reward.describe(),
+        )
 
 
 def choose_completions(reward: FormedConvention, sample: Sample, executor: Executor) -> None:

@@ -7,7 +7,7 @@
 | `completion` | a list of one chat message; a text if the function can only take that (`rewards.completions`) |
 | `ground_truth` | the reference: the row's column of that name, or else `answer` |
 | `prompt`, `rollout_id` | text of the prompt, and id of the completion |
-| `termination_reason` | `finished`, or `max_tokens` for a completion that was cut |
+| `termination_reason` | `finished`, `max_turn_tokens`, or how the episode ended |
 | `workspace` | the argument `workspace`, a directory; without it, a use of it makes the score an error |
 | `mcp_client` | not available: a use of it makes the score an error |
 | any other name | an argument from configuration, or the dataset's column |
@@ -32,13 +32,17 @@ class BenchmaxReward(NamedConvention):
     """A reward function of benchmax."""
 
     convention = "benchmax"
-    native_form = "messages"
     form_parameters = ("completion",)
     form_by_keywords = True
     passes_columns = True
     provided = (*_OWN_NAMES, "mcp_client", "workspace")
     reserved = _OWN_NAMES
     expected = "a benchmax reward function returns one number"
+
+    @property
+    def native_form(self) -> str:
+        """`messages`, if the function names something that only its library passes."""
+        return "messages" if {*self.calls[0].names} & {"mcp_client", "workspace"} else ""
 
     def _values(self, sample: Sample) -> Values:
         return {

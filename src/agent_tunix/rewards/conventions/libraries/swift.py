@@ -11,6 +11,7 @@ Completions are texts. Beside TRL's parameters there are `messages`, the whole c
 `file.py:mine` means the entry `mine` of `orms`, if the file has no function or class of that name.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,11 @@ class AsyncORM:
 
 # Rewards by the names that plugins register.
 orms: dict[str, Any] = {}
+
+
+def get_logger(name: str = "swift") -> logging.Logger:
+    """Return a logger, as `swift.utils.get_logger` does."""
+    return logging.getLogger(f"agent_tunix.rewards.{name}")
 
 
 def is_orm(given: Any) -> bool:

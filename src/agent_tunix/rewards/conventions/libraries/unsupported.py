@@ -28,6 +28,8 @@ _SIGNATURES = (
     ("verl's reward manager", "data return_dict", _VERL),
     ("EasyR1's batch score", "reward_inputs", _VERL),
     ("EasyR1's batch score", "predicts ground_truths", _VERL),
+    ("EasyR1's score", "reward_input", _VERL),
+    ("EasyR1's score", "predict_str ground_truth", _VERL),
     ("rLLM's reward function", "task_info action", _PLAIN),
     ("OpenRLHF's agent", "observation action label", "def reward_func(queries, prompts, labels): …"),
     ("trlX's reward function", "samples outputs", _TRL),

@@ -42,7 +42,6 @@ class VerifiersReward(NamedConvention):
     """A rubric function of verifiers."""
 
     convention = "verifiers"
-    native_form = "messages"
     form_parameters = ("prompt", "completion", "state", "prompts", "completions", "states")
     form_by_keywords = True
     plurals = _PLURALS
@@ -50,6 +49,11 @@ class VerifiersReward(NamedConvention):
     provided = (*_PLURALS, *_PLURALS.values(), "parser")
     reserved = (*_PLURALS, *_PLURALS.values())
     expected = "a rubric function returns one number, in the group form a list of them"
+
+    @property
+    def native_form(self) -> str:
+        """`messages`, if the function names something that only its library passes."""
+        return "messages" if {*self.calls[0].names} & {"parser", "info", "state", "infos", "states"} else ""
 
     def _values(self, sample: Sample) -> Values:
         columns = sample.columns

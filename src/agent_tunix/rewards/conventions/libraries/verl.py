@@ -47,14 +47,15 @@ class VerlReward(NamedConvention):
             "data_source": lambda: own_copy(columns.get("data_source", "")),
             "solution_str": lambda: sample.response,
             "ground_truth": lambda: reference_of(columns, "ground_truth"),
-            "extra_info": lambda: _extra_info(columns),
+            "extra_info": lambda: _extra_info(sample),
         }
 
     def _read_one(self, returned: Any) -> Score:
         return score_of_entry(returned, self.settings.reward_key or "score", self.expected)
 
 
-def _extra_info(columns: Mapping[str, Any]) -> dict[str, Any]:
-    own = columns.get("extra_info")
-    info = dict(own) if isinstance(own, Mapping) else dict(columns)
-    return {"num_turns": None, "rollout_reward_scores": {}, **own_copy(info)}
+def _extra_info(sample: Sample) -> dict[str, Any]:
+    own = sample.columns.get("extra_info")
+    info = dict(own if isinstance(own, Mapping) else sample.columns)
+    num_turns = None if sample.episode is None else sample.episode.num_turns
+    return {"num_turns": num_turns, "rollout_reward_scores": {}, **own_copy(info)}

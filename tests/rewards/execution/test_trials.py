@@ -1,0 +1,74 @@
+"""A reward that cannot score is told of before a model is loaded."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import Sample, resolve_reward
+from agent_tunix.rewards.execution.probe import try_rewards
+from tests.raising import raises
+
+SAMPLE = Sample("<answer>4</answer>", prompt="2 + 2?", columns={"answer": "4"}, step=1, max_steps=1, tokens=(0,))
+Write = Callable[[str], str]
+
+
+def try_out(spec: str, **settings: str) -> None:
+    mixture = resolve_reward(spec, **settings)  # type: ignore[arg-type]
+    try_rewards([component.reward for component in mixture.components], SAMPLE, timeout_s=2.0)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "async def reward(args, sample): return {'score': 1.0}",
+        "def reward(solution_str, ground_truth): return {'acc': 1.0}",
+    ],
+)
+def test_a_dict_without_the_reward_stops_the_run(code: str, write: Write) -> None:
+    with raises(RewardError, "no_reward_key") as caught:
+        try_out(write(code))
+    assert "set rewards.reward_key" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("def reward(response): return respnse", "NameError"),
+        ("async def reward(args, sample): return args.nowhere", "nowhere"),
+        ("def reward(response): return 'good'", "returned a str"),
+        ("import time\ndef reward(response): time.sleep(1000)", "2"),
+        ("class reward:\n    def compute_group_reward(self, rollout_ids, messages_list, tasks): return []", "0 values"),
+    ],
+)
+def test_a_reward_that_always_fails_is_warned_of(
+    code: str, reason: str, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    try_out(write(code))
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "fails on every trial completion" in record.getMessage()
+    assert reason in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def reward(response): return None",
+        "def reward(response): return 1.0 / ('4' not in response)",
+        "async def reward(args, sample): return {'score': 1.0}",
+        "class reward:\n"
+        "    def compute_group_reward(self, rollout_ids, messages_list, tasks):\n"
+        "        import statistics\n"
+        "        spread = statistics.stdev(len(one[-1]['content']) for one in messages_list)\n"
+        "        return [{'spread': spread} for _ in rollout_ids]",
+    ],
+)
+def test_a_reward_that_scores_anything_is_not(code: str, write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    try_out(write(code), reward_key="score")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_built_ins_are_not_called() -> None:
+    mixture = resolve_reward("math")
+    try_rewards([mixture.components[0].reward], Sample("", columns={}))
