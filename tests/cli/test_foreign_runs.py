@@ -100,100 +100,72 @@ def refused(ran: Result) -> bool:
 # --- what a configuration names ---------------------------------------------------------------------------------------
 
 
-def _of(world: World) -> dict[str, dict[str, Any]]:
-    evil = world.elsewhere / "evil.py"
-    return {
-        "a file": {"training.reward_function": f"{evil}:reward"},
-        "a file by a relative path": {"training.reward_function": "../elsewhere/evil.py:reward"},
-        "a file of the run": {"training.reward_function": "run/evil.py:reward"},
-        "a module of the working directory": {"training.reward_function": "evil_here.reward"},
-        "a module of the library": {"training.reward_function": "os.system"},
-        "a module of this package": {"training.reward_function": "agent_tunix.rewards.loading.load_file"},
-        "rewards.modules, a file": {"rewards.modules": [str(evil)]},
-        "rewards.modules, a module": {"rewards.modules": ["evil_here"]},
-        "custom_rewards.py": {"training.reward_function": "mystery_custom"},
-        "a change of what custom_rewards.py has": {
-            "training.reward_function": "mystery_custom",
-            "reward.components": {"mystery_custom": {"weight": 2.0}},
-        },
-        "a change of a file of conf/reward": {
-            "training.reward_function": "mystery_composite",
-            "reward.components": {"a": {"weight": 2.0}},
-        },
-        "arguments of a named judge": {
-            "training.reward_function": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}},
-            "reward.components": {"tone": {"args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}}},
-        },
-        "a file of conf/reward": {"training.reward_function": "mystery_composite"},
-        "an entry point": {"training.reward_function": "mystery_installed"},
-        "a component": {"reward.components": {"math": {"function": f"{evil}:reward"}}},
-        "a component of weight 0": {"reward.components": {"a": "math", "b": {"function": str(evil), "weight": 0.0}}},
-        "a list": {"training.reward_function": ["math", f"{evil}:reward"]},
-        "a mapping": {"training.reward_function": {"a": {"function": f"{evil}:reward", "when": {"x": 1}}}},
-        "a judge": {
-            "reward.components": {
-                "tone": {
-                    "function": "judge",
-                    "args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9", "api_key_env": "SECRET"},
-                }
+# FILE stands for a file of the stranger, outside the run.
+ATTACKS: dict[str, dict[str, Any]] = {
+    "a file": {"training.reward_function": "FILE:reward"},
+    "a file by a relative path": {"training.reward_function": "../elsewhere/evil.py:reward"},
+    "a file of the run": {"training.reward_function": "run/evil.py:reward"},
+    "a module of the working directory": {"training.reward_function": "evil_here.reward"},
+    "a module of the library": {"training.reward_function": "os.system"},
+    "a module of this package": {"training.reward_function": "agent_tunix.rewards.loading.load_file"},
+    "rewards.modules, a file": {"rewards.modules": ["FILE"]},
+    "rewards.modules, a module": {"rewards.modules": ["evil_here"]},
+    "custom_rewards.py": {"training.reward_function": "mystery_custom"},
+    "a change of what custom_rewards.py has": {
+        "training.reward_function": "mystery_custom",
+        "reward.components": {"mystery_custom": {"weight": 2.0}},
+    },
+    "a change of a file of conf/reward": {
+        "training.reward_function": "mystery_composite",
+        "reward.components": {"a": {"weight": 2.0}},
+    },
+    "arguments of a named judge": {
+        "training.reward_function": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}},
+        "reward.components": {"tone": {"args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}}},
+    },
+    "a file of conf/reward": {"training.reward_function": "mystery_composite"},
+    "an entry point": {"training.reward_function": "mystery_installed"},
+    "a component": {"reward.components": {"math": {"function": "FILE:reward"}}},
+    "a component of weight 0": {"reward.components": {"a": "math", "b": {"function": "FILE", "weight": 0.0}}},
+    "a list": {"training.reward_function": ["math", "FILE:reward"]},
+    "a mapping": {"training.reward_function": {"a": {"function": "FILE:reward", "when": {"x": 1}}}},
+    "a judge": {
+        "reward.components": {
+            "tone": {
+                "function": "judge",
+                "args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9", "api_key_env": "SECRET"},
             }
-        },
-        "a judge at the usual endpoint": {
-            "reward.components": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}}
-        },
-        "a judge whose endpoint is null": {
-            "reward.components": {
-                "tone": {
-                    "function": "judge",
-                    "args": {"model": "m", "rubric": "r", "base_url": None, "api_key_env": None},
-                }
+        }
+    },
+    "a judge at the usual endpoint": {
+        "reward.components": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}}
+    },
+    "a judge whose endpoint is null": {
+        "reward.components": {
+            "tone": {
+                "function": "judge",
+                "args": {"model": "m", "rubric": "r", "base_url": None, "api_key_env": None},
             }
-        },
-        "a judge's cache": {
-            "reward.components": {
-                "tone": {"function": "pairwise_judge", "args": {"model": "m", "cache": "/etc/cron.d/evil"}}
-            }
-        },
-        "a judge by rewards.args": {
-            "training.reward_function": "judge",
-            "rewards.args": {"judge": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}},
-        },
-        "a reward model's Python": {
-            "reward.components": {"rm": {"function": "reward_model", "args": {"path": "x/y", "python": str(evil)}}}
-        },
-    }
-
-
-ATTACKS = (
-    "a file",
-    "a file by a relative path",
-    "a file of the run",
-    "a module of the working directory",
-    "a module of the library",
-    "a module of this package",
-    "rewards.modules, a file",
-    "rewards.modules, a module",
-    "custom_rewards.py",
-    "a change of what custom_rewards.py has",
-    "a change of a file of conf/reward",
-    "arguments of a named judge",
-    "a file of conf/reward",
-    "an entry point",
-    "a component",
-    "a component of weight 0",
-    "a list",
-    "a mapping",
-    "a judge",
-    "a judge at the usual endpoint",
-    "a judge whose endpoint is null",
-    "a judge's cache",
-    "a judge by rewards.args",
-    "a reward model's Python",
-)
+        }
+    },
+    "a judge's cache": {
+        "reward.components": {
+            "tone": {"function": "pairwise_judge", "args": {"model": "m", "cache": "/etc/cron.d/evil"}}
+        }
+    },
+    "a judge by rewards.args": {
+        "training.reward_function": "judge",
+        "rewards.args": {"judge": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}},
+    },
+    "a reward model's Python": {
+        "reward.components": {"rm": {"function": "reward_model", "args": {"path": "x/y", "python": "FILE"}}}
+    },
+}
 
 
 @pytest.mark.parametrize(
-    "name", in_tiers(ATTACKS, "a file", "rewards.modules, a module", "custom_rewards.py", "an entry point", "a judge")
+    "name",
+    in_tiers(list(ATTACKS), "a file", "rewards.modules, a module", "custom_rewards.py", "an entry point", "a judge"),
 )
 def test_what_a_strangers_run_names_is_told_and_not_used(
     name: str, world: World, monkeypatch: pytest.MonkeyPatch
@@ -211,9 +183,8 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
         "entry_points",
         lambda **wanted: [point] if wanted.get("name", point.name) == point.name else [],
     )
-    attacks = _of(world)
-    assert set(attacks) == set(ATTACKS)
-    world.configure(attacks[name])
+    changes = json.dumps(ATTACKS[name]).replace("FILE", str(world.elsewhere / "evil.py"))
+    world.configure(json.loads(changes))
     for command in (["rewards", "replay", "run"], ["rewards", "diff", "run", "math"]):
         ran = invoke(*command)
         assert refused(ran), ran.output
