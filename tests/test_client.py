@@ -173,6 +173,7 @@ def test_another_server_is_not_a_store() -> None:
         other.shutdown()
 
 
+@pytest.mark.slow
 def test_the_client_tries_again_after_a_rate_limit(tmp_path: Path) -> None:
     settings = ServiceSettings(requests_per_second=1, burst=1)
     with serving(tmp_path, settings) as server, Client(server.url, server.secret) as client:

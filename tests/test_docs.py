@@ -66,9 +66,9 @@ RESULTS = re.compile(r"output=(\w+)\.json")
 # Commands that are not checked but run: help, sweeps, and runs of which the page shows more than that they exist.
 NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|profile=true|dir=outputs/(started|short)\b")
 SHARED_RUN = (
-    *("+experiment=quick_test", "reward=careful_math", "training.num_batches=10", "training.batch_size=4"),
-    *("grpo.num_generations=4", "training.save_interval_steps=2", "training.max_checkpoints_to_keep=5"),
-    *("evaluation.num_samples=8", "hydra.run.dir=outputs/shared"),
+    *("+experiment=quick_test", "reward=careful_math", "training.num_batches=3", "training.batch_size=4"),
+    *("grpo.num_generations=4", "training.save_interval_steps=2", "evaluation.num_samples=8"),
+    "hydra.run.dir=outputs/shared",
 )
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<info>.*)")

@@ -661,20 +661,18 @@ def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch
     assert [os.environ[name] for name in names] == ["mine"] * len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
-    slow_after(
-        1,
-        [
-            {"reward_fingerprint": 5},
-            [],
-            5,
-            {"reward_fingerprint": {"components": [1]}},
-            {"reward_fingerprint": {"components": {"a": 5}}},
-            {"reward_fingerprint": {"hash": 1, "versions": 5}},
-            {"context": 5, "working_directory": 5},
-        ],
-    ),
+    [
+        {"reward_fingerprint": 5},
+        [],
+        5,
+        {"reward_fingerprint": {"components": [1]}},
+        {"reward_fingerprint": {"components": {"a": 5}}},
+        {"reward_fingerprint": {"hash": 1, "versions": 5}},
+        {"context": 5, "working_directory": 5},
+    ],
 )
 def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, world: World) -> None:
     (world.run / "environment.json").write_text(json.dumps(environment))
@@ -1047,6 +1045,7 @@ assert picture[0, 0, :3].tolist() == [1, 1, 1], picture[0, 0]
     subprocess.run([sys.executable, "-c", program], check=True, cwd=world.here, timeout=120)
 
 
+@pytest.mark.slow
 def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp_path: Path) -> None:
     evil = "<img src=x> [a](http://b) `c`\n# d | e \x1b[2J"
     world.configure({"project_name": evil, "prompt.system": evil, "model.path": f"/m/{evil.replace('/', '')}"})

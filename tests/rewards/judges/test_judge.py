@@ -162,6 +162,7 @@ def test_concurrent_calls_share_one_limit(bench: Bench) -> None:
     assert bench.server.most_at_once == 3
 
 
+@pytest.mark.slow
 def test_a_cancelled_batch_leaves_its_place_to_the_next_and_nothing_behind(bench: Bench) -> None:
     judge, before = bench.judge(max_concurrency=1), open_clients()
     bench.server.always = lambda request: Answer(delay_s=600) if "wait" in request.text else None

@@ -218,6 +218,7 @@ def test_the_analysis_covers_every_stored_step(tmp_path: Path) -> None:
     assert [row["eval/accuracy"] for row in rows] == ["0.2", "", "", "", "", "0.95"]
 
 
+@pytest.mark.slow
 def test_the_command_reports_and_loads_no_jax(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", 2)
     program = (
