@@ -15,6 +15,7 @@ import pytest
 
 from agent_tunix.config.compose import find_conf_directory
 from agent_tunix.config.schema import Config, EvaluateConfig
+from tests.tiers import slow_after
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "agent_tunix"
@@ -65,22 +66,28 @@ EXPORTS: dict[str, str] = {
 
 @pytest.mark.parametrize(
     ("module", "unloaded"),
-    [
-        ("agent_tunix", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf", "pyarrow"]),
-        ("agent_tunix.errors", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
-        ("agent_tunix.config.schema", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
-        ("agent_tunix.config.compose", ["jax", "flax", "tunix", "tensorflow", "transformers"]),
-        ("agent_tunix.cli", ["jax", "flax", "tunix", "tensorflow", "transformers", "pyarrow", "sqlalchemy", "httpx"]),
-        ("agent_tunix.tracking", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "pyarrow"]),
-        ("agent_tunix.execution.workers.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
-        ("agent_tunix.data.generated.word_problems", ["jax", "hydra", "transformers"]),
-        ("agent_tunix.store.access", ["sqlalchemy", "alembic", "psycopg", "httpx", "fastapi", "jax"]),
-        (
-            "agent_tunix.environments",
-            ["jax", "flax", "tensorflow", "transformers", "hydra", "pydantic", "docstring_parser"],
-        ),
-        ("agent_tunix.rewards", ["jax", "flax", "tunix", "tensorflow", "transformers", "tokenizers", "hydra"]),
-    ],
+    slow_after(
+        5,
+        [
+            ("agent_tunix", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf", "pyarrow"]),
+            ("agent_tunix.config.compose", ["jax", "flax", "tunix", "tensorflow", "transformers"]),
+            (
+                "agent_tunix.cli",
+                ["jax", "flax", "tunix", "tensorflow", "transformers", "pyarrow", "sqlalchemy", "httpx"],
+            ),
+            ("agent_tunix.tracking", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "pyarrow"]),
+            ("agent_tunix.rewards", ["jax", "flax", "tunix", "tensorflow", "transformers", "tokenizers", "hydra"]),
+            (
+                "agent_tunix.environments",
+                ["jax", "flax", "tensorflow", "transformers", "hydra", "pydantic", "docstring_parser"],
+            ),
+            ("agent_tunix.errors", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
+            ("agent_tunix.config.schema", ["jax", "flax", "tunix", "tensorflow", "transformers", "hydra", "omegaconf"]),
+            ("agent_tunix.execution.workers.nursery", ["jax", "flax", "tunix", "hydra", "ray"]),
+            ("agent_tunix.data.generated.word_problems", ["jax", "hydra", "transformers"]),
+            ("agent_tunix.store.access", ["sqlalchemy", "alembic", "psycopg", "httpx", "fastapi", "jax"]),
+        ],
+    ),
 )
 def test_importing_leaves_heavy_libraries_unloaded(module: str, unloaded: list[str]) -> None:
     program = f"import sys, {module}; print(*sorted(set({unloaded!r}) & set(sys.modules)))"

@@ -29,6 +29,7 @@ from agent_tunix.store.access import LocalAccess, describe_place, open_access
 from agent_tunix.store.fetching import fetch_uploaded
 from tests.raising import raises
 from tests.service.support import BREVITY, Server, new_name, serving
+from tests.tiers import slow_after
 
 NO_ID = "rf_" + "a" * 24
 
@@ -122,14 +123,17 @@ def test_a_key_that_does_not_fit_a_header_is_refused(server: Server) -> None:
 
 @pytest.mark.parametrize(
     "lie",
-    [
-        {"id": "../../../custom_rewards"},
-        {"id": "/tmp/custom_rewards"},
-        {"id": "rf_" + "b" * 24},
-        {"name": "../x"},
-        {"format": "module"},
-        {"id": None},
-    ],
+    slow_after(
+        2,
+        [
+            {"id": "../../../custom_rewards"},
+            {"id": None},
+            {"id": "/tmp/custom_rewards"},
+            {"id": "rf_" + "b" * 24},
+            {"name": "../x"},
+            {"format": "module"},
+        ],
+    ),
 )
 @pytest.mark.parametrize("spec", ["tidy", NO_ID])
 def test_a_server_that_lies_about_a_function_is_refused(
@@ -153,7 +157,7 @@ def test_a_server_that_lies_about_a_function_is_refused(
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Liar) as liar:
-        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        threading.Thread(target=liar.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         monkeypatch.setenv("AGENT_TUNIX_URL", f"http://127.0.0.1:{liar.server_port}")
         monkeypatch.setenv("AGENT_TUNIX_KEY", "vk_" + "a" * 40)
         with pytest.raises((StoreError, RewardError)):
@@ -163,7 +167,7 @@ def test_a_server_that_lies_about_a_function_is_refused(
 
 def test_another_server_is_not_a_store() -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as other:
-        thread = threading.Thread(target=other.serve_forever, daemon=True)
+        thread = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{other.server_port}"
         with Client(url, "vk_x") as client, raises(StoreError, "unexpected_answer"):
@@ -223,6 +227,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
         slow.shutdown()
 
 
+@pytest.mark.slow
 def test_the_client_tries_again_after_a_rate_limit(tmp_path: Path) -> None:
     settings = ServiceSettings(requests_per_second=1, burst=1)
     with serving(tmp_path, settings) as server, Client(server.url, server.secret) as client:

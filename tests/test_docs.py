@@ -9,7 +9,8 @@ Each page has a directory of its own, in which its blocks run in order. The lang
 
 Beyond the README, a training command is checked instead of run: its overrides are composed, and its reward, data and
 model are checked as they are before JAX is loaded. Where later commands of the page read its run, they are given a copy
-of one run that all pages share, unless what they show depends on the settings of their own (`NEEDS_ITS_OWN_RUN`).
+of a run that all pages share, unless what they show depends on the settings of their own (`NEEDS_ITS_OWN_RUN`). So is
+an evaluation: its run, model, data and reward are checked, and it is run where the page goes on with its results.
 
 A comment on the line before a fence says why a block is not run: `<!-- network -->`, `<!-- cluster -->`,
 `<!-- tpu -->`, `<!-- install … -->` (CI runs these), `<!-- proof -->` (a long run that another test makes),
@@ -18,6 +19,7 @@ the overrides of its commands are composed.
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -35,7 +37,8 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from agent_tunix.cli.hydra_programs import find_own_conf
-from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema
+from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema, to_evaluate
+from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.runs.preflight import preflight
 
@@ -57,14 +60,15 @@ BLOCK_TIMEOUT_S = 600
 TRAINING_PROGRAM = re.compile(
     r"(?:\w+=\S+ )*(?:python run_training\.py|agent-tunix (?:train|sft|verify-resume)) (?P<rest>.*)"
 )
+EVALUATION_PROGRAM = re.compile(r"(?:python evaluate\.py|agent-tunix evaluate) (?P<rest>.*)")
 RUN_DIRECTORY = re.compile(r"hydra\.run\.dir=(\S+)")
+RESULTS = re.compile(r"output=(\w+)\.json")
 # Commands that are not checked but run: help, sweeps, and runs of which the page shows more than that they exist.
-NEEDS_ITS_OWN_RUN = re.compile(
-    r"--(cfg|help|info|multirun)|lora_rank=4 hydra|profile=true|dir=outputs/(started|short|first)\b"
-)
+NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|profile=true|dir=outputs/(started|short)\b")
 SHARED_RUN = (
-    "+experiment=quick_test reward=careful_math training.num_batches=3 training.batch_size=4 grpo.num_generations=4"
-    " training.save_interval_steps=2 evaluation.num_samples=8 hydra.run.dir=outputs/shared"
+    *("+experiment=quick_test", "reward=careful_math", "training.num_batches=3", "training.batch_size=4"),
+    *("grpo.num_generations=4", "training.save_interval_steps=2", "evaluation.num_samples=8"),
+    "hydra.run.dir=outputs/shared",
 )
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<info>.*)")
@@ -172,10 +176,16 @@ def training_overrides(line: str) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("shared")
-    run(sys.executable, str(ROOT / "run_training.py"), *SHARED_RUN.split(), directory=directory)
-    return directory / "outputs" / "shared"
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes the run that pages share, or another of it with further overrides, once."""
+
+    @functools.cache
+    def make(*overrides: str) -> Path:
+        directory = tmp_path_factory.mktemp("shared")
+        run(sys.executable, str(ROOT / "run_training.py"), *SHARED_RUN, *overrides, directory=directory)
+        return directory / "outputs" / "shared"
+
+    return make
 
 
 @pytest.mark.usefixtures("optimized")
@@ -185,30 +195,37 @@ def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -
         (tmp_path / script).symlink_to(ROOT / script)
     blocks = [block for block in read_blocks(page) if not block.reason_not_to_run]
 
-    def check_training(arguments: list[str], is_used: bool) -> None:
-        """Check the overrides of a training command; make the run that it would have made."""
+    def check(program: str, arguments: list[str], is_used: bool) -> None:
+        """Check the overrides of a command; make the run that it would have made."""
+        overrides = [argument for argument in arguments if not argument.startswith("hydra.")]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path)
             find_own_conf()
-            overrides = [argument for argument in arguments if not argument.startswith("hydra.")]
+            if program == "evaluate":
+                register_schema()
+                with initialize_config_dir(str(find_conf_directory()), version_base=None):
+                    asked = to_evaluate(compose("evaluate", overrides))
+                read_request(asked)
+                return
             preflight(compose_overrides(overrides), tmp_path)
         if is_used and (found := RUN_DIRECTORY.search(" ".join(arguments))) and not (tmp_path / found[1]).exists():
-            shutil.copytree(request.getfixturevalue("shared_run"), tmp_path / found[1])
+            adapter = [override for override in overrides if override.startswith("model.lora_rank=")]
+            shutil.copytree(request.getfixturevalue("shared_run")(*adapter), tmp_path / found[1])
 
-    run_blocks(blocks, tmp_path, None if page.parent == ROOT else check_training)
-
-
-CheckTraining = Callable[[list[str], bool], None]
+    run_blocks(blocks, tmp_path, None if page.parent == ROOT else check)
 
 
-def run_blocks(blocks: list[Block], directory: Path, check_training: CheckTraining | None = None) -> None:
+Check = Callable[[str, list[str], bool], None]
+
+
+def run_blocks(blocks: list[Block], directory: Path, check: Check | None = None) -> None:
     """Run the blocks of a page in order.
 
     Args:
         blocks: Those to run.
         directory: Where.
-        check_training: Does what there is to do in place of a training command, given its arguments and whether the
-            page names its directory again; None: these are run as well.
+        check: Does what there is to do in place of a training command or an evaluation, given `train` or `evaluate`,
+            its arguments and whether the page names its directory again; None: these are run as well.
     """
     for index, block in enumerate(blocks):
         following = blocks[index + 1 :]
@@ -219,24 +236,26 @@ def run_blocks(blocks: list[Block], directory: Path, check_training: CheckTraini
             run(sys.executable, "-c", namespace_so_far(blocks[: index + 1]), directory=directory)
         elif block.language == "bash":
             later = "".join(other.code for other in following)
-            run_bash(block, directory, later, check_training)
+            run_bash(block, directory, later, check)
         elif block.language == "console":
-            run_console(block, directory, check_training)
+            run_console(block, directory, check)
 
 
-def run_bash(block: Block, directory: Path, later: str, check_training: CheckTraining | None) -> None:
+def run_bash(block: Block, directory: Path, later: str, check: Check | None) -> None:
     commands = shell_commands(block)
     script: list[str] = []
     for index, command in enumerate([*commands, ""]):
-        training = TRAINING_PROGRAM.fullmatch(command)
-        is_checked = check_training and training and not NEEDS_ITS_OWN_RUN.search(command)
-        if (is_checked or not command) and script:
+        training, evaluation = TRAINING_PROGRAM.fullmatch(command), EVALUATION_PROGRAM.fullmatch(command)
+        found = RESULTS.search(command) if evaluation else RUN_DIRECTORY.search(command)
+        is_used = found is not None and found[1] in "".join(commands[index + 1 :]) + later
+        is_run = is_used if evaluation else NEEDS_ITS_OWN_RUN.search(command)
+        checked = None if is_run else training or evaluation
+        if ((check and checked) or not command) and script:
             run("bash", "-euo", "pipefail", "-c", "\n".join(script), directory=directory)
             script = []
-        if check_training and training and is_checked:
-            found = RUN_DIRECTORY.search(command)
-            is_used = found is not None and found[1] in "".join(commands[index + 1 :]) + later
-            check_training(shlex.split(training["rest"].removesuffix("&"), comments=True), is_used)
+        if check and checked:
+            arguments = shlex.split(checked["rest"].removesuffix("&"), comments=True)
+            check("evaluate" if evaluation else "train", arguments, is_used)
         else:
             script.append(command)
 
@@ -254,11 +273,11 @@ def namespace_so_far(blocks: list[Block]) -> str:
     return "\n".join(program)
 
 
-def run_console(block: Block, directory: Path, check_training: CheckTraining | None) -> None:
+def run_console(block: Block, directory: Path, check: Check | None) -> None:
     for session in re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]:
         command, _, expected = session.partition("\n")
-        if check_training and (training := TRAINING_PROGRAM.fullmatch(command)) and expected.strip() == "…":
-            check_training(shlex.split(training["rest"]), False)
+        if check and (training := TRAINING_PROGRAM.fullmatch(command)) and expected.strip() == "…":
+            check("train", shlex.split(training["rest"]), False)
             continue
         printed = run("bash", "-c", command, directory=directory, may_fail=bool(expected.strip()))
         pattern = ".*".join(re.escape(part.strip()) for part in re.split(r"…|\n", expected))

@@ -145,6 +145,7 @@ def test_check_asks_for_the_row_that_reset_requires(directory: Path) -> None:
     assert "--row" in result.output
 
 
+@pytest.mark.slow
 def test_check_fails_for_what_hangs_and_passes_for_a_built_in(directory: Path) -> None:
     failed = run("check", "mine.py:Door", "--row", '{"prefix": "Now"}', "--timeout", "0.3", "--json")
     assert failed.exit_code == 1

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.raising import raises
+from tests.tiers import in_tiers, slow_after
 from tests.tracking.report.support import write_run
 
 from agent_tunix.cli import hydra_programs, main
@@ -99,99 +100,73 @@ def refused(ran: Result) -> bool:
 # --- what a configuration names ---------------------------------------------------------------------------------------
 
 
-def _of(world: World) -> dict[str, dict[str, Any]]:
-    evil = world.elsewhere / "evil.py"
-    return {
-        "a file": {"training.reward_function": f"{evil}:reward"},
-        "a file by a relative path": {"training.reward_function": "../elsewhere/evil.py:reward"},
-        "a file of the run": {"training.reward_function": "run/evil.py:reward"},
-        "a module of the working directory": {"training.reward_function": "evil_here.reward"},
-        "a module of the library": {"training.reward_function": "os.system"},
-        "a module of this package": {"training.reward_function": "agent_tunix.rewards.loading.load_file"},
-        "rewards.modules, a file": {"rewards.modules": [str(evil)]},
-        "rewards.modules, a module": {"rewards.modules": ["evil_here"]},
-        "custom_rewards.py": {"training.reward_function": "mystery_custom"},
-        "a change of what custom_rewards.py has": {
-            "training.reward_function": "mystery_custom",
-            "reward.components": {"mystery_custom": {"weight": 2.0}},
-        },
-        "a change of a file of conf/reward": {
-            "training.reward_function": "mystery_composite",
-            "reward.components": {"a": {"weight": 2.0}},
-        },
-        "arguments of a named judge": {
-            "training.reward_function": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}},
-            "reward.components": {"tone": {"args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}}},
-        },
-        "a file of conf/reward": {"training.reward_function": "mystery_composite"},
-        "an entry point": {"training.reward_function": "mystery_installed"},
-        "a component": {"reward.components": {"math": {"function": f"{evil}:reward"}}},
-        "a component of weight 0": {"reward.components": {"a": "math", "b": {"function": str(evil), "weight": 0.0}}},
-        "a list": {"training.reward_function": ["math", f"{evil}:reward"]},
-        "a mapping": {"training.reward_function": {"a": {"function": f"{evil}:reward", "when": {"x": 1}}}},
-        "a judge": {
-            "reward.components": {
-                "tone": {
-                    "function": "judge",
-                    "args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9", "api_key_env": "SECRET"},
-                }
+# FILE stands for a file of the stranger, outside the run.
+ATTACKS: dict[str, dict[str, Any]] = {
+    "a file": {"training.reward_function": "FILE:reward"},
+    "a file by a relative path": {"training.reward_function": "../elsewhere/evil.py:reward"},
+    "a file of the run": {"training.reward_function": "run/evil.py:reward"},
+    "a module of the working directory": {"training.reward_function": "evil_here.reward"},
+    "a module of the library": {"training.reward_function": "os.system"},
+    "a module of this package": {"training.reward_function": "agent_tunix.rewards.loading.load_file"},
+    "rewards.modules, a file": {"rewards.modules": ["FILE"]},
+    "rewards.modules, a module": {"rewards.modules": ["evil_here"]},
+    "custom_rewards.py": {"training.reward_function": "mystery_custom"},
+    "a change of what custom_rewards.py has": {
+        "training.reward_function": "mystery_custom",
+        "reward.components": {"mystery_custom": {"weight": 2.0}},
+    },
+    "a change of a file of conf/reward": {
+        "training.reward_function": "mystery_composite",
+        "reward.components": {"a": {"weight": 2.0}},
+    },
+    "arguments of a named judge": {
+        "training.reward_function": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}},
+        "reward.components": {"tone": {"args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}}},
+    },
+    "a file of conf/reward": {"training.reward_function": "mystery_composite"},
+    "an entry point": {"training.reward_function": "mystery_installed"},
+    "a component": {"reward.components": {"math": {"function": "FILE:reward"}}},
+    "a component of weight 0": {"reward.components": {"a": "math", "b": {"function": "FILE", "weight": 0.0}}},
+    "a list": {"training.reward_function": ["math", "FILE:reward"]},
+    "a mapping": {"training.reward_function": {"a": {"function": "FILE:reward", "when": {"x": 1}}}},
+    "a judge": {
+        "reward.components": {
+            "tone": {
+                "function": "judge",
+                "args": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9", "api_key_env": "SECRET"},
             }
-        },
-        "a judge at the usual endpoint": {
-            "reward.components": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}}
-        },
-        "a judge whose endpoint is null": {
-            "reward.components": {
-                "tone": {
-                    "function": "judge",
-                    "args": {"model": "m", "rubric": "r", "base_url": None, "api_key_env": None},
-                }
+        }
+    },
+    "a judge at the usual endpoint": {
+        "reward.components": {"tone": {"function": "judge", "args": {"model": "m", "rubric": "r"}}}
+    },
+    "a judge whose endpoint is null": {
+        "reward.components": {
+            "tone": {
+                "function": "judge",
+                "args": {"model": "m", "rubric": "r", "base_url": None, "api_key_env": None},
             }
-        },
-        "a judge's cache": {
-            "reward.components": {
-                "tone": {"function": "pairwise_judge", "args": {"model": "m", "cache": "/etc/cron.d/evil"}}
-            }
-        },
-        "a judge by rewards.args": {
-            "training.reward_function": "judge",
-            "rewards.args": {"judge": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}},
-        },
-        "a reward model's Python": {
-            "reward.components": {"rm": {"function": "reward_model", "args": {"path": "x/y", "python": str(evil)}}}
-        },
-    }
+        }
+    },
+    "a judge's cache": {
+        "reward.components": {
+            "tone": {"function": "pairwise_judge", "args": {"model": "m", "cache": "/etc/cron.d/evil"}}
+        }
+    },
+    "a judge by rewards.args": {
+        "training.reward_function": "judge",
+        "rewards.args": {"judge": {"model": "m", "rubric": "r", "base_url": "http://127.0.0.1:9"}},
+    },
+    "a reward model's Python": {
+        "reward.components": {"rm": {"function": "reward_model", "args": {"path": "x/y", "python": "FILE"}}}
+    },
+}
 
 
-ATTACKS = (
-    "a file",
-    "a file by a relative path",
-    "a file of the run",
-    "a module of the working directory",
-    "a module of the library",
-    "a module of this package",
-    "rewards.modules, a file",
-    "rewards.modules, a module",
-    "custom_rewards.py",
-    "a change of what custom_rewards.py has",
-    "a change of a file of conf/reward",
-    "arguments of a named judge",
-    "a file of conf/reward",
-    "an entry point",
-    "a component",
-    "a component of weight 0",
-    "a list",
-    "a mapping",
-    "a judge",
-    "a judge at the usual endpoint",
-    "a judge whose endpoint is null",
-    "a judge's cache",
-    "a judge by rewards.args",
-    "a reward model's Python",
+@pytest.mark.parametrize(
+    "name",
+    in_tiers(list(ATTACKS), "a file", "rewards.modules, a module", "custom_rewards.py", "an entry point", "a judge"),
 )
-
-
-@pytest.mark.parametrize("name", ATTACKS)
 def test_what_a_strangers_run_names_is_told_and_not_used(
     name: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,9 +183,8 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
         "entry_points",
         lambda **wanted: [point] if wanted.get("name", point.name) == point.name else [],
     )
-    attacks = _of(world)
-    assert set(attacks) == set(ATTACKS)
-    world.configure(attacks[name])
+    changes = json.dumps(ATTACKS[name]).replace("FILE", str(world.elsewhere / "evil.py"))
+    world.configure(json.loads(changes))
     for command in (["rewards", "replay", "run"], ["rewards", "diff", "run", "math"]):
         ran = invoke(*command)
         assert refused(ran), ran.output
@@ -232,7 +206,7 @@ CORRECT: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CORRECT)
+@pytest.mark.parametrize("name", slow_after(2, CORRECT))
 def test_what_measures_a_strangers_run_is_told_and_not_used(name: str, world: World) -> None:
     (world.run / "evil.py").write_text(EVIL)
     (world.here / "evil_here.py").write_text(EVIL)
@@ -377,7 +351,7 @@ def endpoint() -> Iterator[tuple[str, list[str]]]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}", keys
         server.shutdown()
@@ -415,33 +389,36 @@ LAUGHS = "a: &a [x, x]\n" + "".join(f"k{i}: &k{i} [*{'a' if i == 0 else f'k{i - 
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [
-        ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_run_config"),
-        ("seed: !!python/name:os.system\n", "damaged_run_config"),
-        ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_run_config"),
-        ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_run_config"),
-        (LAUGHS, "damaged_run_config"),
-        ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_run_config"),
-        ("a: " + "1:" * 200_000 + "1\n", "damaged_run_config"),
-        ("a: " + "x " * 5_000_000 + "\n", "damaged_run_config"),
-        ("a: [" + "1," * 300_000 + "1]\n", "damaged_run_config"),
-        ("seed: 1\nseed: 2\n", "damaged_run_config"),
-        ("prompt: {system: '${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
-        ("prompt: {system: '\\\\${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
-        ("rewards: {args: {x: {y: ['${oc.env:SECRET_OF_MINE}']}}}\n", "stored_interpolation"),
-        ("project_name: ${seed}\n", "stored_interpolation"),
-        ("data: {path: '${hydra:runtime.cwd}'}\n", "stored_interpolation"),
-        ("hydra: {searchpath: [file:///tmp]}\n", "unknown_key"),
-        ("model: {_target_: os.system}\n", "unknown_key"),
-        ("defaults: [evil]\n", "unknown_key"),
-        ("model: [1]\n", "wrong_type"),
-        ("seed: [1]\n", "wrong_type"),
-        ("seed: .inf\n", "wrong_type"),
-        ("rewards: {modules: evil}\n", "wrong_type"),
-        ("reward: {components: [evil]}\n", "wrong_type"),
-        ("project_name: ???\n", "missing_value"),
-        ("seed: 2026-01-01 00:00:00\n", "wrong_type"),
-    ],
+    slow_after(
+        4,
+        [
+            ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_run_config"),
+            (LAUGHS, "damaged_run_config"),
+            ("prompt: {system: '${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
+            ("hydra: {searchpath: [file:///tmp]}\n", "unknown_key"),
+            ("seed: !!python/name:os.system\n", "damaged_run_config"),
+            ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_run_config"),
+            ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_run_config"),
+            ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_run_config"),
+            ("a: " + "1:" * 200_000 + "1\n", "damaged_run_config"),
+            ("a: " + "x " * 5_000_000 + "\n", "damaged_run_config"),
+            ("a: [" + "1," * 300_000 + "1]\n", "damaged_run_config"),
+            ("seed: 1\nseed: 2\n", "damaged_run_config"),
+            ("prompt: {system: '\\\\${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
+            ("rewards: {args: {x: {y: ['${oc.env:SECRET_OF_MINE}']}}}\n", "stored_interpolation"),
+            ("project_name: ${seed}\n", "stored_interpolation"),
+            ("data: {path: '${hydra:runtime.cwd}'}\n", "stored_interpolation"),
+            ("model: {_target_: os.system}\n", "unknown_key"),
+            ("defaults: [evil]\n", "unknown_key"),
+            ("model: [1]\n", "wrong_type"),
+            ("seed: [1]\n", "wrong_type"),
+            ("seed: .inf\n", "wrong_type"),
+            ("rewards: {modules: evil}\n", "wrong_type"),
+            ("reward: {components: [evil]}\n", "wrong_type"),
+            ("project_name: ???\n", "missing_value"),
+            ("seed: 2026-01-01 00:00:00\n", "wrong_type"),
+        ],
+    ),
 )
 def test_a_configuration_is_data(text: str, code: str, world: World) -> None:
     (world.run / "config.yaml").write_text(text)
@@ -566,21 +543,24 @@ def _stand_elsewhere(world: World) -> None:
 
 @pytest.mark.parametrize(
     "forge",
-    [
-        _change_config,
-        _sign_with_another_key,
-        _name_other_code,
-        _take_anothers_signature,
-        _link_the_signature,
-        _write_nonsense("[" * 100_000),
-        _write_nonsense('{"signed": 5, "hmac_sha256": 5}'),
-        _write_nonsense('{"signed": {"version": 1}, "hmac_sha256": "00"}'),
-        _write_nonsense("\x00"),
-        _open_the_key,
-        _link_the_key,
-        _move_the_home,
-        _stand_elsewhere,
-    ],
+    slow_after(
+        4,
+        [
+            _change_config,
+            _sign_with_another_key,
+            _write_nonsense("[" * 100_000),
+            _stand_elsewhere,
+            _name_other_code,
+            _take_anothers_signature,
+            _link_the_signature,
+            _write_nonsense('{"signed": 5, "hmac_sha256": 5}'),
+            _write_nonsense('{"signed": {"version": 1}, "hmac_sha256": "00"}'),
+            _write_nonsense("\x00"),
+            _open_the_key,
+            _link_the_key,
+            _move_the_home,
+        ],
+    ),
 )
 def test_a_signature_that_does_not_hold_makes_no_run_ones_own(forge: Any, own: World) -> None:
     forge(own)
@@ -588,7 +568,7 @@ def test_a_signature_that_does_not_hold_makes_no_run_ones_own(forge: Any, own: W
     assert not own.canary.exists()
 
 
-@pytest.mark.parametrize("inner", ["reward", "neighbour", "bytecode"])
+@pytest.mark.parametrize("inner", slow_after(1, ["reward", "neighbour", "bytecode"]))
 def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: World) -> None:
     (world.run / "own.py").write_text("def reward(response):\n    return 1.0\n")
     world.configure({"training.reward_function": f"{world.run / 'own.py'}:reward"})
@@ -616,13 +596,17 @@ def test_a_strangers_env_file_gives_no_secret_another_name(world: World, monkeyp
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("AGENT_TUNIX_HOME", "PYTHONPATH", "LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
-        *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
-        *("HF_ENDPOINT", "KAGGLE_API_ENDPOINT", "WANDB_BASE_URL", "MLFLOW_TRACKING_URI", "https_proxy", "ALL_PROXY"),
-        *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST", "GOOGLE_APPLICATION_CREDENTIALS"),
-        *("AGENT_TUNIX_URL", "CUDA_INJECTION64_PATH", "BASH_ENV", "SSLKEYLOGFILE", "OPENAI_API_BASE"),
-    ],
+    slow_after(
+        5,
+        [
+            *("AGENT_TUNIX_HOME", "PYTHONPATH", "HF_ENDPOINT", "WANDB_BASE_URL", "https_proxy"),
+            *("LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
+            *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
+            *("KAGGLE_API_ENDPOINT", "MLFLOW_TRACKING_URI", "ALL_PROXY"),
+            *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST", "GOOGLE_APPLICATION_CREDENTIALS"),
+            *("AGENT_TUNIX_URL", "CUDA_INJECTION64_PATH", "BASH_ENV", "SSLKEYLOGFILE", "OPENAI_API_BASE"),
+        ],
+    ),
 )
 def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
     name: str, world: World, monkeypatch: pytest.MonkeyPatch
@@ -634,6 +618,7 @@ def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
     assert name not in os.environ
 
 
+@pytest.mark.slow
 def test_modules_of_the_working_directory_are_not_those_of_workers(world: World) -> None:
     """A stranger's `numpy.py` beside a run of hers, which is read there."""
     Path("numpy.py").write_text(EVIL)
@@ -676,16 +661,17 @@ def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch
     assert [os.environ[name] for name in names] == ["mine"] * len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [
         {"reward_fingerprint": 5},
-        pytest.param([], marks=pytest.mark.slow),
-        pytest.param(5, marks=pytest.mark.slow),
-        pytest.param({"reward_fingerprint": {"components": [1]}}, marks=pytest.mark.slow),
-        pytest.param({"reward_fingerprint": {"components": {"a": 5}}}, marks=pytest.mark.slow),
-        pytest.param({"reward_fingerprint": {"hash": 1, "versions": 5}}, marks=pytest.mark.slow),
-        pytest.param({"context": 5, "working_directory": 5}, marks=pytest.mark.slow),
+        [],
+        5,
+        {"reward_fingerprint": {"components": [1]}},
+        {"reward_fingerprint": {"components": {"a": 5}}},
+        {"reward_fingerprint": {"hash": 1, "versions": 5}},
+        {"context": 5, "working_directory": 5},
     ],
 )
 def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, world: World) -> None:
@@ -800,14 +786,17 @@ def _pattern_of_any_depth(world: World) -> str:
 
 @pytest.mark.parametrize(
     "hide",
-    [
-        _link_in_a_directory,
-        _link_further_down,
-        _link_to_a_directory,
-        _link_beside_one_to_nothing,
-        _link_named_as_a_pattern,
-        _pattern_of_any_depth,
-    ],
+    slow_after(
+        2,
+        [
+            _link_in_a_directory,
+            _pattern_of_any_depth,
+            _link_further_down,
+            _link_to_a_directory,
+            _link_beside_one_to_nothing,
+            _link_named_as_a_pattern,
+        ],
+    ),
 )
 def test_private_files_are_found_wherever_they_hide(hide: Callable[[World], str], world: World) -> None:
     world.configure({"data.path": str(world.run / hide(world))})
@@ -842,13 +831,10 @@ def test_the_run_that_is_compared_with_is_a_strangers_too(world: World) -> None:
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize(
     "name",
-    [
-        "config.yaml",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl")
-        ),
-    ],
+    slow_after(
+        1,
+        ["config.yaml", "metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl"],
+    ),
 )
 def test_pipes_and_devices_are_not_waited_for(kind: str, name: str, world: World) -> None:
     (world.run / name).unlink(missing_ok=True)
@@ -904,7 +890,8 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
 
 
 @pytest.mark.parametrize(
-    "key", ["prompt.chat_template", "model.path", "training.checkpoint_dir", "training.init_checkpoint"]
+    "key",
+    slow_after(2, ["prompt.chat_template", "model.path", "training.checkpoint_dir", "training.init_checkpoint"]),
 )
 def test_a_private_policy_is_not_exported_for_a_stranger(key: str, world: World, tmp_path: Path) -> None:
     secret = world.elsewhere / "private" / "secret"
@@ -944,7 +931,7 @@ def _make_private_checkpoint(world: World) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("step", ["", ":2", ":best"])
+@pytest.mark.parametrize("step", slow_after(1, ["", ":2", ":best"]))
 def test_a_private_checkpoint_of_an_inner_run_is_not_exported_for_a_stranger(
     step: str, world: World, tmp_path: Path
 ) -> None:
@@ -958,7 +945,7 @@ def test_a_private_checkpoint_of_an_inner_run_is_not_exported_for_a_stranger(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("inner", ["", "step_000002", "step_000002/weights"])
+@pytest.mark.parametrize("inner", slow_after(1, ["step_000002", "", "step_000002/weights"]))
 def test_a_link_in_a_copy_of_the_users_run_is_asked_about(inner: str, world: World, tmp_path: Path) -> None:
     private = _make_private_checkpoint(world)
     world.configure({})
@@ -1022,7 +1009,7 @@ def test_what_a_hub_opens_for_the_user_is_asked_about(key: str, world: World, tm
 
 
 @pytest.mark.parametrize("has_config", [True, False])
-@pytest.mark.parametrize("name", [".lock", "train.log", "rollouts", "rollouts/.step_000001.partial"])
+@pytest.mark.parametrize("name", slow_after(1, ["train.log", ".lock", "rollouts", "rollouts/.step_000001.partial"]))
 def test_training_does_not_write_through_links_of_a_stranger(name: str, has_config: bool, world: World) -> None:
     if not has_config:
         (world.run / "config.yaml").unlink()
@@ -1044,6 +1031,7 @@ def test_links_are_kept_in_a_run_of_ones_own_but_not_in_its_copy(own: World, tmp
         check_directory(copy, Config())
 
 
+@pytest.mark.slow
 def test_a_matplotlibrc_of_the_working_directory_has_no_effect(world: World) -> None:
     (world.here / "matplotlibrc").write_text("figure.facecolor: red\n")
     program = """
@@ -1057,6 +1045,7 @@ assert picture[0, 0, :3].tolist() == [1, 1, 1], picture[0, 0]
     subprocess.run([sys.executable, "-c", program], check=True, cwd=world.here, timeout=120)
 
 
+@pytest.mark.slow
 def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp_path: Path) -> None:
     evil = "<img src=x> [a](http://b) `c`\n# d | e \x1b[2J"
     world.configure({"project_name": evil, "prompt.system": evil, "model.path": f"/m/{evil.replace('/', '')}"})
@@ -1070,14 +1059,7 @@ def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "report.html",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in (".report.html.partial", ".reward_analysis.json.partial")
-        ),
-    ],
+    "name", slow_after(1, ["report.html", ".report.html.partial", ".reward_analysis.json.partial"])
 )
 def test_a_report_does_not_write_through_a_link(name: str, world: World) -> None:
     victim = world.elsewhere / "victim"
@@ -1094,7 +1076,9 @@ def test_pictures_are_not_written_or_removed_through_a_link(world: World) -> Non
     assert sorted(path.name for path in world.elsewhere.iterdir()) == ["evil.py", "mine.png"]
 
 
-@pytest.mark.parametrize("name", ["train.log", "metrics.jsonl", "checkpoints", "checkpoints/step_000001"])
+@pytest.mark.parametrize(
+    "name", slow_after(1, ["train.log", "metrics.jsonl", "checkpoints", "checkpoints/step_000001"])
+)
 def test_a_strangers_run_with_links_is_not_gone_on_with(name: str, world: World) -> None:
     path = world.run / name
     path.parent.mkdir(exist_ok=True)

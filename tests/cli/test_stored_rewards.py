@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.training.support import train_run
 
 from agent_tunix.cli import main
 from agent_tunix.config.compose import from_yaml
@@ -18,7 +19,6 @@ from agent_tunix.tracking.rollouts import RolloutWriter
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 REWARD = """\
 def tidy(response, limit=40):
     return 1.0 if len(response) < limit else 0.0
@@ -29,12 +29,6 @@ def needs(response, difficulty):
 """
 OVERRIDES = [
     "training.num_batches=3",
-    "training.batch_size=4",
-    "grpo.num_generations=4",
-    "evaluation.num_samples=4",
-    "evaluation.batch_size=4",
-    "tracking.tensorboard=false",
-    "tracking.progress=none",
     "training.eval_every_n_steps=0",
     "+reward.components.correct.function=math",
     "+reward.components.short={function: mine.py:tidy, weight: 0.5, requires: {correct: 0.5}}",
@@ -46,8 +40,9 @@ OVERRIDES = [
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("trained")
     (directory / "mine.py").write_text(REWARD)
-    command = [sys.executable, str(ROOT / "run_training.py"), *OVERRIDES, "hydra.run.dir=run"]
-    subprocess.run(command, cwd=directory, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        train_run(directory / "run", *OVERRIDES)
     return directory
 
 

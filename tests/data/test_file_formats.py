@@ -11,6 +11,7 @@ import pytest
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.sources import read_rows
 from tests.data.reading import config_for, read, refusal
+from tests.tiers import slow_after
 
 Write = Callable[[Path, list[bytes]], None]
 
@@ -68,7 +69,8 @@ MANY, LONG = [b"%05d" % n * 40 for n in range(50_000)], [b"x" * 10_000_000]
 
 
 @pytest.mark.parametrize(
-    ("suffix", "values"), [("jsonl", MANY), ("jsonl", LONG), ("csv", MANY), ("csv", LONG), ("parquet", MANY)]
+    ("suffix", "values"),
+    slow_after(1, [("jsonl", MANY), ("jsonl", LONG), ("csv", MANY), ("csv", LONG), ("parquet", MANY)]),
 )
 def test_a_large_file_or_row_is_not_held_in_memory(suffix: str, values: list[bytes], tmp_path: Path) -> None:
     path = tmp_path / f"rows.{suffix}"

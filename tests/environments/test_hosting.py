@@ -12,6 +12,7 @@ from agent_tunix.environments.hosting import HostedEnvironment
 from agent_tunix.errors import EnvironmentFailedError
 from tests.environments.support import call, script
 from tests.raising import raises
+from tests.tiers import slow_after
 
 FAULTY = '''
 import os
@@ -83,18 +84,21 @@ def test_an_episode_runs_in_another_process(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [
-        ("hang:tool", "work took longer than 0.3 s"),
-        ("hang:reset", "reset took longer than 0.3 s"),
-        ("hang:score", "the score took longer than 0.3 s"),
-        ("hang:close", "close took longer than 0.3 s"),
-        ("exit:tool", "exited with status 3"),
-        ("exit:reset", "exited with status 3"),
-        ("raise:reset", "broken"),
-        ("raise:score", "broken"),
-        ("raise:close", "broken"),
-        ("quit:reset", "SystemExit"),
-    ],
+    slow_after(
+        3,
+        [
+            ("hang:tool", "work took longer than 0.3 s"),
+            ("exit:tool", "exited with status 3"),
+            ("raise:score", "broken"),
+            ("hang:reset", "reset took longer than 0.3 s"),
+            ("hang:score", "the score took longer than 0.3 s"),
+            ("hang:close", "close took longer than 0.3 s"),
+            ("exit:reset", "exited with status 3"),
+            ("raise:reset", "broken"),
+            ("raise:close", "broken"),
+            ("quit:reset", "SystemExit"),
+        ],
+    ),
 )
 def test_a_fault_ends_its_episode_and_the_next_one_begins(directory: Path, fault: str, error: str) -> None:
     with host(directory, fault, timeout_s=0.3) as hosted:
@@ -104,13 +108,13 @@ def test_a_fault_ends_its_episode_and_the_next_one_begins(directory: Path, fault
             assert error in result.error
 
 
-@pytest.mark.parametrize("fault", ["hang:init", "exit:init", "raise:init"])
+@pytest.mark.parametrize("fault", slow_after(1, ["exit:init", "hang:init", "raise:init"]))
 def test_a_constructor_that_fails_is_an_error_of_opening(directory: Path, fault: str) -> None:
     with host(directory, fault, timeout_s=0.3) as hosted, pytest.raises(EnvironmentFailedError):
         hosted.open()
 
 
-@pytest.mark.parametrize("fault", ["raise:tool", "quit:tool", "memory:tool"])
+@pytest.mark.parametrize("fault", slow_after(1, ["raise:tool", "quit:tool", "memory:tool"]))
 def test_a_tool_that_fails_is_told_to_the_model(directory: Path, fault: str) -> None:
     with host(directory, fault, memory_mb=256) as hosted:
         result = run_episode(hosted.open(), script(call("work"), "done"))
@@ -135,6 +139,7 @@ def test_an_episode_whose_worker_died_says_so(directory: Path) -> None:
         other.close()
 
 
+@pytest.mark.slow
 def test_the_checks_name_the_tool_that_hangs(directory: Path) -> None:
     with host(directory, "hang:tool", timeout_s=0.3) as hosted:
         report = check_environment(hosted)

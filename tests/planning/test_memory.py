@@ -21,6 +21,7 @@ from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from tests.policy.support import make_larger
 from tests.raising import raises
+from tests.tiers import slow_after
 
 
 def held(model: Any, kind: Any) -> int:
@@ -133,9 +134,7 @@ def config_of(*, batch: int, group: int, prompt: int, completion: int) -> Config
     return config
 
 
-@pytest.mark.parametrize(
-    ("family", "dtype"), [("qwen3", "bfloat16"), pytest.param("gemma3_text", "float32", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("family", "dtype"), slow_after(1, [("qwen3", "bfloat16"), ("gemma3_text", "float32")]))
 def test_the_cache_is_planned_to_the_byte(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(batch=3, group=2, prompt=11, completion=5)
     config.model.model_family, config.model.dtype = family, dtype

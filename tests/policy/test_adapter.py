@@ -12,6 +12,7 @@ import pytest
 from flax import nnx
 from tests.policy.support import make_larger
 from tests.raising import raises
+from tests.tiers import slow_after
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config, ModelConfig
@@ -47,7 +48,7 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_larger(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
 
 
-@pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", slow_after(1, ["qwen3", "gemma2"]))
 def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(tmp_path: Path, family: str) -> None:
     directory = make_larger(tmp_path / "model", family)
     plain, adapted = load(directory, family=family, lora_rank=0), load(directory, family=family)
@@ -144,7 +145,7 @@ def projections(model: Any) -> list[Projection]:
 
 
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
-@pytest.mark.parametrize("inputs", [96, 640, 2])
+@pytest.mark.parametrize("inputs", slow_after(1, [640, 96, 2]))
 def test_a_matrix_survives_within_the_error_of_its_codes(quantization: Quantization, inputs: int) -> None:
     weight = np.random.default_rng(0).normal(size=(inputs, 48)).astype(np.float32) * np.logspace(-3, 3, 48)
     back = dequantise(*quantise(jnp.asarray(weight, jnp.float32), quantization), quantization)

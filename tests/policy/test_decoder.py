@@ -12,6 +12,7 @@ from flax import nnx
 from tests.policy.padding import Padded, Side, pad
 from tests.policy.reference_decoder import reference_logits
 from tests.policy.support import FAMILY_CONFIGS, WINDOW, make_family
+from tests.tiers import in_tiers
 
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.mesh import make_mesh
@@ -26,12 +27,9 @@ PAD = 31
 
 
 # The other families and ties are slow: their parts are those of these.
-QUICK = ("qwen3", "gemma3_text")
-
-
 @pytest.fixture(
     scope="module",
-    params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILY_CONFIGS],
+    params=in_tiers(list(FAMILY_CONFIGS), "qwen3", "gemma3_text"),
 )
 def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_family(tmp_path_factory.mktemp("family") / "model", request.param)

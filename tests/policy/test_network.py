@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.tiers import slow_after
 
 from agent_tunix.policy.architecture import Rope
 from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
@@ -44,7 +45,7 @@ def test_attention_is_that_of_numpy(num_heads: int, num_kv_heads: int, softcap: 
     np.testing.assert_allclose(found, attend_oracle(q, k, v, mask, softcap), atol=1e-5)
 
 
-@pytest.mark.parametrize(("num_tokens", "softcap"), [pytest.param(1, None, marks=pytest.mark.slow), (3, 2.0)])
+@pytest.mark.parametrize(("num_tokens", "softcap"), slow_after(1, [(3, 2.0), (1, None)]))
 def test_attention_after_a_prefix_is_that_to_both_in_a_row(num_tokens: int, softcap: float | None) -> None:
     B, R, T, P, K, Q, H = 2, 3, num_tokens, 5, 2, 6, 4
     q, k, v = normal(B * R, T, Q, H), normal(B * R, K, T, H), normal(B * R, K, T, H)

@@ -146,7 +146,7 @@ def muon(weight: np.ndarray, gradients: list[np.ndarray], decay: float) -> np.nd
     return weight
 
 
-@pytest.mark.parametrize("shape", [(6, 8), (8, 6)])
+@pytest.mark.parametrize("shape", [(8, 6), pytest.param((6, 8), marks=pytest.mark.slow)])
 def test_a_matrix_is_updated_by_muon(shape: tuple[int, int]) -> None:
     config = OptimizerConfig(kind="muon", learning_rate=RATE, weight_decay=0.1, max_grad_norm=0.0)
     weight, gradients = draw(*shape)

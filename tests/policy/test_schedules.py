@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.raising import raises
+from tests.tiers import slow_after
 
 from agent_tunix.config.optimizers import SCHEDULES
 from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
@@ -63,7 +64,7 @@ def describe(scheduler: SchedulerConfig) -> str:
 
 
 @pytest.mark.parametrize("scheduler", schedulers(), ids=describe)
-@pytest.mark.parametrize(("num_updates", "warmup"), [(20, 4), (20, 0), (2, 1), (1, 0)])
+@pytest.mark.parametrize(("num_updates", "warmup"), slow_after(2, [(20, 4), (1, 0), (20, 0), (2, 1)]))
 def test_rates_are_a_warm_up_and_then_the_schedulers(scheduler: SchedulerConfig, num_updates: int, warmup: int) -> None:
     found = rates(scheduler, num_updates, warmup_ratio=warmup / num_updates)
     np.testing.assert_allclose(found, oracle(scheduler, num_updates, warmup), rtol=1e-5, atol=1e-8)

@@ -55,6 +55,7 @@ def test_a_body_may_have_exactly_the_largest_size(tmp_path: Path) -> None:
         assert client.post(path, content=b"x" * 1001, headers=headers).json()["error"]["code"] == "body_too_large"
 
 
+@pytest.mark.slow
 def test_a_body_that_comes_too_slowly_ends_the_request(tmp_path: Path) -> None:
     with serving(tmp_path, ServiceSettings(body_timeout_s=0.5)) as server:
         with connected(server) as connection:

@@ -21,6 +21,7 @@ from agent_tunix.errors import CheckpointError
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from tests.raising import raises
+from tests.tiers import in_tiers
 
 
 def make_state(seed: int) -> dict[str, dict[str, jax.Array]]:
@@ -168,7 +169,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("damage", in_tiers(DAMAGES, "flipped", "removed", "a link to the same file"))
 def test_a_damaged_newest_falls_back_to_the_one_before_with_a_warning(
     checkpoints: Checkpoints, directory: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,7 +61,7 @@ def test_a_word_without_weight_is_never_kept(settings: Any) -> None:
 
 
 def test_the_largest_of_many_words_is_found_whatever_the_size_of_the_vocabulary() -> None:
-    for size in (1, 2, 3, 31, 32, 33, 1000, 1024, 1025):
+    for size in (1, 3, 33, 1024):
         likeliest = size // 2
         logits_1V = jnp.zeros((1, size)).at[0, likeliest].set(50.0)
         for greedy in (True, False):

@@ -55,11 +55,14 @@ def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
         tune(search(tmp_path, 2, metric="policy/kl"))
 
 
+def failing_search(directory: Path) -> Search:
+    """One trial without its data, which no check of the configuration can know."""
+    space = {"data.path": Choice(("null", str(directory / "absent")))}
+    return search(directory, 1, space=space, fixed=(*QUICK, "data.source=jsonl"), seed=1)
+
+
 def test_a_trial_that_fails_is_failed_and_the_search_goes_on(tmp_path: Path) -> None:
-    """The data are missing, which no check of the configuration can know."""
-    space = {"data.path": Choice(("null", str(tmp_path / "absent")))}
-    fixed = (*QUICK, "data.source=jsonl")
-    assert tune(search(tmp_path / "s", 1, space=space, fixed=fixed, seed=1)) is None
+    assert tune(failing_search(tmp_path / "s")) is None
     trials = optuna.load_study(study_name="agent_tunix", storage=f"sqlite:///{tmp_path / 's' / 'study.db'}").trials
     assert [trial.state.name for trial in trials] == ["FAIL"]
     assert "its run exited with status 2" in trials[0].user_attrs["error"]
@@ -97,7 +100,7 @@ def test_a_search_writes_through_no_link(tmp_path: Path) -> None:
     place = tmp_path / "tuned" / "trial_0000"
     place.mkdir(parents=True)
     (place / "output.txt").symlink_to(mine)
-    tune(search(tmp_path / "tuned", 1))
+    tune(failing_search(tmp_path / "tuned"))
     assert mine.read_text() == "private"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".tune.lock").symlink_to(mine)

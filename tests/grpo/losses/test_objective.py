@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
 from tests.grpo.losses.support import MAX_LENGTH, NUM_ROWS, Batch, batches, gradient, near_a_kink, objective
+from tests.tiers import in_tiers
 
 OBJECTIVES = {
     "GRPO": (ObjectiveSettings("grpo", 0.2, 0.2, None, 0.04), "sequence-mean-token-mean"),
@@ -58,7 +59,7 @@ each_objective = pytest.mark.parametrize("name", OBJECTIVES)
 
 
 @each_objective
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(batch=batches(shift=25.0))
 def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
     chosen, mode = OBJECTIVES[name]
@@ -68,7 +69,7 @@ def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
 
 
 @each_objective
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(batch=batches(shift=5.0))
 def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
     """With old log-probabilities that are the policy's own, too, where every ratio is 1."""
@@ -93,8 +94,8 @@ def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArra
     return np.where(batch.mask, (-weights * ratios * batch.advantages * ~clipped)[:, None], 0.0)
 
 
-@each_objective
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("name", in_tiers(list(OBJECTIVES), "DAPO", "GSPO of wide bounds"))
+@settings(max_examples=20)
 @given(batch=batches(), cut=st.sampled_from([1, 3]))
 def test_parts_of_a_batch_sum_to_the_whole(name: str, batch: Batch, cut: int) -> None:
     """Loss and gradient, however the rows are divided and however ragged they are."""
@@ -119,9 +120,9 @@ def test_a_batch_without_tokens_has_no_loss_and_no_gradient(name: str) -> None:
     assert not np.asarray(slope).any()
 
 
-@each_objective
+@pytest.mark.parametrize("name", in_tiers(list(OBJECTIVES), "GRPO", "GSPO-token"))
+@settings(max_examples=20)
 @given(batch=batches(shift=5.0))
-@settings(max_examples=20, deadline=None)
 def test_without_old_logps_every_ratio_is_one_and_nothing_is_clipped(name: str, batch: Batch) -> None:
     chosen, mode = OBJECTIVES[name]
     _, statistics = jitted_objective(as_jax(batch, mode, on_policy=True), chosen)

@@ -10,9 +10,10 @@ from agent_tunix.rewards.execution.calls import divide_concurrency
 from agent_tunix.rewards.judges import load_judge
 from tests.rewards.execution.faults import samples_of
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
+from tests.tiers import slow_after
 
 Write = Callable[[str], str]
-PLACES = pytest.mark.parametrize("place", ["inline", pytest.param("process", marks=pytest.mark.slow)])
+PLACES = pytest.mark.parametrize("place", slow_after(1, ["inline", "process"]))
 # Long beside what a well-behaved call takes, so that a machine that halts for a moment makes none of them late.
 LIMIT_S = 3.0
 

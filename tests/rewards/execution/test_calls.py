@@ -9,10 +9,11 @@ from agent_tunix.rewards import BaseReward, Outcome, Sample, resolve_reward
 from agent_tunix.rewards.conventions import TrlReward
 from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.execution.calls import Call, divide_into_calls
+from tests.tiers import slow_after
 
 BATCH = [Sample(str(number), group_id=group) for number, group in enumerate([0, 1, 0, 1, 2])]
 SIZES = "def reward(completions, **kwargs):\n    return [float(len(completions))] * len(completions)\n"
-PLACES = pytest.mark.parametrize("place", ["inline", pytest.param("process", marks=pytest.mark.slow)])
+PLACES = pytest.mark.parametrize("place", slow_after(1, ["inline", "process"]))
 
 Write = Callable[[str], str]
 

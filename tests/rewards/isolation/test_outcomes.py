@@ -16,6 +16,7 @@ from agent_tunix.rewards.execution.tasks import Task, Work
 from agent_tunix.rewards.recipe import RewardRecipe
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 from tests.rewards.isolation.uploads import attack, resolve_uploads, score_upload, upload
+from tests.tiers import in_tiers
 
 pytestmark = pytest.mark.skipif(bool(problems()), reason="; ".join(problems()))
 
@@ -53,9 +54,7 @@ MISBEHAVIOUR: dict[str, tuple[str, Outcome, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "an endless loop" else pytest.param(name, marks=pytest.mark.slow) for name in MISBEHAVIOUR]
-)
+@pytest.mark.parametrize("name", in_tiers(list(MISBEHAVIOUR), "an endless loop"))
 def test_it_costs_its_own_completion_alone(name: str) -> None:
     body, outcome, detail = MISBEHAVIOUR[name]
     code = f"def misbehave():\n    {body}\ndef reward(completions, **kwargs):\n"

@@ -26,6 +26,7 @@ from agent_tunix.rewards.judges import JUDGES, base, load_judge
 from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Answer, Request, chat, grade
+from tests.tiers import slow_after
 
 ARGS = {"model": "practice", "base_url": "http://127.0.0.1:9/v1", "rubric": "Is it good?", "cache": False}
 MANY = [Sample(f"yes {number}") for number in range(12)]
@@ -161,6 +162,7 @@ def test_concurrent_calls_share_one_limit(bench: Bench) -> None:
     assert bench.server.most_at_once == 3
 
 
+@pytest.mark.slow
 def test_a_cancelled_batch_leaves_its_place_to_the_next_and_nothing_behind(bench: Bench) -> None:
     judge, before = bench.judge(max_concurrency=1), open_clients()
     bench.server.always = lambda request: Answer(delay_s=600) if "wait" in request.text else None
@@ -333,7 +335,7 @@ def test_requests_leave_no_line_each_in_a_runs_log(bench: Bench, caplog: pytest.
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("execution", ["auto", "inline", pytest.param("process", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("execution", slow_after(2, ["auto", "inline", "process"]))
 def test_a_run_leaves_a_judge_its_own_time(execution: str, bench: Bench) -> None:
     bench.server.always = lambda request: Answer(body=chat(grade(request)), delay_s=0.2)
     mixture = resolve_reward("judge", args={"judge": bench.args()})

@@ -75,6 +75,7 @@ def test_a_gate_that_opens_on_an_unknown_value_is_an_error(tmp_path: Path) -> No
     assert any("not computed for this completion in the run" in mover.detail for mover in replayed.totals.movers)
 
 
+@pytest.mark.slow
 def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: RunView) -> None:
     replayed = replay(foreign, POLITENESS)
     assert replayed.counterpart.kind == "total"

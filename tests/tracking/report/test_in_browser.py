@@ -57,7 +57,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         unscored_share=0.2,
         findings=[FINDING],
     )
-    return write_report(run, root)
+    return write_report(run, root, plots=False)
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def test_unusual_runs_open_in_silence(browser: Browser, tmp_path: Path) -> None:
         write_run(tmp_path / "twelve", 4, [f"a_long_component_name_{n}" for n in range(12)]),
     ]
     for run in runs:
-        with opened(browser, write_report(run, run.root), 390) as seen:
+        with opened(browser, write_report(run, run.root, plots=False), 390) as seen:
             assert seen.messages == []
             assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
             assert seen.page.locator("#count").inner_text()

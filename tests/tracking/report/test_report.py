@@ -58,13 +58,19 @@ def test_a_report_has_every_picture_and_read_again_is_the_same(tmp_path: Path) -
     plots = {file.stem: file.read_bytes() for file in (tmp_path / "out" / "plots").iterdir()}
     assert {"rewards", "components", "gradient", "policy", "completions"} <= plots.keys()
     assert all(content.startswith(b"\x89PNG") for content in plots.values())
-    again = write_report(StoredRun(run.root), tmp_path / "again")
+    again = write_report(StoredRun(run.root), tmp_path / "again", plots=False)
     assert again.read_bytes() == page.read_bytes()
-    assert (tmp_path / "again/plots/policy.png").read_bytes() == plots["policy"]
+
+
+@pytest.mark.slow
+def test_plots_drawn_again_are_the_same_whatever_the_names(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2, ["<b>", "$x_{", "漢"])
+    drawn = [write_report(run, tmp_path / name).parent / "plots" / "policy.png" for name in ("one", "other")]
+    assert drawn[0].read_bytes() == drawn[1].read_bytes()
 
 
 def test_the_page_asks_for_nothing_and_names_its_own_script_alone(tmp_path: Path) -> None:
-    text = write_report(write_run(tmp_path / "run", 1), tmp_path / "out").read_text("utf-8")
+    text = write_report(write_run(tmp_path / "run", 1), tmp_path / "out", plots=False).read_text("utf-8")
     found: list[tuple[str, dict[str, str | None]]] = []
 
     class Reader(HTMLParser):
@@ -94,7 +100,7 @@ def test_assets_hold_nothing_that_would_end_their_element_or_make_markup_of_text
 def test_markup_in_findings_and_names_is_text(tmp_path: Path) -> None:
     evil = "<img src=x onerror=alert(1)>"
     run = write_run(tmp_path / "run", 2, [evil, "b", "a"], findings=[FINDING | {"summary": evil, "edits": [evil]}])
-    text = write_report(run, tmp_path / "out").read_text("utf-8")
+    text = write_report(run, tmp_path / "out", plots=False).read_text("utf-8")
     assert evil not in text
     assert text.count("&lt;img src=x onerror=alert(1)&gt;") >= 3
     assert data_of(tmp_path / "out" / "report.html")["components"] == [evil, "b", "a"]  # in the mixture's order
@@ -104,7 +110,7 @@ def test_findings_are_shown_once_as_they_were_last_with_links_to_what_is_stored(
     later = FINDING | {"severity": "error", "step": 5, "summary": "Worse."}
     other = FINDING | {"name": "dead_groups", "subject": "", "severity": "info", "step": 1}
     run = write_run(tmp_path / "run", findings=[other, FINDING, later])
-    text = write_report(run, tmp_path / "out").read_text("utf-8")
+    text = write_report(run, tmp_path / "out", plots=False).read_text("utf-8")
     assert text.index("length hacking: brevity") < text.index("dead groups")
     assert "Paid for" not in text.partition("dead groups")[0]
     assert "0.9123" in text
@@ -122,7 +128,7 @@ def test_findings_are_shown_once_as_they_were_last_with_links_to_what_is_stored(
     ids=["no steps", "one component"],
 )
 def test_unusual_runs_have_reports(options: dict[str, Any], chart: str | None, tmp_path: Path) -> None:
-    page = write_report(write_run(tmp_path / "run", **options), tmp_path / "out")
+    page = write_report(write_run(tmp_path / "run", **options), tmp_path / "out", plots=False)
     if chart is None:
         assert "No step has been recorded yet" in page.read_text("utf-8")
         assert charts_of(page) == {}
@@ -135,7 +141,7 @@ def test_rows_of_nulls_make_no_charts_of_zeros(tmp_path: Path) -> None:
     with MetricsFile(run.root / "metrics.jsonl") as metrics:
         for step in range(1, 4):
             metrics.write(step, {"rewards/total/mean": None, "rewards/a/weight": 1.0, "rewards/a/histogram": None})
-    charts = charts_of(write_report(run, tmp_path / "out"))
+    charts = charts_of(write_report(run, tmp_path / "out", plots=False))
     assert charts.keys() == {"Effective weights"}
 
 
@@ -144,7 +150,7 @@ def test_a_run_killed_while_writing_is_reported(tmp_path: Path) -> None:
     with open(run.root / "metrics.jsonl", "a") as file:
         file.write('{"step": 4, "rewards/tot')
     (run.root / "environment.json").unlink()
-    text = write_report(run, tmp_path / "out").read_text("utf-8")
+    text = write_report(run, tmp_path / "out", plots=False).read_text("utf-8")
     assert re.search(r'value">3<.*?note">of 50<', text, re.DOTALL)
 
 
@@ -167,7 +173,7 @@ def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: P
     def respond(step: int, place: int) -> str:
         return f"{step} {place} " + "<漢>" * 20_000
 
-    page = write_report(write_run(tmp_path / "run", 20, num_prompts=8, respond=respond), tmp_path / "out")
+    page = write_report(write_run(tmp_path / "run", 20, num_prompts=8, respond=respond), tmp_path / "out", plots=False)
     assert page.stat().st_size < 5_000_000
     assert re.search(r"[\d,]+ of 640 stored rollouts \(", page.read_text("utf-8"))
     assert "characters omitted" in page.read_text("utf-8")
@@ -177,7 +183,7 @@ def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: P
 def test_a_very_long_run_is_looked_through_in_even_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_READ", 40)
     run = write_run(tmp_path / "run", 20, findings=[FINDING])
-    page = write_report(run, tmp_path / "out")
+    page = write_report(run, tmp_path / "out", plots=False)
     steps = {rollout["step"] for rollout in data_of(page)["rollouts"]}
     assert steps == {1, 3, 5, 9, 13, 17, 20}
     assert "chosen among 56" in page.read_text("utf-8")
@@ -185,14 +191,14 @@ def test_a_very_long_run_is_looked_through_in_even_steps(tmp_path: Path, monkeyp
 
 def test_an_earlier_report_stays_whole_if_the_next_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path / "run", 1)
-    before = write_report(run, run.root).read_text("utf-8")
+    before = write_report(run, run.root, plots=False).read_text("utf-8")
 
     def refuse(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", refuse)
     with raises(RunDirectoryError, "unwritable_report"):
-        write_report(run, run.root)
+        write_report(run, run.root, plots=False)
     assert (run.root / "report.html").read_text("utf-8") == before
     assert not list(run.root.glob(".*.partial"))
 
@@ -212,6 +218,7 @@ def test_the_analysis_covers_every_stored_step(tmp_path: Path) -> None:
     assert [row["eval/accuracy"] for row in rows] == ["0.2", "", "", "", "", "0.95"]
 
 
+@pytest.mark.slow
 def test_the_command_reports_and_loads_no_jax(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", 2)
     program = (

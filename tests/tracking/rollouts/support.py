@@ -1,6 +1,7 @@
 """Steps to store, and whether what was read is what was written, to the bit."""
 
 import dataclasses
+import functools
 import math
 import struct
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from agent_tunix.tracking.rollouts import RolloutWriter, ScoringSettings, Stored
 GENERATIONS = 2
 
 
+@functools.cache
 def mixture() -> Mixture:
     """Three components, one of them gated."""
     brevity = {"function": "conciseness", "weight": 0.1, "requires": {"correct": 1.0}}

@@ -66,6 +66,7 @@ def test_only_a_response_that_is_slow_each_time_fails(times: int, fails: bool) -
     assert ("circled digits took" in report.text) is fails
 
 
+@pytest.mark.slow
 def test_a_mixture_of_built_ins_passes_as_a_composite() -> None:
     report = check({"correct": "math", "tags": {"function": "format", "weight": 0.2}}, sums(8))
     assert report.passed, report.text

@@ -11,6 +11,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.workbench.diagnosis import RunContext, diagnose
 from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component, write
+from tests.tiers import in_tiers
 from tests.workbench.diagnosis.support import SETTINGS, make_context
 from tests.workbench.diagnosis.test_detectors import SICK
 
@@ -22,17 +23,11 @@ def compose_with(*overrides: str) -> Config:
         return to_typed(compose("config", list(overrides)))
 
 
-# Each composes several configurations: of all sicknesses, these edit components.
-FIRST = ("component_dominance (long)", "gate_never_opens (brief)")
-
-
 # No key of the configuration mends these.
 WITHOUT_EDITS = ("always_one", "always_the_same", "noisy", "verifier_errors")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in SICK]
-)
+@pytest.mark.parametrize("name", in_tiers(list(SICK), "component_dominance (long)"))
 def test_every_edit_composes_and_gives_a_reward_that_resolves(name: str) -> None:
     rows, spec = SICK[name]
     for key in ("training.reward_function", "reward.components"):

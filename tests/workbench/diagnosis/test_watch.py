@@ -10,6 +10,7 @@ import pytest
 from agent_tunix.rewards import Outcome
 from agent_tunix.workbench.diagnosis import NAMES, Finding, RolloutView, RunContext, Severity, Watch, diagnose
 from agent_tunix.workbench.diagnosis.watch import REPEAT_AFTER, WORSE_AFTER
+from tests.tiers import slow_after
 from tests.workbench.diagnosis.support import MIXTURE, Row, make_context, make_row, make_rows, steady
 from tests.workbench.diagnosis.test_detectors import SICK
 
@@ -65,7 +66,7 @@ def test_completions_are_not_looked_at_while_nothing_is_found() -> None:
     assert Watch(make_context()).observe(1, make_row(1), never()) == []
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", slow_after(4, SICK))
 def test_a_resumed_watch_finds_what_an_unbroken_one_does(name: str) -> None:
     rows, spec = SICK[name]
     rows = json.loads(json.dumps(rows))
