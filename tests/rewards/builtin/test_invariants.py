@@ -16,7 +16,8 @@ from agent_tunix.rewards.reward_model import REWARD_MODELS
 from tests.rewards.builtin.cases import score
 
 NAMES = sorted(FAMILIES)
-IN_PROCESS = sorted(name for name, builtin in BUILTINS.items() if not builtin.isolated)
+# `environment` applies to episodes alone.
+IN_PROCESS = sorted(name for name, builtin in BUILTINS.items() if not builtin.isolated and name != "environment")
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 PIECES = (*TAGS, "4", "-", "5", ",", ".", "\\boxed{", "}", "#### ", " so ", "=")
 RESPONSES = st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join))
