@@ -128,6 +128,6 @@ def test_tools_of_one_name_are_refused(directory: Path) -> None:
 
 def test_rows_without_a_required_column_are_refused(directory: Path) -> None:
     with make(directory, "meeting.py:Meeting") as environments:
-        environments.check_rows(["name", "folder"])
+        environments.check_row({"name": "guest", "folder": "here"})
         with raises(InvalidEnvironmentError, "missing_environment_column"):
-            environments.check_rows(["name"])
+            environments.check_row({"name": "guest"})

@@ -13,6 +13,8 @@ from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards import Outcome
 from agent_tunix.tracking.rollouts import RolloutReader
+from tests.environments.support import GALLERY
+from tests.environments.test_gallery import CASES
 from tests.raising import raises
 from tests.training.support import copy_run, train_run
 
@@ -127,6 +129,39 @@ def test_the_environment_of_a_stranger_needs_trust(run: Path, tmp_path: Path, mo
         read_request(EvaluateConfig(checkpoint_dir=str(run), num_samples=4))
     assert "world.py" in str(refused.value)
     read_request(EvaluateConfig(checkpoint_dir=str(run), num_samples=4, trust=True))
+
+
+def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) -> None:
+    names = {case.place.rpartition(":")[2].lower(): case for case in CASES}
+    lines = [
+        json.dumps({"question": "Begin.", **case.row, **case.args, "environment": name}) for name, case in names.items()
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    rows = train_run(
+        tmp_path / "run",
+        "environment=calculator",
+        "environment.tools=[]",
+        "environment.max_turns=3",
+        "environment.max_episode_tokens=128",
+        f"environment.name={{{', '.join(f'{name}: {GALLERY / case.place}' for name, case in names.items())}}}",
+        "data=word_problems",
+        f"data.path={tmp_path / 'rows.jsonl'}",
+        f"training.test_data_dir={tmp_path / 'rows.jsonl'}",
+        "data.answer_column=null",
+        "generation.max_prompt_length=1024",
+        f"training.batch_size={len(names)}",
+        "training.num_batches=3",
+        "grpo.num_generations=2",
+        "evaluation.num_samples=0",
+        "training.reward_function=response_length",
+    )
+    assert len(rows) == 3
+    steps = list(RolloutReader(tmp_path / "run" / "rollouts").iterate())
+    ended = {
+        (sample.columns["environment"], sample.fault) for step in steps for sample in step.samples if sample.episode
+    }
+    assert {name for name, _ in ended} == set(names)
+    assert {name: fault for name, fault in ended if fault} == {}
 
 
 def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:

@@ -96,18 +96,20 @@ class EnvironmentSet(Closing):
             with _warning_of_fault(name):
                 source.close()
 
-    def check_rows(self, columns: Iterable[str]) -> None:
-        """Raise InvalidEnvironmentError if `reset` requires a column that rows do not have."""
-        known = set(columns)
-        for adapter in self._adapters.values():
-            missing = [name for name, required in adapter.reset_parameters.items() if required and name not in known]
-            if missing:
-                raise InvalidEnvironmentError(
-                    f"{adapter.name}.reset requires the columns {', '.join(missing)}, but rows have "
-                    f"{', '.join(sorted(known)) or 'none'}; add them, rename columns by data.columns, or give the "
-                    "parameters defaults",
-                    code="missing_environment_column",
-                )
+    def check_row(self, row: Mapping[str, Any]) -> None:
+        """Raise InvalidEnvironmentError if `reset` of the row's environment requires a column that the row lacks.
+
+        A row that names no environment of the run is not checked: its episodes have the error.
+        """
+        adapter = self._adapters.get(None) or self._adapters.get(row.get(ENVIRONMENT_COLUMN))
+        required = [] if adapter is None else [name for name, is_ in adapter.reset_parameters.items() if is_]
+        if adapter is not None and (missing := [name for name in required if name not in row]):
+            raise InvalidEnvironmentError(
+                f"{adapter.name}.reset requires the columns {', '.join(missing)}, but rows have "
+                f"{', '.join(sorted(row)) or 'none'}; add them, rename columns by data.columns, or give the parameters "
+                "defaults",
+                code="missing_environment_column",
+            )
 
 
 def _source(adapter: EnvironmentAdapter, recipe: EnvironmentRecipe, limits: HostingLimits) -> EpisodeSource:

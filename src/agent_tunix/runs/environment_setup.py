@@ -10,7 +10,7 @@ from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example
 from agent_tunix.environments import EnvironmentRecipe
-from agent_tunix.environments.running import ENVIRONMENT_COLUMN, EnvironmentSet, HostingLimits, make_recipes
+from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 
 if TYPE_CHECKING:
     from agent_tunix.policy.chat.tokenizer import Tokenizer
@@ -56,7 +56,7 @@ def check_environments(config: Config, working_directory: Path, examples: Mappin
     with open_environments(config, working_directory) as environments:
         if environments is not None:
             for example in examples.values():
-                environments.check_rows(example.columns.keys() | {ENVIRONMENT_COLUMN})
+                environments.check_row(example.columns)
 
 
 def make_episode_sampler(
