@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent_tunix.rewards.conventions import CallSettings, adapt
+from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -87,8 +88,12 @@ def score_each(
                 " was uploaded takes no args, so write the value as a default of its parameter"
             )
     asked = [""] * len(completions) if prompts is None else prompts
-    reward = adapt(function, getattr(function, "__name__", "reward"), settings=CallSettings(convention="plain"))
-    return reward.score(_samples(asked, completions, completion_ids, trainer_state, columns, ""))
+    return _adapted(function).score(_samples(asked, completions, completion_ids, trainer_state, columns, ""))
+
+
+@functools.lru_cache(maxsize=64)  # the form of completions is determined once
+def _adapted(function: Callable[..., Any]) -> Convention:
+    return adapt(function, getattr(function, "__name__", "reward"), settings=CallSettings(convention="plain"))
 
 
 def _samples(
