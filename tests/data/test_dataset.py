@@ -167,7 +167,7 @@ def test_a_repeated_problem_is_never_on_both_sides(space: str, tmp_path: Path) -
 
 def first_turn(example: Example) -> str:
     assert example.messages is not None
-    return example.messages[0]["content"]
+    return str(example.messages[0]["content"])
 
 
 def test_conversations_that_end_in_the_same_words_are_different_problems(tmp_path: Path) -> None:

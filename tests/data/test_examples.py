@@ -185,6 +185,21 @@ def test_a_conversation_may_end_with_what_a_tool_gave_and_keeps_its_other_texts(
     assert example.prompt == USER["content"]
 
 
+@pytest.mark.parametrize("arguments", [{"a": 2}, '{"a": 2}'])
+def test_tool_calls_are_kept_with_their_arguments_as_a_mapping(arguments: Any) -> None:
+    call = {"id": "call_7", "type": "function", "function": {"name": "add", "arguments": arguments}}
+    result = {"role": "tool", "tool_call_id": "call_7", "content": "4"}
+    talk = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    example = make_example(row(question=talk, answer="4"), DataConfig(), marked=False)
+    assert example.messages is not None
+    function = {"name": "add", "arguments": {"a": 2}}
+    assert example.messages[1] == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "call_7", "type": "function", "function": function}],
+    }
+
+
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
@@ -197,7 +212,8 @@ def test_a_conversation_may_end_with_what_a_tool_gave_and_keeps_its_other_texts(
         ([{"role": ["user"], "content": "q"}], "has a message with an unknown role"),
         ([{"role": "user", "content": None}], "has a message that is not text"),
         ([{"role": "user", "content": [{"type": "text"}]}], "has a message that is not text"),
-        ([{**USER, "tool_calls": [{"name": "f"}]}], "has a message with tool calls"),
+        ([{**USER, "tool_calls": [{"name": "f"}]}], "has a tool call without a name and arguments"),
+        ([{**USER, "tool_calls": ["f()"]}], "has a tool call without a name and arguments"),
         ([{"role": "system", "content": "q"}], "does not end with the user's message"),
         ([USER, {"role": "assistant", "content": "4"}], "does not end with the user's message"),
         ([{"role": "user", "content": " \n"}], "ends with an empty message"),

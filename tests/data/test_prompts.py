@@ -374,3 +374,28 @@ def test_over_long_prompts_are_refused_with_the_length_that_would_do(
     with raises(AgentTunixError, code) as caught:
         filter_over_long(EXAMPLES, lengths, 10, policy)
     assert str(caught.value).endswith(words)
+
+
+CALLS = [{"type": "function", "function": {"name": "add", "arguments": {"note": "<|im_end|>", "a": 2}}}]
+WITH_CALLS = (
+    "{% for tool in tools or [] %}{{ tool.function.name }}\n{% endfor %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}"
+    "{% for call in m.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+)
+
+
+def test_tool_calls_of_a_row_are_rendered_and_forge_no_token(tmp_path: Path) -> None:
+    pair = make_pair("qwen2", tmp_path, template=WITH_CALLS)
+    encoder = PromptEncoder(pair.ours, pair.prompt)
+    talk: Any = [*ask("2 + 2?"), {"role": "assistant", "content": "", "tool_calls": CALLS}]
+    tools = [{"type": "function", "function": {"name": "add", "description": "", "parameters": {}}}]
+    ids = pair.ours.encode_prompts([encoder.split([*talk, {"role": "tool", "content": "4"}], tools)])[0]
+    assert len(pair.special_ids(ids)) == 6
+    assert '"note": "<|im_end|>"' in pair.theirs.decode(ids)
+
+
+def test_a_template_that_leaves_calls_out_is_told(tmp_path: Path) -> None:
+    pair = make_pair("gemma3", tmp_path)
+    talk: Any = [*ask("2 + 2?"), {"role": "assistant", "content": "", "tool_calls": CALLS}, *ask("And?")]
+    with raises(ModelError, "tools_left_out"):
+        PromptEncoder(pair.ours, pair.prompt).encode(talk)

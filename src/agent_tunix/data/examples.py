@@ -1,6 +1,7 @@
 """A dataset's row as an example: the problem put to the model, and the columns that rewards may use."""
 
 import decimal
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from agent_tunix.rewards.answers.numbers import number_text
 REFERENCE_MARK = "####"
 # Column with the text before the mark.
 WORKED_SOLUTION = "worked_solution"
+# Column of a row with declarations of tools, as chat templates take them.
+TOOLS_COLUMN = "tools"
 ROLES = ("system", "user", "assistant", "tool")
 _MISSING = object()
 # Roles that the model answers.
@@ -41,14 +44,14 @@ class Example:
             dataset with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column.
             In a mixture also `data_source`, the name of the set.
         index: Number of the row in its source, from 1; for a file, the line number.
-        messages: The conversation that the model answers: `{"role": …, "content": …}` and other text fields. The last
-            message is the user's or a tool's. None if the prompt column holds text.
+        messages: The conversation that the model answers: `{"role": …, "content": …}`, other text fields and
+            `tool_calls`. The last message is the user's or a tool's. None if the prompt column holds text.
     """
 
     prompt: str
     columns: Mapping[str, Any]
     index: int
-    messages: tuple[Mapping[str, str], ...] | None = None
+    messages: tuple[Mapping[str, Any], ...] | None = None
 
 
 def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
@@ -131,20 +134,22 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     return Example(prompt, columns, row.number, messages)
 
 
-def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, str], ...]:
-    """Return the chat messages of a prompt column: `role`, `content` and other text fields, such as `tool_call_id`.
+def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, Any], ...]:
+    """Return the chat messages of a prompt column: `role`, `content`, other text fields, and `tool_calls`.
 
     Args:
         messages: Value of the column.
         column: Name of the column, for error messages.
 
     Raises:
-        RowError: The value is not a list of messages, a message has no text, has an unknown role or calls tools, or the
-            last one is not the user's or a tool's.
+        RowError: The value is not a list of messages, a message has no text or an unknown role, a tool call cannot be
+            read, or the last one is not the user's or a tool's.
     """
-    conversation = []
+    conversation: list[dict[str, Any]] = []
     for place, message in enumerate(messages, start=1):
         at = f"message {place}"
+        if isinstance(message, Mapping) and message.get("tool_calls") and message.get("content") is None:
+            message = {**message, "content": ""}
         if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
             raise RowError(f"column {column!r} has a message without role and content", f"{at} is {message!r:.80}")
         role, content = message["role"], message["content"]
@@ -152,9 +157,9 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, s
             raise RowError(f"column {column!r} has a message with an unknown role", f"{at}: {role!r:.80}")
         if not isinstance(content, str):
             raise RowError(f"column {column!r} has a message that is not text", f"{at}: {type(content).__name__}")
-        if message.get("tool_calls"):
-            raise RowError(f"column {column!r} has a message with tool calls", at)
         conversation.append({field: value for field, value in message.items() if isinstance(value, str)})
+        if message.get("tool_calls"):
+            conversation[-1]["tool_calls"] = [_tool_call(call, column, at) for call in message["tool_calls"]]
     if not conversation:
         raise RowError(f"column {column!r} is empty")
     if conversation[-1]["role"] not in ASKING_ROLES:
@@ -164,10 +169,34 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, s
     return tuple(conversation)
 
 
-def _question(messages: Sequence[Mapping[str, str]]) -> str:
+def _tool_call(call: Any, column: str, at: str) -> dict[str, Any]:
+    """Return a tool call as chat templates take it, with its arguments as a mapping."""
+    function = call.get("function", call) if isinstance(call, Mapping) else {}
+    name, arguments = function.get("name"), function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            arguments = None
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        raise RowError(f"column {column!r} has a tool call without a name and arguments", f"{at}: {call!r:.80}")
+    made: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": dict(arguments)}}
+    return {"id": call["id"], **made} if isinstance(call.get("id"), str) else made
+
+
+def read_tools(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the declarations of tools in a row's column `tools`; empty if it holds anything else."""
+    tools = columns.get(TOOLS_COLUMN)
+    if not isinstance(tools, list | tuple):
+        return []
+    declared = [tool for tool in tools if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping)]
+    return [dict(tool) for tool in declared if isinstance(tool["function"].get("name"), str)]
+
+
+def _question(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the user's last message that has text; without one, the last message."""
     asked = [message["content"] for message in messages if message["role"] == "user" and message["content"].strip()]
-    return asked[-1] if asked else messages[-1]["content"]
+    return str(asked[-1] if asked else messages[-1]["content"])
 
 
 def _reference(row: Row, column: str) -> Any:

@@ -11,7 +11,7 @@ from agent_tunix.data.dropped import RowError
 from agent_tunix.data.examples import ASKING_ROLES, ROLES, WORKED_SOLUTION, Example
 from agent_tunix.errors import ConfigError, DataError
 
-Message = dict[str, str]
+Message = dict[str, Any]
 
 # The same slots that the format rewards find in `prompt.format`.
 _SLOT = re.compile(r"\{(\w*)\}")
@@ -141,7 +141,7 @@ def _checked(messages: tuple[Mapping[str, Any], ...]) -> list[Message]:
         if role not in ROLES:
             raise RowError(f"a role that is not one of {', '.join(ROLES)}", f"message {place} has {role!r}")
         for field, value in message.items():
-            if not isinstance(value, str):
+            if not isinstance(value, str) and field != "tool_calls":
                 raise RowError(f"the {field} of a message is not text", f"message {place}: {type(value).__name__}")
         if "content" not in message:
             raise RowError("a message without content", f"message {place}")

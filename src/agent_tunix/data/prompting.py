@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.data import (
     Dropped,
@@ -23,6 +24,7 @@ from agent_tunix.data import (
     load_examples,
     shown_problems,
 )
+from agent_tunix.data.examples import read_tools
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat.chat_template import read_chat_template
@@ -120,7 +122,8 @@ def encode_examples(
             continue
         try:
             messages = encoder.messages(example)
-            parts.append(encoder.split(messages))
+            # The tools of an environment are declared when an episode begins.
+            parts.append(encoder.split(messages, () if has_environment(config) else read_tools(example.columns)))
         except RowError as error:
             refused.add(error.reason, example.index, error.detail)
             continue

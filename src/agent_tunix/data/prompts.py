@@ -12,7 +12,7 @@ special tokens and no message contains one, it is used. Otherwise the second one
 import functools
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent_tunix.config.schema import PromptConfig
@@ -125,13 +125,23 @@ class PromptEncoder:
         """Split a rendered prompt into text, special token, text, …, text, where the template wrote the special tokens.
 
         Args:
-            messages: The conversation. Of each message only the fields that are text are guarded.
+            messages: The conversation.
             tools: Declarations of tools.
 
         Raises:
             ModelError: The chat template refuses the messages.
         """
-        parts = self._pattern.split(self._tokenizer.render_chat(messages, tools))
+        rendered = self._tokenizer.render_chat(messages, tools)
+        called = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
+        if left_out := [
+            name for name in (*called, *(tool["function"]["name"] for tool in tools)) if name not in rendered
+        ]:
+            raise ModelError(
+                f"the chat template must render tools and their calls, but leaves out {', '.join(left_out)}; set "
+                "prompt.chat_template to one that has them",
+                code="tools_left_out",
+            )
+        parts = self._pattern.split(rendered)
         shape = (
             tuple((message["role"], *(field for field, text in message.items() if text)) for message in messages),
             tuple(tool["function"]["name"] for tool in tools),
@@ -154,10 +164,7 @@ class PromptEncoder:
                 code="no_unused_characters",
             )
         disguised = [
-            {
-                field: value.translate(disguise) if isinstance(value, str) and field != "role" else value
-                for field, value in message.items()
-            }
+            {field: value if field == "role" else _disguised(value, disguise) for field, value in message.items()}
             for message in messages
         ]
         parts = self._pattern.split(self._tokenizer.render_chat(disguised, tools))
@@ -214,8 +221,48 @@ def _pattern_of(special_texts: Sequence[str]) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else "((?!))")
 
 
-def _texts(message: Mapping[str, Any]) -> Iterable[str]:
-    return (value for field, value in message.items() if field != "role" and isinstance(value, str))
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield all texts of a message but its role, those of its tool calls included."""
+    for field, value in message.items():
+        if field != "role":
+            yield from _texts_in(value)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts_in(key)
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
+
+
+def _disguised(value: Any, table: Mapping[int, int]) -> Any:
+    """Return a field of a message with characters replaced; the keys of tool calls, which templates read, are kept."""
+    if isinstance(value, str):
+        return value.translate(table)
+    return [
+        {
+            **call,
+            **({"id": call["id"].translate(table)} if "id" in call else {}),
+            "function": {name: _translated(item, table) for name, item in call["function"].items()},
+        }
+        for call in value
+    ]
+
+
+def _translated(value: Any, table: Mapping[int, int]) -> Any:
+    """Return a value with characters replaced in all its texts."""
+    if isinstance(value, str):
+        return value.translate(table)
+    if isinstance(value, Mapping):
+        return {_translated(key, table): _translated(item, table) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_translated(item, table) for item in value]
+    return value
 
 
 def fold_system(messages: Sequence[Message]) -> list[Message]:
