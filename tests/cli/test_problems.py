@@ -20,7 +20,7 @@ def test_problems_come_from_any_file_that_training_reads(name: str, tmp_path: Pa
         path.write_text('{"problem": "p", "label": 4, "level": "hard"}\n')
     (problem,) = load_problems(str(path), 5, None, None)
     assert problem.prompt == "p"
-    assert (problem.columns["answer"], problem.columns["level"]) == ("4", "hard")
+    assert (str(problem.columns["answer"]), problem.columns["level"]) == ("4", "hard")
 
 
 def test_a_directory_has_the_training_rows(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.conventions.plain import PlainReward
 from agent_tunix.rewards.conventions.trl import TrlReward
 from tests.raising import raises
+from tests.tiers import slow_after
 
 # The body of `try: found = … except Exception: return -1`, for a completion `c`.
 READS_MESSAGES = [
@@ -133,7 +134,12 @@ def write(directory: Path, reading: str, failed: str, shape: str = "trl") -> For
     return reward
 
 
-READINGS = [(reading, "messages") for reading in READS_MESSAGES] + [(reading, "text") for reading in READS_TEXT]
+# Both forms in turns.
+READINGS = [
+    pair
+    for both in zip(READS_MESSAGES, READS_TEXT, strict=True)
+    for pair in zip(both, ("messages", "text"), strict=True)
+]
 
 
 @pytest.mark.parametrize("failed", SWALLOWED)
@@ -146,7 +152,7 @@ def test_what_swallows_the_error_of_the_wrong_form_gets_the_right_one(
 
 
 @pytest.mark.parametrize("shape", ["plain", "environment", "verifiers", "benchmax"])
-@pytest.mark.parametrize(("reading", "form"), READINGS)
+@pytest.mark.parametrize(("reading", "form"), slow_after(4, READINGS))
 def test_every_convention_with_completions_gets_the_right_form(
     reading: str, form: str, shape: str, tmp_path: Path
 ) -> None:

@@ -359,7 +359,7 @@ def _case(entry: Any, number: int, path: Path) -> Case:
             f"{where}: the answer must be text, but YAML reads {columns['answer']}; quote it", code="unquoted_answer"
         )
     if isinstance(columns.get("answer"), int | float):
-        columns["answer"] = str(columns["answer"])  # as in a data set
+        columns["answer"] = str(columns["answer"])  # most data sets have references as text
     try:
         step = int(entry.get("step") or 0)
     except (TypeError, ValueError):
