@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from agent_tunix.cli.printing import echo, echo_json, print_table
-from agent_tunix.config.checks import REWARD_CONVENTIONS
 from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
 if TYPE_CHECKING:
@@ -60,6 +59,13 @@ def rewards() -> None:
 # --- options that commands share --------------------------------------------------------------------------------------
 
 
+# Written out, because importing them takes time.
+CONVENTIONS = (
+    *("plain", "trl", "miles", "environment", "verl"),
+    *("openrlhf", "ms_swift", "verifiers", "benchmax"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ListedFinding:
     """Options that decide how a NAME is found and called: `rewards.modules`, `rewards.args` and so on."""
@@ -98,7 +104,7 @@ def _finding_options(
             ),
             click.option(
                 "--convention",
-                type=click.Choice(["auto", *REWARD_CONVENTIONS]),
+                type=click.Choice(["auto", *CONVENTIONS]),
                 default="auto",
                 show_default=True,
                 help="Convention of an ambiguous signature; same as rewards.convention.",
