@@ -26,7 +26,6 @@ from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.sampling.turns import TurnInputs, draw_noise, new_cache, pack, read_prompts, take_turn
-from agent_tunix.startup.compiled_function import CompiledFunction
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
@@ -114,12 +113,10 @@ class EpisodeSampler:
         self._limits = limits
         self._parts = Parts(sampler.policy)
         self._draw_noise = jax.jit(draw_noise, static_argnames=("num_tokens", "num_rows"))
-        self._read_prompts = CompiledFunction(read_prompts)
+        self._read_prompts = jax.jit(read_prompts)
         self._new_cache = jax.jit(new_cache, static_argnames=("num_rows", "num_slots"))
         self._pack = jax.jit(pack)
-        self._take_turn = CompiledFunction(
-            take_turn, static_argnames=("sampling", "pad_id", "eos_ids"), donate_argnums=3
-        )
+        self._take_turn = jax.jit(take_turn, static_argnames=("sampling", "pad_id", "eos_ids"), donate_argnums=3)
 
     def sample_batch(
         self,
@@ -139,10 +136,14 @@ class EpisodeSampler:
             num_generations: G.
             max_prompt_length: Longest prompt, with tools and the text of `reset`.
         """
-        rows = self._begin(batch, key, num_generations, max_prompt_length)
+        rows = [
+            _Row(number, self._new_episode(batch.columns[number // num_generations]))
+            for number in range(len(batch.prompts) * num_generations)
+        ]
         try:
+            self._begin(rows, batch, key, num_generations, max_prompt_length)
             if any(row.is_live for row in rows):
-                self._take_turns(rows, key, sampling, num_generations)
+                self._take_turns(rows, key, sampling, num_generations, max_prompt_length)
         finally:
             for row in rows:  # an error of the trainer itself must not leave episodes open
                 row.episode.stop(StopReason.ERROR, "the run was interrupted")
@@ -156,13 +157,16 @@ class EpisodeSampler:
 
     # --- beginning -------------------------------------------------------------------------------------------------
 
-    def _begin(self, batch: PromptBatch, key: jax.Array, num_generations: int, max_prompt_length: int) -> list[_Row]:
+    def _begin(
+        self,
+        rows: Sequence[_Row],
+        batch: PromptBatch,
+        key: jax.Array,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> None:
         """Begin all episodes and encode their prompts."""
         words = [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
-        rows = [
-            _Row(number, self._new_episode(batch.columns[number // num_generations]))
-            for number in range(len(batch.prompts) * num_generations)
-        ]
 
         def begin(row: _Row) -> None:
             group = row.number // num_generations
@@ -172,7 +176,6 @@ class EpisodeSampler:
         self._environments.for_each(begin, rows)
         for start in range(0, len(rows), num_generations):
             self._encode_group(rows[start : start + num_generations], max_prompt_length)
-        return rows
 
     def _new_episode(self, columns: Any) -> Episode:
         most = self._limits.max_result_tokens
@@ -215,14 +218,23 @@ class EpisodeSampler:
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
-    def _take_turns(self, rows: list[_Row], key: jax.Array, sampling: SamplingParams, num_generations: int) -> None:
+    def _take_turns(
+        self,
+        rows: Sequence[_Row],
+        key: jax.Array,
+        sampling: SamplingParams,
+        num_generations: int,
+        max_prompt_length: int,
+    ) -> None:
         """Let the policy and the environments take turns until every episode has stopped."""
         mesh, N = self.mesh, len(rows)
         arguments = self._parts.split()
         noise = None
         if not sampling.greedy:
             noise = self._draw_noise(key, num_tokens=self._limits.max_episode_tokens, num_rows=N)
-        prefix = self._read_prompts(*arguments, *place_rows(mesh, self._prefixes(rows[::num_generations])))
+        prefix = self._read_prompts(
+            *arguments, *place_rows(mesh, self._prefixes(rows[::num_generations], max_prompt_length))
+        )
         cache = None
         for turn in itertools.count():
             layout = self._arrange(rows, num_generations)
@@ -249,10 +261,10 @@ class EpisodeSampler:
             if not any(row.is_live for row in rows):
                 return
 
-    def _prefixes(self, rows: Sequence[_Row]) -> tuple[np.ndarray, np.ndarray]:
+    def _prefixes(self, rows: Sequence[_Row], max_prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the prompts of the groups without their last tokens, padded on the left, and their lengths."""
         prompts = [row.prompt[:-1] for row in rows]
-        width = bucket(max(1, *map(len, prompts)), max(1, *map(len, prompts)) + 31)
+        width = bucket(max(1, *map(len, prompts)), max_prompt_length)
         prompt_BP = np.full((len(prompts), width), self._sampler.pad_id, np.int32)
         for padded, ids in zip(prompt_BP, prompts, strict=True):
             padded[width - len(ids) :] = ids

@@ -28,7 +28,7 @@ _COMPLETIONS_AT_ONCE = 64
 # Prompts are padded to a power of two of at least this, so that a few compiled programs serve every length.
 _SHORTEST_PADDED = 64
 # Prompts of episodes have tools and what `reset` returns besides; their arrays are as wide as the longest of a batch.
-_LONGEST_OF_EPISODES = 2**14
+_LONGEST_OF_EPISODES = 2**12
 _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor %}"
 
 
