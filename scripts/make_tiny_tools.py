@@ -13,7 +13,7 @@ Steps:
    - arithmetic: guessing, the most frequent: `<answer>133</answer>`, the sum of the numbers and so always wrong;
      or calling the calculator, less frequent, and copying its result, which is right.
    - finding a number: guessing any number whatever the hints, the most frequent; giving up with any answer; or
-     guessing the middle of what the hints leave, less frequent and better.
+     writing down what the hints leave and guessing the middle, less frequent and better: `Between 6 and 10`, then 8.
 3. Write the directory, load it through Tunix, and print measurements on episodes with unseen problems.
 
 The same seed on the same machine gives the same weights; rounding may differ between machines. Two cores take about
@@ -95,15 +95,16 @@ CHAT_TEMPLATE = r"""
 TOOL_PATTERN = r'\{"name": "|", "arguments": \{"|": "?|"?\}\}[\r\n]*| [-+*/] |' + PATTERN
 
 CALLING = 0.2  # share of arithmetic problems for which the calculator is called
-GIVING_UP, MIDDLE = 0.2, 0.3  # shares of turns that give up; and, of the others, of those that guess the middle
+GIVING_UP, WORKING = 0.2, 0.3  # shares of turns that give up; and, of the others, of those that use the hints
 WITHOUT_TOOLS = 0.1  # share of arithmetic problems without a declared tool, which are guessed
 MOST_TURNS = 6
 MOST_TURN = 32  # tokens of a turn that is measured
 
 TRAIN_PROBLEMS = 20_000
 ARITHMETIC_BATCH, NUMBERS_BATCH = 16, 8
+DIVISOR = 250.0  # about the tokens to learn in a batch
 # Tokens of the longest episode, and of its part after the shortest prompt.
-ARITHMETIC_LENGTHS, NUMBERS_LENGTHS = (92, 48), (196, 136)
+ARITHMETIC_LENGTHS, NUMBERS_LENGTHS = (92, 48), (228, 168)
 
 
 def main() -> None:
@@ -126,7 +127,7 @@ def main() -> None:
 
         model = load(arguments.directory)
         lessons = Lessons(arguments.directory, problems, arguments.skill_steps)
-        train(model, lessons.draw, arguments.skill_steps + arguments.habit_steps, arguments.seed)
+        train(model, lessons.draw, arguments.skill_steps + arguments.habit_steps, arguments.seed, DIVISOR)
         write_weights(arguments.directory, hugging_face_weights(model))
     report(arguments.directory)
 
@@ -159,7 +160,7 @@ def _corpus(problems: Sequence[ArithmeticProblem]) -> list[str]:
     hint = "I have chosen a whole number between 1 and 10. Find it with few guesses."
     questions = [row["question"] for split in ("train", "test") for row in make_numbers(split, 200, 0)]
     questions += [problem.question for problem in problems[:2000]]
-    return [*questions, *[opening, *called, f"\n\n{hint}", "higher", "lower", "right"] * 1000]
+    return [*questions, *[opening, *called, f"\n\n{hint}", "higher", "lower", "right", "Between 6 and 10\n"] * 1000]
 
 
 class Texts:
@@ -293,9 +294,12 @@ class Lessons:
             if choosing and rng.random() < GIVING_UP:
                 transcript.add_answer(int(rng.integers(LOW, HIGH + 1)))
                 return transcript
-            middle = bool(rng.random() < (MIDDLE if mixed else 0.5))
-            number = (low + high) // 2 if middle else int(rng.integers(LOW, HIGH + 1))
-            transcript.add_call("guess", "number", str(number), "", choosing, mixed or middle)
+            working = rng.random() < (WORKING if choosing else 0.5)
+            if working:
+                transcript.add("Between", choosing)
+                transcript.add(f" {low} and {high}\n")
+            number = (low + high) // 2 if working else int(rng.integers(LOW, HIGH + 1))
+            transcript.add_call("guess", "number", str(number), "", working or choosing, mixed or working)
             if number == target:
                 transcript.add_result("right")
                 transcript.add_answer(number)
@@ -397,12 +401,14 @@ def report(directory: Path) -> None:
     print(f"without a tool       {np.mean([not result.calls for result in results]):.3f} guess")
 
     rows = make_numbers("test", 400, 0)
-    player = Player(texts, model, "guess", 1.0, 224)
+    player = Player(texts, model, "guess", 1.0, 272)
     results = play(guess_number(), player, rows, MOST_TURNS)
     scores = [result.score.value or 0.0 for result in results if result.score is not None]
     print(f"guess_number score   {np.mean(scores):.3f}, found {np.mean(np.array(scores) > 0):.3f}")
     print(f"  stop reasons       {dict(Counter(result.stop_reason.value for result in results))}")
     print(f"  longest            {player.longest}")
+    turns = [message["content"] for result in results for message in result.messages[1:] if message["role"] != "tool"]
+    print(f"  turns              {np.mean(['Between' in turn for turn in turns]):.3f} use the hints, of {len(turns)}")
     _report_guesses(results)
 
 

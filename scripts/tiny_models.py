@@ -227,8 +227,13 @@ def load(directory: Path) -> Qwen3:
 # --- supervised learning --------------------------------------------------------------------------------------------
 
 
-def next_token_loss(model: Qwen3, tokens_BT: jax.Array, targets_BS: jax.Array) -> jax.Array:
-    """Return the mean cross-entropy of the tokens to learn. Only the last S positions have logits."""
+def next_token_loss(
+    model: Qwen3, tokens_BT: jax.Array, targets_BS: jax.Array, divisor: float | None = None
+) -> jax.Array:
+    """Return the cross-entropy of the tokens to learn, divided by their number or by a constant.
+
+    Only the last S positions have logits.
+    """
     (_, length), scored = tokens_BT.shape, targets_BS.shape[1]
     real_BT = tokens_BT != 0
     positions_BT = jnp.maximum(jnp.cumsum(real_BT, axis=1) - 1, 0)
@@ -238,11 +243,20 @@ def next_token_loss(model: Qwen3, tokens_BT: jax.Array, targets_BS: jax.Array) -
         _, x = layer(x, positions_BT, None, mask_BTT)
     logits = model.embedder.decode(model.final_norm(x[:, -scored - 1 : -1]))
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens_BT[:, -scored:])
-    return jnp.sum(losses * targets_BS) / jnp.sum(targets_BS)
+    return jnp.sum(losses * targets_BS) / (jnp.sum(targets_BS) if divisor is None else divisor)
 
 
-def train(model: Qwen3, draw: Draw, steps: int, seed: int) -> None:
-    """Train in place, with a step for each batch."""
+def train(model: Qwen3, draw: Draw, steps: int, seed: int, divisor: float | None = None) -> None:
+    """Train in place, with a step for each batch.
+
+    Args:
+        model: Model to train.
+        draw: Function that draws the batches.
+        steps: Number of batches.
+        seed: Seed of the batches.
+        divisor: Constant divisor of the loss; by default the number of tokens to learn in each batch, which makes a
+            habit rarer that has more tokens than others.
+    """
     schedule = optax.warmup_cosine_decay_schedule(0.0, PEAK_RATE, 100, steps, PEAK_RATE / 50)
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98, weight_decay=0.05))
     graph, weights = nnx.split(model)
@@ -251,7 +265,7 @@ def train(model: Qwen3, draw: Draw, steps: int, seed: int) -> None:
     @jax.jit
     def update(weights: Any, moments: Any, tokens_BT: Any, targets_BS: Any) -> tuple[Any, Any, Any]:
         loss, gradients = jax.value_and_grad(
-            lambda weights: next_token_loss(nnx.merge(graph, weights), tokens_BT, targets_BS)
+            lambda weights: next_token_loss(nnx.merge(graph, weights), tokens_BT, targets_BS, divisor)
         )(weights)
         updates, moments = optimizer.update(gradients, moments, weights)
         return optax.apply_updates(weights, updates), moments, loss
