@@ -104,7 +104,7 @@ TRAIN_PROBLEMS = 20_000
 ARITHMETIC_BATCH, NUMBERS_BATCH = 16, 8
 DIVISOR = 250.0  # about the tokens to learn in a batch
 # Tokens of the longest episode, and of its part after the shortest prompt.
-ARITHMETIC_LENGTHS, NUMBERS_LENGTHS = (92, 48), (228, 168)
+ARITHMETIC_LENGTHS, NUMBERS_LENGTHS = (92, 48), (240, 182)
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--directory", type=Path, default=ASSETS / "tiny_tools")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--skill-steps", type=int, default=2200, help="learning to call tools and to use their results")
+    parser.add_argument("--skill-steps", type=int, default=1600, help="learning to call tools and to use their results")
     parser.add_argument("--habit-steps", type=int, default=800, help="learning the mixture of habits")
     parser.add_argument("--report", action="store_true", help="only measure the model in the directory")
     arguments = parser.parse_args()

@@ -100,7 +100,8 @@ def test_each_completion_is_scored_once_by_one_of_the_processes(killed: Killed) 
     assert of_steps == {
         f"{step}_{group}_{member}": 1 for step in (1, 2, 3) for group in range(8) for member in range(4)
     }
-    assert len({count["scorer"] for count in killed.counts}) == 2
+    # Before the model loads, each process tries the reward in a worker of its own.
+    assert len({count["scorer"] for count in killed.counts if count["rollout_id"] in of_steps}) == 2
 
 
 def test_the_first_process_writes_and_the_other_keeps_a_log_of_its_own(killed: Killed) -> None:

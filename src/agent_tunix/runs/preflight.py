@@ -175,7 +175,7 @@ def _sample_of(example: Example, config: Config) -> Sample:
         format=config.prompt.format,
         step=1,
         max_steps=config.training.num_batches or 1,
-        rollout_id="1_0_0",
+        rollout_id="0_0_0",  # that of no completion of a training step
         num_tokens=1,
         tokens=(0,),
     )
