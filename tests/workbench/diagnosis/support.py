@@ -7,6 +7,7 @@ from agent_tunix.rewards.resolve import read_components, resolve_reward
 from agent_tunix.workbench.diagnosis import Finding, RunContext, diagnose
 
 SETTINGS = {
+    "environment.max_turns": 4,
     "generation.max_generation_steps": 32,
     "generation.temperature": 1.0,
     "grpo.advantage_scaling": "group",
