@@ -133,8 +133,11 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
 
 @pytest.mark.parametrize(
     ("sampling", "most"),
-    [(SAMPLED, L), (SAMPLED, 13), (SamplingParams(T, greedy=True), L)],
-    ids=["sampled", "short", "greedy"],
+    [
+        pytest.param(SAMPLED, L, id="sampled"),
+        pytest.param(SAMPLED, 13, id="short", marks=pytest.mark.slow),
+        pytest.param(SamplingParams(T, greedy=True), L, id="greedy", marks=pytest.mark.slow),
+    ],
 )
 def test_every_token_is_that_of_a_loop_that_reads_everything_anew(
     model: Any, sampling: SamplingParams, most: int
