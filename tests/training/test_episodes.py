@@ -1,7 +1,10 @@
 """Episodes: sampled token for token as by a plain loop that reads the whole text anew for each token."""
 
 import hashlib
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -16,6 +19,7 @@ from agent_tunix.environments import EpisodeEnvironment, StopReason, adapt_envir
 from agent_tunix.grpo.micro_batches import loss_mask
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.sampling import episodes
 from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
@@ -46,11 +50,21 @@ class Talker:
         return "reply" * (1 + number % 2) + "." * (number % 7), 0.5, number % 8 == 0, {}
 
 
-class Inline:
-    """Environments without workers."""
+class Threaded:
+    """Environments in threads, without workers. Calls take any time."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(4)
 
     def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
         return adapt_environment(row["kind"], "talker").open()
+
+    def submit(self, function: Callable[[Any], None], item: Any) -> Future[None]:
+        def call() -> None:
+            time.sleep(random.choice([0, 0, 0.01, 0.1]))
+            function(item)
+
+        return self._executor.submit(call)
 
     def for_each(self, function: Callable[[Any], None], items: Iterable[Any]) -> None:
         for item in items:
@@ -89,12 +103,13 @@ def model() -> Iterator[Any]:
         yield model
 
 
-def sample(model: Any, sampling: SamplingParams = SAMPLED, *, most: int = L, kind: type = Talker) -> Completions:
+def sample(
+    model: Any, sampling: SamplingParams = SAMPLED, *, most: int = L, kind: type = Talker, schedule: str = "lockstep"
+) -> Completions:
     letters: Any = Letters()
-    environments: Any = Inline()
-    sampler = EpisodeSampler(
-        Sampler(model, letters, make_mesh([1, 1])), environments, letters, EpisodeLimits(MAX_TURNS, most, 12)
-    )
+    environments: Any = Threaded()
+    limits = EpisodeLimits(MAX_TURNS, most, 12, waits_for_all=schedule == "lockstep")
+    sampler = EpisodeSampler(Sampler(model, letters, make_mesh([1, 1])), environments, letters, limits)
     batch = PromptBatch(
         prompts=PROMPTS,
         messages=[[{"role": "user", "content": prompt}] for prompt in PROMPTS],
@@ -132,17 +147,19 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
 
 
 @pytest.mark.parametrize(
-    ("sampling", "most"),
+    ("sampling", "most", "schedule"),
     [
-        pytest.param(SAMPLED, L, id="sampled"),
-        pytest.param(SAMPLED, 13, id="short", marks=pytest.mark.slow),
-        pytest.param(SamplingParams(T, greedy=True), L, id="greedy", marks=pytest.mark.slow),
+        pytest.param(SAMPLED, L, "lockstep", id="sampled"),
+        pytest.param(SAMPLED, L, "arrival", id="arrival", marks=pytest.mark.slow),
+        pytest.param(SAMPLED, 13, "lockstep", id="short", marks=pytest.mark.slow),
+        pytest.param(SamplingParams(T, greedy=True), L, "lockstep", id="greedy", marks=pytest.mark.slow),
     ],
 )
 def test_every_token_is_that_of_a_loop_that_reads_everything_anew(
-    model: Any, sampling: SamplingParams, most: int
+    model: Any, sampling: SamplingParams, most: int, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = sample(model, sampling, most=most)
+    monkeypatch.setattr(episodes, "_TOKENS_BETWEEN_ARRIVALS", 4)  # shorter than a turn
+    found = sample(model, sampling, most=most, schedule=schedule)
     assert found.episodes is not None
     assert found.sampled is not None
     logits = reference_sampler.logits_of(model, P + L)

@@ -56,6 +56,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "generation.over_long": ("drop", "refuse"),
     "environment.execution": ("auto", "inline", "process"),
     "environment.on_tool_error": ("tell", "fail"),
+    "environment.schedule": ("lockstep", "arrival"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
     "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
@@ -539,6 +540,8 @@ def _length_problems(config: Config) -> Iterator[str]:
     eos = generation.eos_tokens
     if eos is not None and (not eos or min(eos) < 0):
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
+    if not all(generation.stop_strings):
+        yield f"generation.stop_strings must list texts that are not empty, not {generation.stop_strings}"
     needed = generation.max_prompt_length + episode_tokens(config)
     longest = "environment.max_episode_tokens" if has_environment(config) else "generation.max_generation_steps"
     if generation.cache_size is not None and needed > generation.cache_size:

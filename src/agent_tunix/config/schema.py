@@ -360,6 +360,9 @@ class GenerationConfig:
         0.0, "Draw only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
     )
     eos_tokens: list[int] | None = key(None, "Token ids that end a completion; null: the tokenizer's own.")
+    stop_strings: list[str] = key(
+        [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
+    )
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is an error.")
     over_long: str = key("drop", "A prompt over max_prompt_length: `drop` and count it, or `refuse` to run.")
 
@@ -391,6 +394,11 @@ class EnvironmentConfig:
         "auto",
         "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"
         " built-in ones inline, others in worker processes.",
+    )
+    schedule: str = key(
+        "lockstep",
+        "lockstep: all episodes write a turn, then all wait for the slowest tool; arrival: an episode writes on as soon"
+        " as its own tools have answered, at the price that equal runs may differ by rounding.",
     )
     on_tool_error: str = key(
         "tell", "If a tool raises an error: `tell` the model, or `fail` the episode, which then has no reward."

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -89,6 +89,10 @@ class EnvironmentSet(Closing):
         """Call a function on episodes or their places, several at once if they are in worker processes."""
         self._pool.for_each(function, items)
 
+    def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
+        """Call a function on one of them in another thread, or at once if they run in the trainer."""
+        return self._pool.submit(function, item)
+
     def close(self) -> None:
         """End all workers and release what episodes share."""
         self._pool.close()
@@ -131,12 +135,16 @@ class _Pool:
     def __init__(self, concurrency: int) -> None:
         self._executor = ThreadPoolExecutor(concurrency, "episodes") if concurrency > 1 else None
 
+    def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
+        if self._executor is not None:
+            return self._executor.submit(function, item)
+        function(item)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
     def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
-        if self._executor is None:
-            for item in items:
-                function(item)
-            return
-        for future in [self._executor.submit(function, item) for item in items]:
+        for future in [self.submit(function, item) for item in items]:
             future.result()
 
     def close(self) -> None:

@@ -68,7 +68,11 @@ def make_episode_sampler(
 
     asked = config.environment
     limits = EpisodeLimits(
-        asked.max_turns, asked.max_episode_tokens, asked.max_result_tokens, asked.on_tool_error == "fail"
+        asked.max_turns,
+        asked.max_episode_tokens,
+        asked.max_result_tokens,
+        fail_on_tool_error=asked.on_tool_error == "fail",
+        waits_for_all=asked.schedule == "lockstep",
     )
     _LOGGER.info("environment: %s", environments.describe())
     return EpisodeSampler(sampler, environments, EpisodeEncoder(tokenizer, config.prompt), limits)
