@@ -51,11 +51,11 @@ def test_a_completion_is_the_same_up_to_its_stop_string(
     whole, found = sample(sampler, prompts), sample(Sampler(policy, tokenizer, mesh, None, stops), prompts)
     num_stopped = 0
     for row in range(len(whole.texts)):
-        ids = whole.tokens[row, : whole.lengths[row]]
+        ids = whole.tokens[row, : whole.lengths[row]].tolist()
         texts = [tokenizer.decode(ids[:length]) for length in range(1, len(ids) + 1)]
         end = next((place for place, text in enumerate(texts) if any(stop in text for stop in stops)), None)
         length = len(ids) if end is None else end + 1
-        assert found.tokens[row, : found.lengths[row]].tolist() == ids[:length].tolist()
+        assert found.tokens[row, : found.lengths[row]].tolist() == ids[:length]
         np.testing.assert_allclose(found.logps[row, :length], whole.logps[row, :length], atol=1e-5)
         assert found.ended[row] == (whole.ended[row] or end is not None)
         assert not any(stop in found.texts[row] for stop in stops)

@@ -56,7 +56,7 @@ def generate(
     prompt_BP: Int[Array, "B P"],
     length_B: Int[Array, " B"],
     key: jax.Array,
-    stop_table: Int[Array, "S V"] | None,
+    stop_table: Int[Array, "S V"] | None = None,
     *,
     num_generations: int,
     stages: Sequence[Stage],
