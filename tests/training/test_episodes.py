@@ -70,6 +70,8 @@ class Threaded:
         for item in items:
             function(item)
 
+    release = for_each
+
 
 class Letters:
     """Encoder of prompts and replies, and tokenizer."""

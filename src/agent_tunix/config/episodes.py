@@ -42,8 +42,8 @@ def environment_problems(config: Config) -> Iterator[str]:
             f"environment.max_episode_tokens must be at least {key}={turn_tokens(config)}, not "
             f"{environment.max_episode_tokens}; raise it, or lower {key}"
         )
-    if config.distributed.mode != "none":
+    if config.distributed.mode != "none" and environment.schedule == "arrival":
         yield (
-            "environments require a run of one process, but distributed.mode is "
-            f"{config.distributed.mode}; set distributed.mode=none"
+            "environment.schedule=arrival requires a run of one process, but distributed.mode is "
+            f"{config.distributed.mode}; set environment.schedule=lockstep"
         )

@@ -89,6 +89,10 @@ class EnvironmentSet(Closing):
         """Call a function on episodes or their places, several at once if they are in worker processes."""
         self._pool.for_each(function, items)
 
+    def release(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Call a function on episodes after an error."""
+        self._pool.for_each(function, items)
+
     def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
         """Call a function on one of them in another thread, or at once if they run in the trainer."""
         return self._pool.submit(function, item)

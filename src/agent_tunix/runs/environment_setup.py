@@ -64,6 +64,8 @@ def make_episode_sampler(
 ) -> "EpisodeSampler":
     """Return the sampler of a run's episodes."""
     from agent_tunix.data.episode_prompts import EpisodeEncoder
+    from agent_tunix.distributed import here
+    from agent_tunix.distributed.shared_environments import SharedEnvironments
     from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
 
     asked = config.environment
@@ -75,4 +77,5 @@ def make_episode_sampler(
         waits_for_all=asked.schedule == "lockstep",
     )
     _LOGGER.info("environment: %s", environments.describe())
-    return EpisodeSampler(sampler, environments, EpisodeEncoder(tokenizer, config.prompt), limits)
+    shared = environments if here().count == 1 else SharedEnvironments(environments, here())
+    return EpisodeSampler(sampler, shared, EpisodeEncoder(tokenizer, config.prompt), limits)

@@ -10,10 +10,10 @@ Axes: B prompts, G episodes of each, N = B × G, L tokens of an episode.
 """
 
 import logging
-from collections.abc import Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -21,8 +21,8 @@ import numpy as np
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeResult, Message, StopReason
+from agent_tunix.environments.environment import EpisodeEnvironment
 from agent_tunix.environments.episode import Episode
-from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.policy.mesh import fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.lengths import bucket
@@ -39,6 +39,26 @@ _TOKENS_BETWEEN_ARRIVALS = 32
 _SMALL_CACHE = 512
 # Characters of a result are limited to this many times its tokens, before it is encoded.
 _CHARACTERS_OF_TOKEN = 16
+
+
+class Environments(Protocol):
+    """The environments of a run, such as `EnvironmentSet`."""
+
+    def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
+        """Return the environment of a new episode of a row."""
+        ...
+
+    def for_each(self, function: Callable[["_Row"], None], items: Iterable["_Row"]) -> None:
+        """Call a function on episodes."""
+        ...
+
+    def submit(self, function: Callable[["_Row"], None], item: "_Row") -> Future[None]:
+        """Begin to call a function on an episode."""
+        ...
+
+    def release(self, function: Callable[["_Row"], None], items: Iterable["_Row"]) -> None:
+        """Call a function on episodes after an error."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +137,7 @@ class EpisodeSampler:
     """
 
     def __init__(
-        self, sampler: Sampler, environments: EnvironmentSet, encoder: EpisodeEncoder, limits: EpisodeLimits
+        self, sampler: Sampler, environments: Environments, encoder: EpisodeEncoder, limits: EpisodeLimits
     ) -> None:
         self.mesh = sampler.mesh
         self._sampler = sampler
@@ -154,21 +174,23 @@ class EpisodeSampler:
             for number in range(len(batch.prompts) * num_generations)
         ]
         answering: dict[Future[None], _Row] = {}
+        results: dict[int, EpisodeResult] = {}
+
+        def conclude(row: _Row) -> None:
+            results[row.number] = row.episode.conclude()
+
         try:
             self._begin(rows, batch, key, num_generations, max_prompt_length)
             if any(row.is_live for row in rows):
                 self._take_turns(rows, answering, key, sampling, num_generations, max_prompt_length)
-        finally:
+        except BaseException:  # an error of the trainer itself must not leave episodes open
             wait(answering)
-            for row in rows:  # an error of the trainer itself must not leave episodes open
+            for row in rows:
                 row.episode.stop(StopReason.ERROR, "the run was interrupted")
-            results: list[EpisodeResult | None] = [None] * len(rows)
-
-            def conclude(row: _Row) -> None:
-                results[row.number] = row.episode.conclude()
-
-            self._environments.for_each(conclude, rows)
-        return self._collect(rows, [result for result in results if result is not None], max_prompt_length)
+            self._environments.release(conclude, rows)
+            raise
+        self._environments.for_each(conclude, rows)
+        return self._collect(rows, [results[row.number] for row in rows], max_prompt_length)
 
     # --- beginning -------------------------------------------------------------------------------------------------
 
@@ -283,22 +305,18 @@ class EpisodeSampler:
                 pad_id=self._sampler.pad_id,
                 eos_ids=self._sampler.eos_ids,
             )
-            self._read(layout, inputs, fetch(written), turn_tokens)
-            live = [row for row in layout if row is not None]
-            answering |= {
-                self._environments.submit(_answer, row): row
-                for row in live
-                if not row.is_writing and row not in answering.values()
-            }
-            self._reply([row for row in self._answered(answering, live) if row.is_live])
+            finished = self._read(layout, inputs, fetch(written), turn_tokens)
+            if self._limits.waits_for_all:
+                self._environments.for_each(_answer, finished)
+            else:
+                answering |= {self._environments.submit(_answer, row): row for row in finished}
+                finished = self._answered(answering, [row for row in layout if row is not None])
+            self._reply([row for row in finished if row.is_live])
 
     def _answered(self, answering: dict[Future[None], _Row], live: Sequence[_Row]) -> list[_Row]:
-        """Return the rows whose tools have answered. Wait for all, or for one if no row can write."""
-        if self._limits.waits_for_all:
-            done = wait(answering, return_when=ALL_COMPLETED).done
-        else:
-            nobody_writes = not any(row.is_writing for row in live)
-            done = wait(answering, None if nobody_writes else 0, FIRST_COMPLETED).done
+        """Return the rows whose tools have answered. Wait for one of them if no row can write."""
+        nobody_writes = not any(row.is_writing for row in live)
+        done = wait(answering, None if nobody_writes else 0, FIRST_COMPLETED).done
         for future in done:
             future.result()
         return sorted((answering.pop(future) for future in done), key=lambda row: row.number)
@@ -368,8 +386,8 @@ class EpisodeSampler:
         most = self._limits.max_episode_tokens + C + num_tokens
         return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + num_tokens, most)
 
-    def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, written: Any, turn_tokens: int) -> None:
-        """Add what the policy wrote to its rows, and find the turns that have ended."""
+    def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, written: Any, turn_tokens: int) -> list[_Row]:
+        """Add what the policy wrote to its rows, and return those whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
         finished = []
         for place, row in enumerate(layout):
@@ -398,6 +416,7 @@ class EpisodeSampler:
         texts = self._sampler.decode([row.tokens[row.turn_start :] for row in finished])
         for row, text in zip(finished, texts, strict=True):
             row.text, row.is_writing = text, False
+        return finished
 
     def _reply(self, rows: Sequence[_Row]) -> None:
         """Add the replies of tools and environments to the rows whose episodes continue."""
