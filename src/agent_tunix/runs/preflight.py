@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples, peek_held_out
@@ -155,7 +156,7 @@ def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Ma
     # Inline rewards run without a memory limit, so the trial has none either.
     memory_mb = _NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb
     settle_completions(own, sample, memory_mb=memory_mb)
-    if config.environment.name is None and not config.environment.tools:  # a made-up completion is no episode
+    if not has_environment(config):  # a made-up completion is no episode
         try_rewards(decided, sample, timeout_s=settings.timeout_s, memory_mb=memory_mb)
     settle_completions(uploaded, sample, memory_mb=settings.memory_mb, allow_unsandboxed=settings.allow_unsandboxed)
 
