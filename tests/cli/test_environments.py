@@ -75,6 +75,7 @@ def test_list_has_built_in_and_registered_ones(directory: Path) -> None:
         "calculator": "tool",
         "door": "environment",
         "guess_number": "environment",
+        "python": "tool",
         "search": "tool",
         "word_ladder": "environment",
     }
