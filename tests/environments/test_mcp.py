@@ -118,13 +118,21 @@ def test_a_server_that_does_not_answer_any_more_is_replaced_and_killed() -> None
 def test_calls_of_several_episodes_overlap(adapter: McpAdapter, tmp_path: Path) -> None:
     results: list[str] = []
     one, other = adapter.open(), adapter.open()
-    arguments = {"file": str(tmp_path / "file")}
-    waiting = threading.Thread(target=lambda: results.append(one.call("wait_for", arguments).text))
+    arguments = {"mine": str(tmp_path / "mine"), "theirs": str(tmp_path / "theirs")}
+    waiting = threading.Thread(target=lambda: results.append(one.call("meet", arguments).text))
     waiting.start()
     results.append(other.call("add", {"a": 1}).text)
-    (tmp_path / "file").touch()
+    (tmp_path / "theirs").touch()
     waiting.join()
-    assert results == ["2", "found"]
+    assert results == ["2", f"found {tmp_path / 'theirs'}"]
+
+
+def test_calls_of_one_turn_overlap_and_their_results_keep_the_order(adapter: McpAdapter, tmp_path: Path) -> None:
+    # Each waits for a file that the other makes.
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    turn = call("meet", mine=one, theirs=other) + call("meet", mine=other, theirs=one)
+    result = run_episode(adapter.open(), script(turn, "done"))
+    assert texts(result.messages, "tool") == [f"found {other}", f"found {one}"]
 
 
 @pytest.mark.slow

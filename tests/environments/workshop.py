@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 import uvicorn
 from mcp.server import MCPServer
@@ -45,11 +46,12 @@ def sleep() -> str:
 
 
 @server.tool()
-def wait_for(file: str) -> str:
-    """Wait until there is a file."""
-    while not os.path.exists(file):
+def meet(mine: str, theirs: str) -> str:
+    """Make a file, and wait until there is another."""
+    Path(mine).touch()
+    while not os.path.exists(theirs):
         time.sleep(0.01)
-    return "found"
+    return f"found {theirs}"
 
 
 @server.tool()

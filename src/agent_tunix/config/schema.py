@@ -397,7 +397,7 @@ class EnvironmentConfig:
     num_workers: int = key(
         16,
         "Worker processes for your own environments and tools, each of which runs one call at a time; also the most"
-        " calls at the same time of an MCP server or the tool python.",
+        " episodes that call an MCP server or the tool python at the same time.",
     )
     execution: str = key(
         "auto",

@@ -1,7 +1,7 @@
 """One episode on the host: a policy and an environment take turns.
 
 The policy is any function of the messages, such as a script or a client of a model. Its turns are text; tool calls are
-read from it in a model's format. Calls of one turn run one after the other.
+read from it in a model's format. Calls of one turn run one after the other, unless all their tools allow an overlap.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import enum
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,17 +257,27 @@ class Episode:
         if written:
             message["tool_calls"] = written
         self.messages.append(message)
-        for call, name in zip(calls, ids, strict=True):
-            if isinstance(call, MalformedCall):
-                result, arguments = CallResult(f"Error: {call.message}", CallOutcome.MALFORMED), {}
-            else:
-                result = self.environment.call(call.name, call.arguments, self._max_result_chars)
-                arguments = call.arguments
+        for call, name, result in zip(calls, ids, self._results(calls), strict=True):
+            arguments = call.arguments if isinstance(call, ToolCall) else {}
             self.calls.append(CallRecord(self.num_turns - 1, call.name, arguments, result))
             if self._fails_on_tool_error and result.outcome is CallOutcome.TOOL_ERROR:
                 raise EnvironmentFailedError(f"{call.name} failed: {result.detail or result.text}", code="tool_failed")
             text = self._shorten(result.text)
             self.messages.append({"role": "tool", "tool_call_id": name, "name": call.name, "content": text})
+
+    def _results(self, calls: Sequence[ToolCall | MalformedCall]) -> Iterator[CallResult]:
+        """Yield the results in the order of the calls."""
+        may_overlap = {tool.name: tool.may_overlap for tool in self.environment.tools}
+        if len(calls) > 1 and all(may_overlap.get(call.name) for call in calls):
+            with ThreadPoolExecutor(len(calls), "calls") as pool:
+                yield from pool.map(self._result, calls)
+        else:
+            yield from map(self._result, calls)
+
+    def _result(self, call: ToolCall | MalformedCall) -> CallResult:
+        if isinstance(call, MalformedCall):
+            return CallResult(f"Error: {call.message}", CallOutcome.MALFORMED)
+        return self.environment.call(call.name, call.arguments, self._max_result_chars)
 
 
 def _appended(content: Any, first: str) -> Any:

@@ -33,7 +33,7 @@ class HostingLimits:
         execution: `inline`, `process`, or `auto`: built-in ones inline, others in worker processes.
         timeout_s: Wall time of one call.
         memory_mb: Memory of a worker.
-        num_workers: Worker processes of an environment, and calls of the tool `python` or an MCP server at a time.
+        num_workers: Worker processes of an environment; episodes that call an MCP server or `python` at the same time.
     """
 
     execution: str = "auto"

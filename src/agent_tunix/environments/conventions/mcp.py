@@ -115,6 +115,8 @@ class McpEnvironment(EpisodeEnvironment):
 
 
 class _McpTool(SchemaTool):
+    may_overlap = True
+
     def __init__(self, listed: Mapping[str, Any], connection: McpConnection | None, timeout_s: float) -> None:
         super().__init__(listed["name"], listed.get("description") or "", listed.get("inputSchema"), lambda given: None)
         self._connection = connection
