@@ -63,7 +63,7 @@ def test_the_tools_are_those_of_the_server_with_their_own_schemas(adapter: McpAd
         ("subtract", {}, CallOutcome.UNKNOWN_TOOL, "Error: there is no tool 'subtract'"),
         ("nothing", {}, CallOutcome.OK, ""),
         ("mixed", {}, CallOutcome.OK, "first\n[image: image/png]\na page"),
-        ("flood", {}, CallOutcome.TOO_LONG, "xxx"),
+        ("flood", {"characters": 1_000_000}, CallOutcome.TOO_LONG, "xxx"),
     ],
 )
 def test_results_and_errors_are_told_to_the_model(

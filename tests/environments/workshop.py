@@ -62,9 +62,9 @@ async def block() -> str:
 
 
 @server.tool()
-def flood() -> str:
-    """Return ten megabytes."""
-    return "x" * 10_000_000
+def flood(characters: int = 10_000_000) -> str:
+    """Return a long text."""
+    return "x" * characters
 
 
 @server.tool()

@@ -161,6 +161,10 @@ class _Combined(EpisodeEnvironment):
         """Return the score of the first environment."""
         return self._all[0].score(messages, stop_reason)
 
+    def state(self) -> dict[str, Any]:
+        """Return the state of the first environment."""
+        return self._all[0].state()
+
     def close(self) -> None:
         """Close all, and then raise the first fault."""
         faults = _close_all(self._all)
