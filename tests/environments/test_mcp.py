@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from agent_tunix.environments import CallOutcome, EnvironmentRecipe, EpisodeEnvironment, StopReason, run_episode
+from agent_tunix.environments.checks import check_environment
 from agent_tunix.environments.conventions.mcp import McpAdapter
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
-from tests.environments.support import call, script, texts
+from tests.environments.support import GALLERY, call, script, texts
 from tests.raising import raises
 from tests.tiers import slow_after
 
@@ -73,6 +74,44 @@ def test_results_and_errors_are_told_to_the_model(
     assert result.outcome is outcome
     assert result.text.startswith(text)
     assert len(result.text) < 400
+
+
+# Command → turns of a policy, and how the results start.
+PUBLISHED: dict[str, tuple[list[str], list[str]]] = {
+    "python weather.py": ([call("get_weather", city="Oslo", unit="F")], ['{\n  "city": "Oslo",\n  "degrees": 48.2,']),
+    "python todo.py": (
+        [call("add_todo", item={"title": "sow", "tags": ["field"]}), call("add_todo", item={}), call("clear_todos")],
+        ["sow (field)", "Error: Error executing tool add_todo: 1 validation error", "1"],
+    ),
+    "python archive.py": (
+        [call("read_page", topic="ship"), call("read_page", topic="ship", page=2)],
+        ["Ship\nA ship in harbour is safe.", "Error: bad arguments for read_page: there is no argument `page`"],
+    ),
+    "python dice.py": (
+        [call("roll", sides=6, seed=1), call("roll_over", far=True)],
+        ["2", "Error: The die fell off the table."],
+    ),
+    "python shop.py --discount 0.5": (
+        [call("find-goods", part="tea", most=5), call("price", article="cup"), call("price", article="hat")],
+        [
+            '{\n  "name": "tea",\n  "price": 2.0\n}',
+            "1.5",
+            "Error: Error executing tool price: there are no goods 'hat'",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("command", slow_after(1, list(PUBLISHED)))
+def test_servers_run_unedited(command: str) -> None:
+    turns, expected = PUBLISHED[command]
+    with McpAdapter(McpServer.read({"command": command}, GALLERY / "mcp"), timeout_s=60.0) as adapter:
+        result = run_episode(adapter.open(), script(*turns, "done"))
+        report = check_environment(adapter)
+    assert result.error == ""
+    results = texts(result.messages, "tool")
+    assert [one for one, start in zip(results, expected, strict=True) if not one.startswith(start)] == []
+    assert [one for one in report.findings if one.status == "failed"] == []
 
 
 def test_an_episode_makes_calls(adapter: McpAdapter) -> None:
