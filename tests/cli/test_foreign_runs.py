@@ -196,6 +196,30 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
     assert not world.canary.exists()
 
 
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ({"command": "python evil.py", "env": {"A": "b"}}, "runs the command A=b python evil.py"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "sends tool calls to the MCP server http://127.0.0.1:9/mcp"),
+    ],
+)
+def test_mcp_servers_of_a_strangers_run_are_told_and_not_used(server: Any, told: str, world: World) -> None:
+    world.configure({"environment.mcp": [server]})
+    with raises(UntrustedRunError, "untrusted_run") as refusal:
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert f"environment.mcp.0: {told}" in str(refusal.value)
+
+
+def test_the_file_of_an_mcp_server_within_a_run_is_ones_own_only_as_it_was_signed(world: World) -> None:
+    (world.run / "server.py").write_text("")
+    world.configure({"environment.mcp": [{"command": "python run/server.py"}]})
+    world.sign()
+    settle_trust(world.config, world.run, working_directory=Path.cwd(), with_environment=True)
+    (world.run / "server.py").write_text(EVIL)
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=Path.cwd(), with_environment=True)
+
+
 CORRECT: dict[str, dict[str, Any]] = {
     "a file": {"evaluation.correct": "run/evil.py:reward"},
     "a module": {"evaluation.correct": "evil_here.reward"},

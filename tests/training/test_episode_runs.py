@@ -16,6 +16,7 @@ from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.training.verification import first_rollout_difference
 from tests.environments.support import GALLERY
 from tests.environments.test_gallery import CASES
+from tests.environments.test_mcp import PUBLISHED
 from tests.raising import raises
 from tests.training.episodes import EPISODES, WORLD
 from tests.training.support import copy_run, train_run
@@ -121,6 +122,24 @@ def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) ->
     }
     assert {name for name, _ in ended} == set(names)
     assert {name: fault for name, fault in ended if fault} == {}
+
+
+def test_five_mcp_servers_train_unedited_in_one_run(tmp_path: Path) -> None:
+    servers = [f"{{command: {command.replace('python ', f'python {GALLERY}/mcp/')}}}" for command in PUBLISHED]
+    rows = train_run(
+        tmp_path / "run",
+        *EPISODES,
+        f"environment.mcp=[{','.join(servers)}]",
+        "generation.max_prompt_length=2560",
+        "environment.max_turns=3",
+        "training.reward_function=response_length",
+        "training.num_batches=3",
+        "training.batch_size=2",
+        "evaluation.num_samples=0",
+    )
+    assert len(rows) == 3
+    assert [row["environment/errors"] for row in rows] == [0, 0, 0]
+    assert all(row["turns/mean"] >= 1 for row in rows)
 
 
 def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:

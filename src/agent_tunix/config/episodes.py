@@ -7,7 +7,8 @@ from agent_tunix.config.schema import Config
 
 def has_environment(config: Config) -> bool:
     """Return True if the policy acts in an environment or has tools."""
-    return config.environment.name is not None or bool(config.environment.tools)
+    environment = config.environment
+    return environment.name is not None or bool(environment.tools or environment.mcp)
 
 
 def turn_tokens(config: Config) -> int:

@@ -377,6 +377,11 @@ class EnvironmentConfig:
         " the row's column `environment` chooses; null: none.",
     )
     tools: list[str] = key([], "Further tools: registered names, dotted paths or file.py:function.")
+    mcp: list[dict[str, Any]] = key(
+        [],
+        "MCP servers with further tools: items {command, args, env}, where command is a text or list and args and env"
+        " are optional, or items {url} (streamable HTTP).",
+    )
     args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
     max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
@@ -389,11 +394,15 @@ class EnvironmentConfig:
     max_result_tokens: int = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
     timeout_s: float = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
     memory_mb: int = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
-    num_workers: int = key(16, "Worker processes for your own environments and tools; each runs one call at a time.")
+    num_workers: int = key(
+        16,
+        "Worker processes for your own environments and tools, each of which runs one call at a time; also the most"
+        " episodes that call an MCP server or the tool python at the same time.",
+    )
     execution: str = key(
         "auto",
         "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"
-        " built-in ones inline, others in worker processes.",
+        " built-in ones inline, others in worker processes. MCP servers have processes of their own.",
     )
     schedule: str = key(
         "lockstep",

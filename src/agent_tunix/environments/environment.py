@@ -118,6 +118,10 @@ class EpisodeEnvironment(abc.ABC):
         """
         return None
 
+    def state(self) -> dict[str, Any]:
+        """Return what rewards may read of the environment itself, as plain data; called after `score`."""
+        return {}
+
     def close(self) -> None:  # noqa: B027  # optional
         """Release what the episode holds. It is called once, also after a failed `reset`."""
 

@@ -90,6 +90,11 @@ class Sample:
         return "" if self.episode is None else self.episode.error
 
     @property
+    def whole_text(self) -> str:
+        """The response, or all turns of an episode with what was answered."""
+        return self.response if self.episode is None else self.episode.text
+
+    @property
     def answer(self) -> Any:
         """The stripped reference; "" if the row has none."""
         return self.columns.get("answer", "")
@@ -107,6 +112,10 @@ class EpisodeSummary:
         calls: Tool calls in order: `turn`, `name`, `outcome` and `seconds` of each.
         score: Score of the environment; None if it does not score.
         error: Description of the environment's fault; "" without one.
+        text: The model's turns as it wrote them, and what was answered, each on a line of its own.
+        tokens: Token ids after the prompt, those of answers included.
+        loss_mask: For each of these tokens, 1 if the model wrote it, otherwise 0.
+        state: Public attributes of the environment at the end, if it is a class whose methods are tools.
     """
 
     stop_reason: str
@@ -115,6 +124,10 @@ class EpisodeSummary:
     calls: tuple[Mapping[str, Any], ...] = ()
     score: "Score | None" = None
     error: str = ""
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+    loss_mask: tuple[int, ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 def message_lines(message: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example
 from agent_tunix.environments import EnvironmentRecipe
+from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def open_environments(config: Config, working_directory: Path) -> Iterator[Envir
     asked = config.environment
     template = EnvironmentRecipe(None, asked.args, tuple(asked.modules), working_directory=working_directory)
     limits = HostingLimits(asked.execution, asked.timeout_s, asked.memory_mb, asked.num_workers)
-    with EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits) as environments:
+    servers = [McpServer.read(one, working_directory) for one in asked.mcp]
+    with EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits, servers) as environments:
         yield environments
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
+from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
@@ -236,7 +237,7 @@ def correct_parts(config: Config, working_directory: Path) -> list[CodePart]:
 
 
 def environment_parts(config: Config, working_directory: Path, root: Path) -> list[CodePart]:
-    """Return the code of environments and tools beyond the built-in ones, and the private files in their arguments."""
+    """Return the code of environments and tools beyond the built-in ones, MCP servers, and private files named."""
     asked = config.environment
     names = asked.name if isinstance(asked.name, dict) else {} if asked.name is None else {"": asked.name}
     specs = {f"environment.name.{key}".rstrip("."): str(spec) for key, spec in names.items()}
@@ -249,6 +250,11 @@ def environment_parts(config: Config, working_directory: Path, root: Path) -> li
     for key, value in asked.args.items():
         if isinstance(value, str):
             parts += [CodePart("private", f"environment.args.{key}", str(f), f) for f in _private_files(value, root)]
+    for place, item in enumerate(asked.mcp):
+        server, key = McpServer.read(item, working_directory), f"environment.mcp.{place}"
+        parts.append(CodePart("server" if server.url else "command", key, server.text))
+        named = [(word, Path(os.path.realpath(server.directory / word))) for word in server.command]
+        parts += [CodePart("file", key, word, file) for word, file in named if file.is_file()]
     return parts
 
 

@@ -15,6 +15,7 @@ _FORMS = {
     "benchmax": "a benchmax BaseEnv",
     "text": "a text environment, which replies to each turn",
     "tools": "a function, a tool without state",
+    "mcp": "an MCP server",
 }
 
 
@@ -24,7 +25,7 @@ def describe_environment(name: str, adapter: EnvironmentAdapter) -> dict[str, An
         "name": name,
         "convention": adapter.convention,
         "source": adapter.describe(),
-        "documentation": inspect.getdoc(adapter.given) or "",
+        "documentation": "" if adapter.convention == "mcp" else inspect.getdoc(adapter.given) or "",
         "system_prompt": adapter.system_prompt,
         "max_turns": adapter.traits.max_turns,
         "columns": adapter.reset_parameters,

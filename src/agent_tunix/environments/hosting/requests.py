@@ -35,7 +35,7 @@ def answer_request(episode: EpisodeEnvironment, method: str, *arguments: Any) ->
         return None if reply.text is None else str(reply.text), bool(reply.done)
     if method == "score":
         score = episode.score(*arguments)
-        return None if score is None else wire.to_plain(score)
+        return None if score is None else wire.to_plain(score), episode.state()
     assert method == "close", method
     return episode.close()
 
@@ -55,6 +55,7 @@ class RemoteEpisode(EpisodeEnvironment):
         self.traits = traits
         self._tools: list[Tool] = []
         self._prompt: list[Message] | None = None
+        self._state: dict[str, Any] = {}
 
     @abc.abstractmethod
     def ask(self, what: str, method: str, *arguments: Any) -> Any:
@@ -88,8 +89,12 @@ class RemoteEpisode(EpisodeEnvironment):
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the environment's score."""
-        plain = self.ask("the score", "score", list(messages), stop_reason)
+        plain, self._state = self.ask("the score", "score", list(messages), stop_reason)
         return None if plain is None else wire.from_plain(plain)
+
+    def state(self) -> dict[str, Any]:
+        """Return the environment's state, which came with its score."""
+        return self._state
 
     def close(self) -> None:
         """Release the episode."""

@@ -316,7 +316,8 @@ def _read_sample(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> 
 
 def _read_episode(data: Mapping[str, Any]) -> EpisodeSummary:
     score = None if data["score"] is None else _score_of(data["score"])
-    return EpisodeSummary(**{**data, "calls": tuple(data["calls"]), "score": score})
+    lists = {name: tuple(data.get(name, ())) for name in ("calls", "tokens", "loss_mask")}
+    return EpisodeSummary(**{**data, **lists, "score": score})
 
 
 def _read_score(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> Score:
