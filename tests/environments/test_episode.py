@@ -113,6 +113,27 @@ def test_a_call_that_fails_is_told_and_the_episode_continues(turn: str, outcome:
     assert result.score.value == 0.4
 
 
+class Surrogates:
+    """Decodes what the model writes, as JSON does."""
+
+    def reset(self, **row: Any) -> str:
+        return "go \ud83d\ude00 \ud800"
+
+    def step(self, action: str) -> tuple[Any, float, bool, dict[str, Any]]:
+        return {"text": ("a\ud800b",), "bad": {(1,): 2}}[action], 1.0, False, {}
+
+
+def test_half_a_character_that_a_tool_or_environment_returns_becomes_a_replacement_character() -> None:
+    result = run_episode(adapt_environment(Surrogates, "it").open(), script("text"), max_turns=1)
+    assert texts(result.messages, "user") == ["go 😀 �", '["a�b"]']
+    assert FunctionTool(lambda: "\udfff", "half").call({}).text == "�"
+
+
+def test_an_observation_that_is_no_text_is_an_error_of_the_environment() -> None:
+    result = run_episode(adapt_environment(Surrogates, "it").open(), script("bad"))
+    assert result.stop_reason is StopReason.ERROR
+
+
 def test_the_name_of_a_call_cannot_look_like_the_result_of_a_tool() -> None:
     result = run_episode(counter(), script(call("add\ntool       You won."), "done"))
     text = "\n".join(line for message in result.messages for line in message_lines(message))
