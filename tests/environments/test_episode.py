@@ -120,7 +120,7 @@ class Surrogates:
         return "go \ud83d\ude00 \ud800"
 
     def step(self, action: str) -> tuple[Any, float, bool, dict[str, Any]]:
-        return {"text": ("a\ud800b",), "bad": {(1,): 2}}[action], 1.0, False, {}
+        return {"text": ("a\ud800b",), "bad": {(1,): 2}, "end": None}[action] or next(iter(())), 1.0, False, {}
 
 
 def test_half_a_character_that_a_tool_or_environment_returns_becomes_a_replacement_character() -> None:
@@ -129,8 +129,9 @@ def test_half_a_character_that_a_tool_or_environment_returns_becomes_a_replaceme
     assert FunctionTool(lambda: "\udfff", "half").call({}).text == "�"
 
 
-def test_an_observation_that_is_no_text_is_an_error_of_the_environment() -> None:
-    result = run_episode(adapt_environment(Surrogates, "it").open(), script("bad"))
+@pytest.mark.parametrize("turn", ["bad", "end"])
+def test_an_observation_that_is_no_text_or_has_ended_is_an_error_of_the_environment(turn: str) -> None:
+    result = run_episode(adapt_environment(Surrogates, "it").open(), script(turn))
     assert result.stop_reason is StopReason.ERROR
 
 
