@@ -1046,6 +1046,13 @@ def test_training_does_not_write_through_links_of_a_stranger(name: str, has_conf
         check_directory(world.run, Config())
 
 
+def test_training_does_not_wait_for_pipes_of_a_stranger(world: World) -> None:
+    (world.run / "train.log").unlink(missing_ok=True)
+    os.mkfifo(world.run / "train.log")
+    with raises(RunDirectoryError, "pipes_in_run"):
+        check_directory(world.run, Config())
+
+
 def test_links_are_kept_in_a_run_of_ones_own_but_not_in_its_copy(own: World, tmp_path: Path) -> None:
     (own.run / "train.log").symlink_to(own.elsewhere)
     check_directory(own.run, Config())

@@ -147,4 +147,6 @@ def faults_of(what: str, file: str | None = None) -> Iterator[None]:
     except EnvironmentFailedError:
         raise
     except USER_FAULTS as error:  # a user's code may raise anything
-        raise EnvironmentFailedError(f"{what} failed: {describe_fault(error, file)}") from error
+        # From a context manager, a StopIteration that is the cause of a RuntimeError would be raised instead of that.
+        cause = None if isinstance(error, StopIteration) else error
+        raise EnvironmentFailedError(f"{what} failed: {describe_fault(error, file)}") from cause

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.environments.environment import EpisodeEnvironment
-from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, cut
+from agent_tunix.environments.outcomes import (
+    DEFAULT_MAX_RESULT_CHARS,
+    CallOutcome,
+    CallResult,
+    Message,
+    cut,
+    to_unicode,
+)
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.sample import Outcome, Score
@@ -185,6 +192,11 @@ class Episode:
                 given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
                 made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
                 made = [message for message in made if message.get("content")]
+            made = [
+                {name: to_unicode(value) if isinstance(value, str) else value for name, value in message.items()}
+                for message in made
+            ]
+            first = first and to_unicode(first)
             if first and made and made[-1]["role"] == "user":
                 made[-1]["content"] = _appended(made[-1]["content"], first)
             elif first:

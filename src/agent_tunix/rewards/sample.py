@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from agent_tunix.visible_text import one_line
+
 # Up to this size, values and their moments, even the third, stay far from overflowing.
 LARGEST_VALUE = 1e60
 
@@ -82,7 +84,7 @@ class Sample:
         if self.episode is None:
             return self.response
         lines = [line for message in self.completion_messages for line in message_lines(message)]
-        return "\n".join([*lines, f"end        {self.episode.stop_reason} {self.fault}".rstrip()])
+        return "\n".join([*lines, one_line(f"end        {self.episode.stop_reason} {self.fault}".rstrip())])
 
     @property
     def fault(self) -> str:
@@ -135,12 +137,13 @@ def message_lines(message: Mapping[str, Any]) -> Iterator[str]:
     content = str(message.get("content") or "")
     if content:
         first, *rest = content.splitlines() or [""]
-        yield f"{message['role']:<9}  {first}".rstrip()
+        yield f"{one_line(str(message['role'])):<9}  {first}".rstrip()
         yield from (f"           {line}".rstrip() for line in rest)
     elif message["role"] == "tool":
         yield "tool       (nothing)"
     for call in message.get("tool_calls", ()):
-        yield f"call       {call['function']['name']} {call['function']['arguments']}"
+        # The model writes the name. With a line feed in it, the next line could look like the result of a tool.
+        yield one_line(f"call       {call['function']['name']} {call['function']['arguments']}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ def _is_own_in_place(root: Path) -> bool:
 
 
 def check_directory(root: Path, config: Config) -> None:
-    """Refuse to train in a foreign directory that has links, or whose uploaded rewards would run unsandboxed.
+    """Refuse to train in a foreign directory with links or pipes, or whose uploaded rewards would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
 
@@ -178,17 +178,20 @@ def check_directory(root: Path, config: Config) -> None:
         config: The user's own configuration.
 
     Raises:
-        RunDirectoryError: Links in the directory would redirect writes to another place.
+        RunDirectoryError: Links in the directory would redirect writes to another place, or pipes would block them.
         UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
     if _is_own_in_place(root):
         return
-    links = [
-        os.path.join(directory, name)
-        for directory, inner, names in os.walk(root)
-        for name in (*inner, *names)
-        if os.path.islink(os.path.join(directory, name))
-    ]
+    within = [os.path.join(directory, name) for directory, inner, names in os.walk(root) for name in (*inner, *names)]
+    links = [path for path in within if os.path.islink(path)]
+    if others := [path for path in within if not (os.path.isfile(path) or os.path.isdir(path) or path in links)]:
+        names = escape_hidden(", ".join(os.path.relpath(path, root) for path in others[:5]))
+        raise RunDirectoryError(
+            f"{root} is not marked as your run, and the run would wait without end for pipes or devices in it: {names};"
+            " remove them, or choose another hydra.run.dir",
+            code="pipes_in_run",
+        )
     if links:
         names = escape_hidden(", ".join(os.path.relpath(path, root) for path in links[:5]))
         raise RunDirectoryError(
