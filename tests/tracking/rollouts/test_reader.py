@@ -84,8 +84,10 @@ def test_an_unfinished_file_is_passed_over(tmp_path: Path) -> None:
     assert RolloutReader(tmp_path).steps() == [1]
 
 
-def replace_column(table: pa.Table) -> pa.Table:
-    return table.set_column(table.column_names.index("columns"), "columns", pa.array(["{"] * table.num_rows))
+def replace_column(path: Path, name: str, stored: str) -> None:
+    table = pq.read_table(path)
+    column = pa.array([stored] * table.num_rows)
+    pq.write_table(table.set_column(table.column_names.index(name), name, column), path)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,9 @@ def replace_column(table: pa.Table) -> pa.Table:
         (lambda path: path.write_bytes(path.read_bytes()[:-100]), ""),
         (lambda path: pq.write_table(pa.table({"step": [1]}), path), "it contains no rollouts"),
         (lambda path: pq.write_table(of_version(99, pq.read_table(path)), path), "version 99 of the schema"),
-        (lambda path: pq.write_table(replace_column(pq.read_table(path)), path), "'{' is not a stored value"),
+        (lambda path: replace_column(path, "columns", "{"), "'{' is not a stored value"),
+        (lambda path: replace_column(path, "messages", "[5]"), "does not hold a stored completion"),
+        (lambda path: replace_column(path, "episode", "5"), "does not hold a stored completion"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:

@@ -264,8 +264,11 @@ def from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
         def text(place: str, stored: str, exact: Mapping[str, str] = exact) -> str:
             return exact.get(place, stored)
 
-        samples.append(_read_sample(row, text, decode_once))
-        scores.append(_read_score(row, text, decode_once))
+        try:
+            samples.append(_read_sample(row, text, decode_once))
+            scores.append(_read_score(row, text, decode_once))
+        except (TypeError, AttributeError, LookupError) as error:  # JSON of another shape
+            raise ValueError(f"a row does not hold a stored completion: {type(error).__name__}: {error}") from error
     return StoredStep(
         step=columns["step"][0],
         samples=samples,
