@@ -25,7 +25,7 @@ CONF = find_conf_directory()
 EXPORTS: dict[str, str] = {
     "agent_tunix": """
         Outcome Sample Score __version__ get_reward_function list_reward_functions normalize_reward
-        register_reward_function
+        register_advantage_estimator register_policy_loss register_reward_function
     """,
     "agent_tunix.data": """
         BatchOrder Dropped Example Interleaving LoadReport LoadedSplit Order PromptEncoder PromptTokenizer RowError
@@ -43,7 +43,8 @@ EXPORTS: dict[str, str] = {
         BadReferenceError BaseReward Component EpisodeSummary Fingerprint Mixture Outcome RewardAnalysis RewardConfig
         RewardRecipe
         Sample Score Term compute_advantages compute_group_advantages extract_answer fingerprint get_builtin
-        get_reward_function list_reward_functions normalize_reward register_reward_function resolve_reward
+        get_reward_function list_reward_functions normalize_reward register_advantage_estimator
+        register_reward_function resolve_reward
         settle_completions summarise to_trl score_each
     """,
     "agent_tunix.workbench.checks": """

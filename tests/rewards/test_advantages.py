@@ -54,7 +54,7 @@ def test_the_largest_scores_do_not_overflow() -> None:
         ([[1.0, 2.0]], 2, "group", "divide into groups"),
         ([1.0], 0, "group", "divide into groups"),
         ([1.0, np.inf], 2, "group", "must be finite"),
-        ([1.0, 2.0], 2, "grup", "batch, none, leave_one_out, component, not 'grup'"),
+        ([1.0, 2.0], 2, "grup", "not 'grup'; did you mean group"),
         ([1.0, 2.0], 2, "component", "requires the components' values"),
     ],
 )

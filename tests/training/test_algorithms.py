@@ -282,3 +282,19 @@ def test_a_run_whose_reference_stayed_cannot_go_on_as_if_it_had_moved(finished: 
     with raises(CheckpointError, "checkpoint_mismatch") as caught:
         train_run(run, "grpo.reference_sync_steps=1", "training.resume=true")
     assert "grpo.reference_sync_steps" in str(caught.value)
+
+
+# An algorithm of one's own.
+
+
+def test_the_documented_example_of_an_own_algorithm_trains(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "algorithms.md").read_text()
+    (tmp_path / "my_algorithm.py").write_text(page.split('title="my_algorithm.py"\n')[1].split("```")[0])
+    rows = train_run(
+        tmp_path / "run",
+        "grpo.loss=my_algorithm.py:bounded_reinforce",
+        "grpo.advantage_scaling=my_algorithm.py:above_median",
+        "training.num_batches=2",
+        "training.eval_every_n_steps=0",
+    )
+    assert all(row["policy/grad_norm"] > 0 for row in rows[1:])

@@ -19,6 +19,7 @@ from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, o
 from agent_tunix.config.other_names import key_of_other_name
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.own_functions import POLICY_LOSSES
 
 # Conventions of rewards, by the names that `rewards.conventions` gives them.
 REWARD_CONVENTIONS = (
@@ -41,8 +42,8 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "rewards.completions": ("auto", "text", "messages"),
     "rewards.on_change": ("warn", "refuse"),
     "prompt.without_system_role": ("fold", "refuse"),
-    "grpo.loss": ("grpo", "gspo", "gspo_token", "reinforce"),
-    "grpo.advantage_scaling": ("group", "batch", "none", "leave_one_out", "component"),
+    "grpo.loss": POLICY_LOSSES,
+    "grpo.advantage_scaling": ("group", "batch", "batch_centred", "mean", "none", "leave_one_out", "component"),
     "optimizer.kind": tuple(OPTIMIZERS),
     "scheduler.kind": tuple(SCHEDULES),
     "scheduler.decay_shape": (None, *DECAY_SHAPES),
@@ -63,6 +64,9 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "tracking.progress": ("auto", "live", "plain", "none"),
     "stopping.mode": ("max", "min"),
 }
+
+# Keys that also take a user's own function: a path, or a name that a module of `grpo.modules` registers.
+_OPEN_CHOICES = ("grpo.loss", "grpo.advantage_scaling")
 
 QUANTIZATIONS = ("int8", "nf4")
 
@@ -220,7 +224,8 @@ def _value(config: Config, key: str) -> object:
 def _problems(config: Config) -> Iterator[str]:
     for key, choices in _CHOICES.items():
         value = _value(config, key)
-        if value not in choices:
+        is_own = key in _OPEN_CHOICES and ("." in str(value) or bool(config.grpo.modules))
+        if value not in choices and not is_own:
             names = tuple(choice for choice in choices if choice is not None)
             hint = _advice(key) or suggest(str(value), names)
             yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"

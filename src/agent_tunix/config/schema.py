@@ -309,7 +309,8 @@ class GrpoConfig:
     loss: str = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
-        "gradient per token; reinforce: neither ratio nor clip (RLOO).",
+        "gradient per token; reinforce: neither ratio nor clip (RLOO); or your own: a registered name, a dotted path "
+        "or file.py:function.",
     )
     loss_agg_mode: str = key(
         "sequence-mean-token-mean",
@@ -318,9 +319,13 @@ class GrpoConfig:
     )
     advantage_scaling: str = key(
         "group",
-        "Divisor of the advantages: the std of the `group` or of the `batch`; `none` (Dr. GRPO); `leave_one_out`: no "
-        "division, the mean of the others is the baseline (RLOO); `component`: each component is standardised "
-        "separately (GDPO).",
+        "Divisor of the advantages: the std of the `group` or of the `batch`; `batch_centred`: the std of the batch's "
+        "rewards less their groups' means (REINFORCE++, ScaleRL); `mean`: that of the group (MaxRL); `none` (Dr. GRPO);"
+        " `leave_one_out`: no division, the mean of the others is the baseline (RLOO); `component`: each component is "
+        "standardised separately (GDPO); or your own estimator: a registered name, a dotted path or file.py:function.",
+    )
+    modules: list[str] = key(
+        [], "Modules or files to import first, for the losses and advantage estimators that they register."
     )
     epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε].")
     epsilon_high: float | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")

@@ -15,9 +15,9 @@ Axes: B completions, T tokens of each.
 """
 
 from agent_tunix.grpo.losses.aggregation import AGGREGATIONS, aggregate, completion_weights
-from agent_tunix.grpo.losses.batch import LossBatch
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, log_ratios, token_ratios
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
-from agent_tunix.grpo.losses.objective import LOSSES, ObjectiveSettings, policy_objective
+from agent_tunix.grpo.losses.objective import LOSSES, policy_objective
 
 __all__ = [
     "AGGREGATIONS",
@@ -25,7 +25,10 @@ __all__ = [
     "LOSSES",
     "LossBatch",
     "ObjectiveSettings",
+    "TokenLosses",
     "aggregate",
     "completion_weights",
+    "log_ratios",
     "policy_objective",
+    "token_ratios",
 ]

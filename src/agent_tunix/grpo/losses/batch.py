@@ -1,5 +1,6 @@
 """The inputs and results that all losses share."""
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -35,6 +36,31 @@ class LossBatch(NamedTuple):
     weights: Float[Array, " B"]
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ObjectiveSettings:
+    """Settings of the objective; a JAX pytree.
+
+    The numbers may be arrays that a compiled program takes as inputs, so that one program serves all their values. The
+    names, and whether there is a dual clip, are part of the program.
+
+    Attributes:
+        loss: A key of `LOSSES`, or a name or path of a user's own loss.
+        epsilon: Lower clip. `reinforce` ignores this and the other clips.
+        epsilon_high: Upper clip.
+        epsilon_c: Dual clip for negative advantages; None for no dual clip.
+        beta: β, the coefficient of the KL penalty.
+        kl_estimator: A key of `KL_ESTIMATORS`.
+    """
+
+    loss: str = field(default="grpo", metadata={"static": True})
+    epsilon: Number = 0.2
+    epsilon_high: Number = 0.2
+    epsilon_c: Number | None = None
+    beta: Number = 0.0
+    kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
+
+
 class TokenLosses(NamedTuple):
     """Per-token losses and statistics, before aggregation.
 
@@ -67,6 +93,17 @@ def clean(batch: LossBatch) -> LossBatch:
         mask=mask,
         weights=batch.weights.astype(jnp.float32),
     )
+
+
+def token_ratios(batch: LossBatch) -> Float[Array, "B T"]:
+    """Return the importance ratio of each token, with the log-ratio limited to ±20."""
+    return jnp.exp(jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
+
+
+def unclipped(losses: Float[Array, "B T"], ratios: Float[Array, "B T"]) -> TokenLosses:
+    """Return the losses of a method without a clip."""
+    nowhere = jnp.zeros(losses.shape, jnp.bool_)
+    return TokenLosses(losses, ratios, nowhere, nowhere)
 
 
 def log_ratios(batch: LossBatch) -> Float[Array, "B T"]:

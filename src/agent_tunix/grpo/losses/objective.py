@@ -1,46 +1,26 @@
 """The whole objective: the aggregated surrogate loss plus β times the KL divergence from the reference policy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.losses.aggregation import aggregate
-from agent_tunix.grpo.losses.batch import LossBatch, Number, TokenLosses, clean
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, clean, token_ratios, unclipped
 from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
 from agent_tunix.grpo.losses.reinforce import reinforce
+from agent_tunix.own_functions import OWN_LOSSES
 
-_CLIPPED: dict[str, Callable[..., TokenLosses]] = {"grpo": grpo, "gspo": gspo, "gspo_token": gspo_token}
-LOSSES = (*_CLIPPED, "reinforce")
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class ObjectiveSettings:
-    """Settings of the objective; a JAX pytree.
-
-    The numbers may be arrays that a compiled program takes as inputs, so that one program serves all their values. The
-    names, and whether there is a dual clip, are part of the program.
-
-    Attributes:
-        loss: One of `LOSSES`.
-        epsilon: Lower clip. `reinforce` ignores this and the other clips.
-        epsilon_high: Upper clip.
-        epsilon_c: Dual clip for negative advantages; None for no dual clip.
-        beta: β, the coefficient of the KL penalty.
-        kl_estimator: A key of `KL_ESTIMATORS`.
-    """
-
-    loss: str = field(default="grpo", metadata={"static": True})
-    epsilon: Number = 0.2
-    epsilon_high: Number = 0.2
-    epsilon_c: Number | None = None
-    beta: Number = 0.0
-    kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
+LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
+    "grpo": grpo,
+    "gspo": gspo,
+    "gspo_token": gspo_token,
+    "reinforce": reinforce,
+}
 
 
 def policy_objective(
@@ -80,8 +60,16 @@ def policy_objective(
 
 
 def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
-    if settings.loss == "reinforce":
-        return reinforce(batch)
-    return _CLIPPED[settings.loss](
-        batch, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high, epsilon_c=settings.epsilon_c
-    )
+    if settings.loss in LOSSES:
+        return LOSSES[settings.loss](batch, settings)
+    found = OWN_LOSSES.get(settings.loss)(batch, settings)
+    if isinstance(found, TokenLosses):
+        return found
+    shape = getattr(found, "shape", None)
+    if shape != batch.logps.shape:
+        raise ConfigError(
+            f"grpo.loss={settings.loss} must return a loss for each token, an array of the shape {batch.logps.shape}, "
+            f"but returned {type(found).__name__} of the shape {shape}; do not sum or average in the function",
+            code="invalid_policy_loss",
+        )
+    return unclipped(found, token_ratios(batch))
