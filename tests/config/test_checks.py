@@ -82,7 +82,7 @@ AT_MOST_1 = keys(
 ABOVE_0 = keys(
     generation=["temperature", "top_p"], grpo=["reference_sync_mix"], model=["lora_alpha"], rollouts=["max_file_mb"]
 )
-FINITE = keys(grpo=["beta", "epsilon_c"], optimizer=["weight_decay"])
+FINITE = keys(grpo=["beta", "epsilon_c", "tau_positive"], optimizer=["weight_decay"])
 CHOICES = {
     "evaluation.inference_config": ("gredy", "greedy"),
     "generation.over_long": ("dropp", "drop"),
@@ -181,6 +181,9 @@ def test_several_problems_are_reported_together() -> None:
     ("settings", "remedy"),
     [
         ({"loss": "gspo", "loss_agg_mode": "token-mean"}, "requires grpo.loss_agg_mode=sequence-mean-token-mean"),
+        ({"loss": "gmpo", "loss_agg_mode": "token-mean"}, "requires grpo.loss_agg_mode=sequence-mean-token-mean"),
+        ({"loss": "sapo", "epsilon_high": 0.28}, "grpo.epsilon_high must be null with grpo.loss=sapo"),
+        ({"loss": "cispo", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=cispo"),
         ({"loss": "reinforce", "num_iterations": 2}, "it is 2; use grpo.loss=grpo"),
         ({"loss": "reinforce", "epsilon_high": 0.28}, "grpo.epsilon_high must be null with grpo.loss=reinforce"),
         ({"loss": "reinforce", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=reinforce"),

@@ -78,6 +78,12 @@ def test_micro_batches_change_nothing_but_rounding(make_bench: BenchMaker, dapo:
         "gspo": ("gspo", 3e-4, 4e-4, "sequence-mean-token-mean"),
         "gspo_token": ("gspo_token", 3e-4, 4e-4, "sequence-mean-token-mean"),
         "rloo": ("reinforce", 0.2, 0.2, "sequence-mean-token-sum"),
+        "cispo": ("cispo", 0.2, 4.0, "token-mean"),
+        "scale_rl": ("cispo", 0.2, 4.0, "prompt-mean-token-mean"),
+        "sapo": ("sapo", 0.2, 0.2, "sequence-mean-token-mean"),
+        "gmpo": ("gmpo", 0.4, 0.4, "sequence-mean-token-mean"),
+        "reinforce_plus_plus": ("grpo", 0.2, 0.2, "sequence-mean-token-mean"),
+        "max_rl": ("reinforce", 0.2, 0.2, "sequence-mean-token-sum"),
     }.items(),
 )
 def test_an_algorithm_selects_its_objective(algorithm: str, expected: tuple[object, ...]) -> None:

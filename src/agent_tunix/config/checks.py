@@ -51,6 +51,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "grpo.loss_agg_mode": (
         "sequence-mean-token-mean",
         "token-mean",
+        "prompt-mean-token-mean",
         "sequence-mean-token-sum",
         "sequence-mean-token-sum-norm",
     ),
@@ -67,6 +68,14 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
 
 # Keys that also take a user's own function: a path, or a name that a module of `grpo.modules` registers.
 _OPEN_CHOICES = ("grpo.loss", "grpo.advantage_scaling")
+
+# Optional clips that a loss ignores.
+_UNREAD_CLIPS = {
+    "reinforce": ("epsilon_high", "epsilon_c"),
+    "sapo": ("epsilon_high", "epsilon_c"),
+    "cispo": ("epsilon_c",),
+    "gmpo": ("epsilon_c",),
+}
 
 QUANTIZATIONS = ("int8", "nf4")
 
@@ -140,6 +149,8 @@ _WITHIN = {
     "grpo.beta": (0.0, math.inf, True, False),
     "grpo.epsilon": (0.0, 1.0, False, False),
     "grpo.epsilon_high": (0.0, math.inf, False, False),
+    "grpo.tau_positive": (0.0, math.inf, False, False),
+    "grpo.tau_negative": (0.0, math.inf, False, False),
     "grpo.epsilon_c": (0.0, math.inf, False, False),
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
@@ -360,20 +371,19 @@ def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str
 def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
     """Yield a line for each setting that contradicts another or would silently do nothing."""
     high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
-    if grpo.loss == "gspo" and grpo.loss_agg_mode != "sequence-mean-token-mean":
+    if grpo.loss in ("gspo", "gmpo") and grpo.loss_agg_mode != "sequence-mean-token-mean":
         yield (
-            "grpo.loss=gspo requires grpo.loss_agg_mode=sequence-mean-token-mean, because it has one loss per "
+            f"grpo.loss={grpo.loss} requires grpo.loss_agg_mode=sequence-mean-token-mean, because it has one loss per "
             f"completion, but the mode is {grpo.loss_agg_mode}; change the mode, or use grpo.loss=gspo_token"
         )
-    if grpo.loss == "reinforce":
-        if grpo.num_iterations > 1:
-            yield (
-                "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
-                f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
-            )
-        for name in ("epsilon_high", "epsilon_c"):
-            if getattr(grpo, name) is not None:
-                yield f"grpo.{name} must be null with grpo.loss=reinforce, which does not clip; remove it"
+    if grpo.loss == "reinforce" and grpo.num_iterations > 1:
+        yield (
+            "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
+            f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
+        )
+    for name in _UNREAD_CLIPS.get(grpo.loss, ()):
+        if getattr(grpo, name) is not None:
+            yield f"grpo.{name} must be null with grpo.loss={grpo.loss}, which does not use it; remove it"
     if grpo.epsilon_c is not None and grpo.epsilon_c <= 1.0 + high:
         yield (
             f"grpo.epsilon_c must be above 1 + the upper clip = {1.0 + high:g}, not {grpo.epsilon_c:g}; 3 is usual, "

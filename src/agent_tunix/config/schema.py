@@ -309,12 +309,14 @@ class GrpoConfig:
     loss: str = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
-        "gradient per token; reinforce: neither ratio nor clip (RLOO); or your own: a registered name, a dotted path "
-        "or file.py:function.",
+        "gradient per token; cispo: bounded importance weights; sapo: a smooth gate; gmpo: the geometric mean of "
+        "clipped ratios; reinforce: neither ratio nor clip (RLOO); or your own: a registered name, a dotted path or "
+        "file.py:function.",
     )
     loss_agg_mode: str = key(
         "sequence-mean-token-mean",
-        "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); sequence-mean-token-sum (RLOO);"
+        "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); prompt-mean-token-mean "
+        "(ScaleRL); sequence-mean-token-sum (RLOO);"
         " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO).",
     )
     advantage_scaling: str = key(
@@ -327,11 +329,13 @@ class GrpoConfig:
     modules: list[str] = key(
         [], "Modules or files to import first, for the losses and advantage estimators that they register."
     )
-    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε].")
+    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε].")
     epsilon_high: float | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
     epsilon_c: float | None = key(
         None, "Dual clip: upper bound of the ratio when the advantage is negative, usually 3; null: no bound."
     )
+    tau_positive: float = key(1.0, "τ of sapo's gate for positive advantages; a higher one forgets sooner.")
+    tau_negative: float = key(1.05, "τ of sapo's gate for negative advantages.")
     beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0: no reference policy.")
     kl_estimator: str = key(
         "low_var_kl", "low_var_kl (k3) or mse_kl (k2); k1 is an error: its expected gradient as a loss is zero."

@@ -77,4 +77,6 @@ def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
         epsilon_c=None if grpo.epsilon_c is None else float(grpo.epsilon_c),
         beta=float(grpo.beta),
         kl_estimator=grpo.kl_estimator,
+        tau_positive=float(grpo.tau_positive),
+        tau_negative=float(grpo.tau_negative),
     )

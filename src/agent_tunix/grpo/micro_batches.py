@@ -84,7 +84,8 @@ def make_loss_inputs(
         mesh: Mesh of the policy.
     """
     mask = loss_mask(completions, config)
-    weights = completion_weights(mask.sum(axis=1), config.grpo.loss_agg_mode, mask.shape[1])
+    grpo = config.grpo
+    weights = completion_weights(mask.sum(axis=1), grpo.loss_agg_mode, mask.shape[1], grpo.num_generations)
     settings = place_numbers(mesh, objective_settings(config.grpo))
     several_passes = config.grpo.num_iterations > 1
 

@@ -12,6 +12,7 @@ from agent_tunix.grpo.losses import ObjectiveSettings
 Array = NDArray[np.float64]
 MAX_LENGTH = 6
 NUM_ROWS = 4
+GENERATIONS = 2
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,19 @@ def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> flo
     advantage = batch.advantages[i]
     if settings.loss == "reinforce":
         return float(-advantage * batch.logps[i, t])
+    if settings.loss == "cispo":
+        weight = min(math.exp(cut(batch.logps[i, t] - batch.old[i, t])), 1 + float(settings.epsilon_high))
+        return float(-weight * advantage * batch.logps[i, t])
+    if settings.loss == "sapo":
+        tau = float(settings.tau_positive if advantage > 0 else settings.tau_negative)
+        ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
+        return float(-4 / tau / (1 + math.exp(-tau * (ratio - 1))) * advantage)
+    if settings.loss == "gmpo":
+        members = np.flatnonzero(batch.mask[i]).tolist()
+        logs = [cut(batch.logps[i, s] - batch.old[i, s]) for s in members]
+        low, high = -float(settings.epsilon), float(settings.epsilon_high)
+        kept = [min(log, high) if advantage > 0 else max(log, low) for log in logs]
+        return float(-(np.prod(np.exp(kept)) ** (1 / len(kept))) * advantage)
     if settings.loss == "grpo":
         ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
     else:  # the value of GSPO-token is that of GSPO
@@ -98,6 +112,11 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
         return float(np.mean([np.mean(row) for row in present]))
     if mode == "token-mean":
         return float(np.mean(np.concatenate(present)))
+    if mode == "prompt-mean-token-mean":
+        prompts = [
+            [loss for row in rows[i : i + GENERATIONS] for loss in row] for i in range(0, len(rows), GENERATIONS)
+        ]
+        return float(np.mean([np.mean(tokens) for tokens in prompts if tokens]))
     if mode == "sequence-mean-token-sum":
         return float(np.mean([np.sum(row) for row in present]))
     assert mode == "sequence-mean-token-sum-norm"
@@ -123,9 +142,11 @@ def near_a_kink(batch: Batch, settings: ObjectiveSettings, width: float = 1e-4) 
     if settings.loss == "reinforce":
         return False
     logs = np.where(batch.mask, batch.logps - batch.old, 0.0)
-    if settings.loss != "grpo":
+    if settings.loss in ("gspo", "gspo_token"):
         logs = logs.sum(axis=1) / np.maximum(batch.mask.sum(axis=1), 1)
     bounds = [math.log(1 - settings.epsilon), math.log(1 + settings.epsilon_high), -20.0, 20.0]
+    if settings.loss == "gmpo":
+        bounds = [-float(settings.epsilon), float(settings.epsilon_high), -20.0, 20.0]
     if settings.epsilon_c is not None:
         bounds.append(math.log(settings.epsilon_c))
     return bool(min(np.abs(logs - bound).min() for bound in bounds) < width)

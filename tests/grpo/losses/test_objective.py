@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
-from tests.grpo.losses.support import MAX_LENGTH, NUM_ROWS, Batch, batches, gradient, near_a_kink, objective
+from tests.grpo.losses.support import (
+    GENERATIONS,
+    MAX_LENGTH,
+    NUM_ROWS,
+    Batch,
+    batches,
+    gradient,
+    near_a_kink,
+    objective,
+)
 from tests.tiers import in_tiers
 
 OBJECTIVES = {
@@ -24,6 +33,10 @@ OBJECTIVES = {
     "GSPO of wide bounds": (ObjectiveSettings("gspo", 0.2, 0.28, 3.0, 0.1), "sequence-mean-token-mean"),
     "GSPO-token": (ObjectiveSettings("gspo_token", 0.2, 0.28), "sequence-mean-token-mean"),
     "GSPO-token over all tokens": (ObjectiveSettings("gspo_token", 0.2, 0.28), "token-mean"),
+    "CISPO": (ObjectiveSettings("cispo", epsilon_high=1.0), "token-mean"),
+    "ScaleRL": (ObjectiveSettings("cispo", epsilon_high=4.0), "prompt-mean-token-mean"),
+    "SAPO": (ObjectiveSettings("sapo", tau_positive=1.0, tau_negative=1.5), "sequence-mean-token-mean"),
+    "GMPO": (ObjectiveSettings("gmpo", 0.4, 0.4), "sequence-mean-token-mean"),
     "RLOO": (ObjectiveSettings("reinforce", beta=0.04), "sequence-mean-token-sum"),
 }
 
@@ -34,7 +47,7 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
     def hidden(values: NDArray[np.float64]) -> jax.Array:
         return jnp.asarray(np.where(batch.mask, values, np.nan)[rows], jnp.float32)
 
-    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH)
+    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH, GENERATIONS)
     return LossBatch(
         logps=hidden(batch.logps),
         old_logps=None if on_policy else hidden(batch.old),
@@ -70,6 +83,16 @@ def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
 
 @each_objective
 @settings(max_examples=30)
+@given(batch=batches(shift=0.5))
+def test_near_the_sampling_policy_the_loss_is_exact(name: str, batch: Batch) -> None:
+    chosen, mode = OBJECTIVES[name]
+    assume(not near_a_kink(batch, chosen, 1e-6))
+    value, _ = value_and_gradient(as_jax(batch, mode), chosen)
+    np.testing.assert_allclose(value, objective(batch, chosen, mode), rtol=1e-6, atol=1e-6)
+
+
+@each_objective
+@settings(max_examples=30)
 @given(batch=batches(shift=5.0))
 def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
     """With old log-probabilities that are the policy's own, too, where every ratio is 1."""
@@ -81,13 +104,16 @@ def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
 
 
 def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArray[np.float64]:
-    """Central differences; of GSPO-token, whose ratio has a stopped factor, in closed form.
+    """Central differences; of CISPO and GSPO-token, which stop a gradient, in closed form. Of GSPO-token it is
 
     ∇ = sg[s_i] Â_i ∇ log π(o_it) for each token that is not clipped, weighed as it is aggregated.
     """
+    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH, GENERATIONS)
+    if chosen.loss == "cispo":
+        ratios = np.minimum(np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0)), 1 + chosen.epsilon_high)
+        return np.where(batch.mask, (-weights * batch.advantages)[:, None] * ratios, 0.0)
     if chosen.loss != "gspo_token":
         return gradient(batch, chosen, mode)
-    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH)
     lengths = np.maximum(batch.mask.sum(axis=1), 1)
     ratios = np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0).sum(axis=1) / lengths)
     clipped = np.where(batch.advantages > 0, ratios > 1 + chosen.epsilon_high, ratios < 1 - chosen.epsilon)
@@ -139,7 +165,7 @@ def test_on_policy_all_families_have_the_gradient_of_reinforce(batch: Batch) -> 
     mode = "sequence-mean-token-mean"
     data = as_jax(batch, mode, on_policy=True)._replace(reference_logps=None)
     _, expected = value_and_gradient(data, ObjectiveSettings("reinforce"))
-    for loss in ("grpo", "gspo", "gspo_token"):
+    for loss in ("grpo", "gspo", "gspo_token", "cispo", "sapo", "gmpo"):
         _, found = value_and_gradient(data, ObjectiveSettings(loss))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7, err_msg=loss)
 
@@ -187,8 +213,8 @@ def test_clipped_tokens_are_those_of_no_slope(loss: str, ratio: float, advantage
 
 def test_the_kl_is_what_beta_weighs() -> None:
     rng = np.random.default_rng(0)
-    logps, reference = -rng.exponential(size=(2, 3, MAX_LENGTH))
-    batch = Batch(logps, logps, reference, np.zeros(3), np.arange(MAX_LENGTH) < np.array([[6], [1], [3]]))
+    logps, reference = -rng.exponential(size=(2, 4, MAX_LENGTH))
+    batch = Batch(logps, logps, reference, np.zeros(4), np.arange(MAX_LENGTH) < np.array([[6], [1], [3], [0]]))
     for mode in AGGREGATIONS:
         data = as_jax(batch, mode)
         loss, statistics = policy_objective(data, ObjectiveSettings(beta=0.3))

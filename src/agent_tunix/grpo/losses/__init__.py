@@ -3,7 +3,10 @@
     batch         inputs of every loss: log-probabilities, advantages, mask, weights
     grpo          ratios clipped token by token: GRPO, Dr. GRPO, DAPO
     gspo          ratios clipped sequence by sequence: GSPO, GSPO-token
-    reinforce     the plain policy gradient: RLOO
+    cispo         the policy gradient with bounded importance weights: CISPO, ScaleRL
+    sapo          a smooth gate in place of the clip
+    gmpo          the geometric mean of clipped token ratios
+    reinforce     the plain policy gradient: RLOO, MaxRL
     kl            estimators of the divergence from the reference policy
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`

@@ -46,11 +46,13 @@ class ObjectiveSettings:
 
     Attributes:
         loss: A key of `LOSSES`, or a name or path of a user's own loss.
-        epsilon: Lower clip. `reinforce` ignores this and the other clips.
+        epsilon: Lower clip. A loss ignores the settings that its equation lacks.
         epsilon_high: Upper clip.
         epsilon_c: Dual clip for negative advantages; None for no dual clip.
         beta: β, the coefficient of the KL penalty.
         kl_estimator: A key of `KL_ESTIMATORS`.
+        tau_positive: τ_pos of SAPO.
+        tau_negative: τ_neg of SAPO.
     """
 
     loss: str = field(default="grpo", metadata={"static": True})
@@ -59,6 +61,8 @@ class ObjectiveSettings:
     epsilon_c: Number | None = None
     beta: Number = 0.0
     kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
+    tau_positive: Number = 1.0
+    tau_negative: Number = 1.05
 
 
 class TokenLosses(NamedTuple):
@@ -68,7 +72,7 @@ class TokenLosses(NamedTuple):
         losses: Loss of each token.
         ratios: Importance ratio of each token.
         clipped_low: True if the lower bound removed the gradient: the ratio is too small and the advantage negative.
-        clipped_high: True if an upper bound removed the gradient: the ratio is too large.
+        clipped_high: True if an upper bound removed the gradient, or limited the weight: the ratio is too large.
     """
 
     losses: Float[Array, "B T"]

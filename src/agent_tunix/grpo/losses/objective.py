@@ -9,16 +9,22 @@ from jaxtyping import Array, Float
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.losses.aggregation import aggregate
 from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, clean, token_ratios, unclipped
+from agent_tunix.grpo.losses.cispo import cispo
+from agent_tunix.grpo.losses.gmpo import gmpo
 from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
 from agent_tunix.grpo.losses.reinforce import reinforce
+from agent_tunix.grpo.losses.sapo import sapo
 from agent_tunix.own_functions import OWN_LOSSES
 
 LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
     "grpo": grpo,
     "gspo": gspo,
     "gspo_token": gspo_token,
+    "cispo": cispo,
+    "sapo": sapo,
+    "gmpo": gmpo,
     "reinforce": reinforce,
 }
 
