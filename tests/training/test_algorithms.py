@@ -290,6 +290,21 @@ def test_a_run_whose_reference_stayed_cannot_go_on_as_if_it_had_moved(finished: 
     assert "grpo.reference_sync_steps" in str(caught.value)
 
 
+# Terms.
+
+
+def test_an_entropy_bonus_raises_the_entropy(make_bench: BenchMaker) -> None:
+    """Without advantages nothing else moves the policy."""
+    bench = bench_of(make_bench, "default", beta=0.0, entropy_coefficient=1.0)
+    completions = bench.sample()
+    before, _, _ = bench.update(completions, np.zeros(16))
+    after, _, _ = bench.update(completions, np.zeros(16))
+    assert before["entropy"] is not None
+    assert after["entropy"] is not None
+    assert after["entropy"] > before["entropy"]
+    assert before["entropy_coefficient"] == 1.0
+
+
 # An algorithm of one's own.
 
 

@@ -47,7 +47,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "optimizer.kind": tuple(OPTIMIZERS),
     "scheduler.kind": tuple(SCHEDULES),
     "scheduler.decay_shape": (None, *DECAY_SHAPES),
-    "grpo.kl_estimator": ("low_var_kl", "mse_kl"),
+    "grpo.kl_estimator": ("low_var_kl", "mse_kl", "unbiased_kl"),
     "grpo.loss_agg_mode": (
         "sequence-mean-token-mean",
         "token-mean",
@@ -151,6 +151,11 @@ _WITHIN = {
     "grpo.epsilon_high": (0.0, math.inf, False, False),
     "grpo.tau_positive": (0.0, math.inf, False, False),
     "grpo.tau_negative": (0.0, math.inf, False, False),
+    "grpo.entropy_coefficient": (0.0, math.inf, True, False),
+    "grpo.entropy_target": (0.0, math.inf, False, False),
+    "grpo.top_entropy_share": (0.0, 1.0, False, True),
+    "grpo.off_policy_threshold": (0.0, math.inf, True, False),
+    "grpo.positive_nll": (0.0, math.inf, True, False),
     "grpo.epsilon_c": (0.0, math.inf, False, False),
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
@@ -388,6 +393,21 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
         yield (
             f"grpo.epsilon_c must be above 1 + the upper clip = {1.0 + high:g}, not {grpo.epsilon_c:g}; 3 is usual, "
             "null disables it"
+        )
+    if grpo.entropy_target is not None and grpo.entropy_coefficient == 0.0:
+        yield (
+            "grpo.entropy_target requires grpo.entropy_coefficient above 0, but it is 0; set it, for example to 0.01, "
+            "or remove the target"
+        )
+    if grpo.off_policy_threshold is not None and grpo.num_iterations == 1:
+        yield (
+            "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
+            "policy that sampled, but it is 1; set it to 2, or remove the threshold"
+        )
+    if grpo.top_entropy_share < 1.0 and grpo.loss in ("gspo", "gmpo"):
+        yield (
+            f"grpo.top_entropy_share must be 1 with grpo.loss={grpo.loss}, which has one loss per completion, but is "
+            f"{grpo.top_entropy_share:g}; set it to 1, or use grpo.loss=grpo or gspo_token"
         )
     if grpo.dynamic_sampling_rounds > 0 and grpo.advantage_scaling == "component":
         yield (

@@ -338,7 +338,26 @@ class GrpoConfig:
     tau_negative: float = key(1.05, "τ of sapo's gate for negative advantages.")
     beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0: no reference policy.")
     kl_estimator: str = key(
-        "low_var_kl", "low_var_kl (k3) or mse_kl (k2); k1 is an error: its expected gradient as a loss is zero."
+        "low_var_kl",
+        "low_var_kl (k3), mse_kl (k2) or unbiased_kl (k3 weighted by the importance ratio); k1 is an error: its "
+        "expected gradient as a loss is zero.",
+    )
+    entropy_coefficient: float = key(0.0, "Coefficient of the entropy bonus; 0: none.")
+    entropy_target: float | None = key(
+        None,
+        "Entropy of the next token, in nats, below which the bonus begins; it reaches entropy_coefficient at an "
+        "entropy of 0. null: the bonus is fixed.",
+    )
+    top_entropy_share: float = key(
+        1.0, "Share of tokens, those with the highest entropy in a micro-batch, whose policy loss counts; 1: all."
+    )
+    off_policy_threshold: float | None = key(
+        None,
+        "δ: completions with a negative advantage that became less likely by more nats a token than this are masked, "
+        "with num_iterations above 1; null: none.",
+    )
+    positive_nll: float = key(
+        0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
     )
     reference_sync_steps: int = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."

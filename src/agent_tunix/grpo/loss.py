@@ -51,7 +51,12 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
         with jax.named_scope("log_probabilities"):
             found = completion_statistics(
-                policy, example.prompts, example.prompt_lengths, example.tokens, temperature=temperature
+                policy,
+                example.prompts,
+                example.prompt_lengths,
+                example.tokens,
+                temperature=temperature,
+                entropy_gradient=example.settings.entropy_coefficient is not None,
             )
         batch = LossBatch(
             logps=found.logps,
@@ -60,6 +65,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             advantages=example.advantages,
             mask=example.mask,
             weights=example.weights,
+            entropies=found.entropies,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
@@ -68,8 +74,16 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     return policy_loss
 
 
-def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
-    """Return the objective that a configuration selects."""
+def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> ObjectiveSettings:
+    """Return the objective that a configuration selects.
+
+    Args:
+        grpo: The configuration.
+        sampled_entropy: Ĥ, the mean of −log π over the sampled tokens, which a bonus with a target follows.
+    """
+    coefficient = grpo.entropy_coefficient
+    if grpo.entropy_target is not None:
+        coefficient *= max(0.0, 1.0 - sampled_entropy / grpo.entropy_target)
     return ObjectiveSettings(
         loss=grpo.loss,
         epsilon=float(grpo.epsilon),
@@ -79,4 +93,8 @@ def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
         kl_estimator=grpo.kl_estimator,
         tau_positive=float(grpo.tau_positive),
         tau_negative=float(grpo.tau_negative),
+        entropy_coefficient=float(coefficient) if grpo.entropy_coefficient else None,
+        top_entropy_share=float(grpo.top_entropy_share) if grpo.top_entropy_share < 1.0 else None,
+        off_policy_threshold=None if grpo.off_policy_threshold is None else float(grpo.off_policy_threshold),
+        positive_nll=float(grpo.positive_nll) if grpo.positive_nll else None,
     )

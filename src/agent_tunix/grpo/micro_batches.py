@@ -86,8 +86,9 @@ def make_loss_inputs(
     mask = loss_mask(completions, config)
     grpo = config.grpo
     weights = completion_weights(mask.sum(axis=1), grpo.loss_agg_mode, mask.shape[1], grpo.num_generations)
-    settings = place_numbers(mesh, objective_settings(config.grpo))
-    several_passes = config.grpo.num_iterations > 1
+    sampled_entropy = float(-np.mean(completions.logps, where=mask)) if mask.any() else 0.0
+    settings = place_numbers(mesh, objective_settings(grpo, sampled_entropy))
+    several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
         rows, T = part.rows, part.tokens.shape[1]

@@ -1,6 +1,6 @@
 """The `policy/…` metrics of the updates of a step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ def describe_updates(
     def token_mean(name: str) -> float | None:
         return float(np.average(found(name), weights=tokens)) if tokens.sum() else None
 
+    def optional(name: str, mean: Callable[[str], float | None]) -> dict[str, float | None]:
+        return {name: mean(name)} if name in records[0] else {}
+
     def weighed_mean(name: str) -> float | None:
         # Always in nats per token: the weights of a loss that sums over tokens do not sum to 1.
         return float(found(name).mean()) / total_weight if total_weight else None
@@ -49,6 +52,8 @@ def describe_updates(
         "ratio_mean": token_mean("ratio_mean"),
         "ratio_max": float(found("ratio_max").max()) if tokens.sum() else None,
         "entropy": weighed_mean("entropy"),
+        **optional("masked_share", token_mean),
+        **optional("entropy_coefficient", lambda name: float(found(name)[0])),
         "grad_norm": float(found("grad_norm")[np.array(ends) - 1].mean()),
         **describe_norms([records[end - 1] for end in ends]),
     }

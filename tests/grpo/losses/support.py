@@ -24,6 +24,7 @@ class Batch:
     reference: Array
     advantages: Array
     mask: NDArray[np.bool_]
+    entropies: Array | None = None
 
 
 @st.composite
@@ -45,7 +46,8 @@ def batches(draw: st.DrawFn, *, shift: float = 30.0) -> Batch:
     mask = np.arange(MAX_LENGTH) < lengths[:, None]
     # In float32 first, so that both sides are given the same numbers.
     logps, old, reference = (x.astype(np.float32).astype(np.float64) for x in (logps, moved(logps), moved(logps)))
-    return Batch(logps, old, reference, advantages.astype(np.float32).astype(np.float64), mask)
+    entropies = rng.permutation(np.arange(1.0, rows * MAX_LENGTH + 1)).reshape(rows, MAX_LENGTH) / 8  # without ties
+    return Batch(logps, old, reference, advantages.astype(np.float32).astype(np.float64), mask, entropies)
 
 
 # --- the surrogates: minus the gain of each token ---------------------------------------------------------------------
@@ -91,7 +93,41 @@ def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> flo
 
 def divergence(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
     d = batch.reference[i, t] - batch.logps[i, t]
-    return float(d * d / 2 if settings.kl_estimator == "mse_kl" else math.exp(d) - d - 1)
+    if settings.kl_estimator == "mse_kl":
+        return float(d * d / 2)
+    ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t])) if settings.kl_estimator == "unbiased_kl" else 1.0
+    return float(ratio * (math.exp(d) - d - 1))
+
+
+def distance(batch: Batch, i: int) -> float:
+    """Return the mean of log π_old − log π over the tokens of a completion."""
+    members = np.flatnonzero(batch.mask[i])
+    return float((batch.old[i, members] - batch.logps[i, members]).mean())
+
+
+def counts(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> bool:
+    """Return True if no mask removes the policy loss of a token."""
+    threshold = settings.off_policy_threshold
+    if threshold is not None and batch.advantages[i] < 0 and distance(batch, i) > float(threshold):
+        return False
+    if settings.top_entropy_share is not None:
+        assert batch.entropies is not None
+        highest = sorted(batch.entropies[batch.mask].tolist(), reverse=True)
+        num_kept = math.ceil(float(settings.top_entropy_share) * len(highest) - 1e-4)
+        return bool(batch.entropies[i, t] >= highest[max(num_kept - 1, 0)])
+    return True
+
+
+def loss_of(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
+    """Return the loss of a token, with all terms."""
+    loss = token_loss(batch, i, t, settings) if counts(batch, i, t, settings) else 0.0
+    loss += float(settings.beta) * divergence(batch, i, t, settings)
+    if settings.entropy_coefficient is not None:
+        assert batch.entropies is not None
+        loss -= float(settings.entropy_coefficient) * batch.entropies[i, t]
+    if settings.positive_nll is not None and batch.advantages[i] > 0:
+        loss -= float(settings.positive_nll) * batch.logps[i, t]
+    return float(loss)
 
 
 def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: int = MAX_LENGTH) -> float:
@@ -99,12 +135,7 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
     rows = []
     for i in range(len(batch.mask)):
         members = np.flatnonzero(batch.mask[i]).tolist()
-        rows.append(
-            [
-                token_loss(batch, i, t, settings) + float(settings.beta) * divergence(batch, i, t, settings)
-                for t in members
-            ]
-        )
+        rows.append([loss_of(batch, i, t, settings) for t in members])
     present = [row for row in rows if row]
     if not present:
         return 0.0
@@ -139,6 +170,10 @@ def gradient(batch: Batch, settings: ObjectiveSettings, mode: str) -> Array:
 
 def near_a_kink(batch: Batch, settings: ObjectiveSettings, width: float = 1e-4) -> bool:
     """Return True if a ratio is so near a bound that float32, or a difference, may see its other side."""
+    if settings.off_policy_threshold is not None:
+        distances = [distance(batch, i) for i in range(len(batch.mask)) if batch.mask[i].any()]
+        if any(abs(one - float(settings.off_policy_threshold)) < width for one in distances):
+            return True
     if settings.loss == "reinforce":
         return False
     logs = np.where(batch.mask, batch.logps - batch.old, 0.0)

@@ -10,7 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from agent_tunix.config.schema import GrpoConfig
+from agent_tunix.grpo.loss import objective_settings
 from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
+from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from tests.grpo.losses.support import (
     GENERATIONS,
     MAX_LENGTH,
@@ -37,6 +40,25 @@ OBJECTIVES = {
     "ScaleRL": (ObjectiveSettings("cispo", epsilon_high=4.0), "prompt-mean-token-mean"),
     "SAPO": (ObjectiveSettings("sapo", tau_positive=1.0, tau_negative=1.5), "sequence-mean-token-mean"),
     "GMPO": (ObjectiveSettings("gmpo", 0.4, 0.4), "sequence-mean-token-mean"),
+    "GRPO with an unbiased KL": (
+        ObjectiveSettings("grpo", 0.2, 0.2, None, 0.3, "unbiased_kl"),
+        "sequence-mean-token-mean",
+    ),
+    "GRPO with an entropy bonus": (ObjectiveSettings(entropy_coefficient=0.05), "token-mean"),
+    "GRPO of the top entropies": (ObjectiveSettings(top_entropy_share=0.2), "token-mean"),
+    "GRPO with off-policy masking": (ObjectiveSettings(off_policy_threshold=0.05), "sequence-mean-token-mean"),
+    "GRPO with positive examples": (ObjectiveSettings(positive_nll=0.1), "token-mean"),
+    "All terms": (
+        ObjectiveSettings(
+            "grpo",
+            beta=0.1,
+            entropy_coefficient=0.1,
+            top_entropy_share=0.5,
+            off_policy_threshold=0.1,
+            positive_nll=0.2,
+        ),
+        "sequence-mean-token-sum-norm",
+    ),
     "RLOO": (ObjectiveSettings("reinforce", beta=0.04), "sequence-mean-token-sum"),
 }
 
@@ -55,6 +77,7 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
         advantages=jnp.asarray(batch.advantages[rows], jnp.float32),
         mask=jnp.asarray(batch.mask[rows]),
         weights=jnp.asarray(weights[rows], jnp.float32),
+        entropies=None if batch.entropies is None else hidden(batch.entropies),
     )
 
 
@@ -120,7 +143,11 @@ def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArra
     return np.where(batch.mask, (-weights * ratios * batch.advantages * ~clipped)[:, None], 0.0)
 
 
-@pytest.mark.parametrize("name", in_tiers(list(OBJECTIVES), "DAPO", "GSPO of wide bounds"))
+# The threshold of the top entropies is that of the part.
+DIVISIBLE = [name for name, (chosen, _) in OBJECTIVES.items() if chosen.top_entropy_share is None]
+
+
+@pytest.mark.parametrize("name", in_tiers(DIVISIBLE, "DAPO", "GSPO of wide bounds"))
 @settings(max_examples=20)
 @given(batch=batches(), cut=st.sampled_from([1, 3]))
 def test_parts_of_a_batch_sum_to_the_whole(name: str, batch: Batch, cut: int) -> None:
@@ -140,7 +167,7 @@ def test_a_batch_without_tokens_has_no_loss_and_no_gradient(name: str) -> None:
     """Not even NaN, of which `as_jax` puts one into every place outside the mask."""
     chosen, mode = OBJECTIVES[name]
     ones = np.full((NUM_ROWS, MAX_LENGTH), -1.0)
-    batch = Batch(ones, ones, ones, np.array([1.0, -1.0, 1.0, 1.0]), np.zeros((NUM_ROWS, MAX_LENGTH), bool))
+    batch = Batch(ones, ones, ones, np.array([1.0, -1.0, 1.0, 1.0]), np.zeros((NUM_ROWS, MAX_LENGTH), bool), ones)
     value, slope = value_and_gradient(as_jax(batch, mode), chosen)
     assert float(value) == 0.0
     assert not np.asarray(slope).any()
@@ -220,6 +247,26 @@ def test_the_kl_is_what_beta_weighs() -> None:
         loss, statistics = policy_objective(data, ObjectiveSettings(beta=0.3))
         assert float(loss) == pytest.approx(0.3 * float(statistics["kl"]), rel=1e-6)
         assert float(statistics["kl"]) == pytest.approx(objective(batch, ObjectiveSettings(beta=1.0), mode), rel=1e-5)
+
+
+def test_the_share_of_masked_tokens_is_told() -> None:
+    logps = np.full((2, MAX_LENGTH), -1.0)
+    entropies = np.arange(2.0 * MAX_LENGTH).reshape(2, MAX_LENGTH)
+    mask = np.ones((2, MAX_LENGTH), bool)
+    batch = as_jax(Batch(logps, logps, logps, np.ones(2), mask, entropies), "token-mean")
+    _, statistics = policy_objective(batch, ObjectiveSettings(top_entropy_share=0.25))
+    assert float(statistics["masked_share"]) == 0.75
+    assert "masked_share" not in policy_objective(batch, ObjectiveSettings())[1]
+
+
+@pytest.mark.parametrize(("entropy", "expected"), [(0.0, 0.1), (0.3, 0.04), (0.5, 0.0), (2.0, 0.0)])
+def test_the_bonus_shrinks_towards_the_target(entropy: float, expected: float) -> None:
+    grpo = replace(GrpoConfig(), entropy_coefficient=0.1, entropy_target=0.5)
+    assert objective_settings(grpo, entropy).entropy_coefficient == pytest.approx(expected)
+
+
+def test_parts_that_are_not_set_are_not_in_the_program() -> None:
+    assert all(getattr(objective_settings(GrpoConfig()), name) is None for name in (*MASKS, *TERMS))
 
 
 # --- what a loss rewards ----------------------------------------------------------------------------------------------

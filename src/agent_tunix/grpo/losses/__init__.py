@@ -8,6 +8,7 @@
     gmpo          the geometric mean of clipped token ratios
     reinforce     the plain policy gradient: RLOO, MaxRL
     kl            estimators of the divergence from the reference policy
+    terms         entropy bonus, positive examples, and masks of tokens and completions
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`
 

@@ -26,6 +26,7 @@ class LossBatch(NamedTuple):
         advantages: One for each completion.
         mask: True at tokens that take part. Values elsewhere have no effect.
         weights: `completion_weights`, the weight of each token of a completion in the loss.
+        entropies: Entropy of the next token, in nats; differentiated if its bonus is in the loss. None if unknown.
     """
 
     logps: Float[Array, "B T"]
@@ -34,6 +35,7 @@ class LossBatch(NamedTuple):
     advantages: Float[Array, " B"]
     mask: Bool[Array, "B T"]
     weights: Float[Array, " B"]
+    entropies: Float[Array, "B T"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -42,7 +44,7 @@ class ObjectiveSettings:
     """Settings of the objective; a JAX pytree.
 
     The numbers may be arrays that a compiled program takes as inputs, so that one program serves all their values. The
-    names, and whether there is a dual clip, are part of the program.
+    names, and which of the optional numbers are None, are part of the program.
 
     Attributes:
         loss: A key of `LOSSES`, or a name or path of a user's own loss.
@@ -53,6 +55,10 @@ class ObjectiveSettings:
         kl_estimator: A key of `KL_ESTIMATORS`.
         tau_positive: τ_pos of SAPO.
         tau_negative: τ_neg of SAPO.
+        entropy_coefficient: Coefficient of the entropy bonus. This and the following are explained in `terms`.
+        top_entropy_share: Share of tokens whose policy loss counts.
+        off_policy_threshold: Distance from the sampling policy, in nats a token, above which completions are masked.
+        positive_nll: Coefficient of the likelihood of completions with a positive advantage.
     """
 
     loss: str = field(default="grpo", metadata={"static": True})
@@ -63,6 +69,10 @@ class ObjectiveSettings:
     kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
     tau_positive: Number = 1.0
     tau_negative: Number = 1.05
+    entropy_coefficient: Number | None = None
+    top_entropy_share: Number | None = None
+    off_policy_threshold: Number | None = None
+    positive_nll: Number | None = None
 
 
 class TokenLosses(NamedTuple):
@@ -96,6 +106,7 @@ def clean(batch: LossBatch) -> LossBatch:
         advantages=batch.advantages.astype(jnp.float32),
         mask=mask,
         weights=batch.weights.astype(jnp.float32),
+        entropies=keep(batch.entropies),
     )
 
 

@@ -1,4 +1,4 @@
-"""GMPO: the geometric mean of clipped token ratios (https://arxiv.org/abs/2507.20673, equation 4).
+"""GMPO: the geometric mean of clipped token ratios (https://arxiv.org/abs/2507.20673).
 
     J = E[ 1/G Σ_i (Π_t ρ_it)^(1/|o_i|) A_i ]
     log ρ_it = min(log r_it, ε_high) for A_i > 0,   max(log r_it, −ε) for A_i < 0,   r_it = π(o_it) / π_old(o_it)

@@ -1,4 +1,4 @@
-"""The whole objective: the aggregated surrogate loss plus β times the KL divergence from the reference policy."""
+"""The whole objective: the aggregated policy loss, β times the KL divergence from the reference policy, and terms."""
 
 from collections.abc import Callable
 
@@ -16,6 +16,7 @@ from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
 from agent_tunix.grpo.losses.reinforce import reinforce
 from agent_tunix.grpo.losses.sapo import sapo
+from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from agent_tunix.own_functions import OWN_LOSSES
 
 LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
@@ -42,11 +43,17 @@ def policy_objective(
     Returns:
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
         the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
-        with a reference policy, and is aggregated like the loss.
+        with a reference policy, and is aggregated like the loss. `masked_share`, the share of tokens whose policy loss
+        a mask of `terms` removed, and `entropy_coefficient` are there if they are set.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)
-    loss = aggregate(tokens.losses, batch.mask, batch.weights)
+    losses, counted = tokens.losses, batch.mask
+    masks = {name: value for name in MASKS if (value := getattr(settings, name)) is not None}
+    for name, value in masks.items():
+        counted &= MASKS[name](batch, value)
+        losses = jnp.where(counted, losses, 0.0)
+    loss = aggregate(losses, batch.mask, batch.weights)
     count = jnp.maximum(batch.mask.sum(), 1)
 
     def mean(values: Array) -> Float[Array, ""]:
@@ -59,9 +66,16 @@ def policy_objective(
         "ratio_max": jnp.max(jnp.where(batch.mask, tokens.ratios, 0.0), initial=0.0),
     }
     if batch.reference_logps is not None:
-        divergences = KL_ESTIMATORS[settings.kl_estimator](batch.logps, batch.reference_logps)
+        divergences = KL_ESTIMATORS[settings.kl_estimator](batch)
         statistics["kl"] = aggregate(divergences, batch.mask, batch.weights)
         loss = loss + settings.beta * statistics["kl"]
+    if masks:
+        statistics["masked_share"] = mean(~counted)
+    for name, term in TERMS.items():
+        if (coefficient := getattr(settings, name)) is not None:
+            loss = loss + coefficient * aggregate(term(batch), batch.mask, batch.weights)
+    if settings.entropy_coefficient is not None:
+        statistics["entropy_coefficient"] = jnp.asarray(settings.entropy_coefficient)
     return loss, jax.tree.map(jax.lax.stop_gradient, statistics)
 
 
