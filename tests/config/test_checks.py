@@ -197,6 +197,7 @@ def test_several_problems_are_reported_together() -> None:
         ({"epsilon_c": 1.2}, "grpo.epsilon_c must be above 1 + the upper clip = 1.2, not 1.2; 3 is usual"),
         ({"epsilon_c": 1.5, "epsilon_high": 0.6}, "above 1 + the upper clip = 1.6"),
         ({"dynamic_sampling_rounds": 1, "advantage_scaling": "component"}, "set it to 0, or use another scaling"),
+        ({"sampler_correction": "token", "num_iterations": 2}, "set grpo.sampler_correction=none"),
         ({"entropy_target": 0.5}, "requires grpo.entropy_coefficient above 0"),
         ({"off_policy_threshold": 0.1}, "requires grpo.num_iterations above 1"),
         ({"loss": "gmpo", "top_entropy_share": 0.2}, "grpo.top_entropy_share must be 1 with grpo.loss=gmpo"),

@@ -55,6 +55,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
         "sequence-mean-token-sum",
         "sequence-mean-token-sum-norm",
     ),
+    "grpo.sampler_correction": ("none", "token", "sequence"),
     "generation.over_long": ("drop", "refuse"),
     "environment.execution": ("auto", "inline", "process"),
     "environment.on_tool_error": ("tell", "fail"),
@@ -156,6 +157,7 @@ _WITHIN = {
     "grpo.top_entropy_share": (0.0, 1.0, False, True),
     "grpo.off_policy_threshold": (0.0, math.inf, True, False),
     "grpo.positive_nll": (0.0, math.inf, True, False),
+    "grpo.sampler_correction_cap": (0.0, math.inf, False, False),
     "grpo.epsilon_c": (0.0, math.inf, False, False),
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
@@ -403,6 +405,12 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
         yield (
             "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
             "policy that sampled, but it is 1; set it to 2, or remove the threshold"
+        )
+    if grpo.sampler_correction != "none" and grpo.num_iterations > 1:
+        yield (
+            f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
+            f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "
+            "grpo.sampler_correction=none"
         )
     if grpo.top_entropy_share < 1.0 and grpo.loss in ("gspo", "gmpo"):
         yield (

@@ -37,6 +37,8 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "scale_rewards": ("grpo.advantage_scaling", "group, batch or none"),
     "top_entropy_quantile": "grpo.top_entropy_share",
     "off_policy_mask_threshold": "grpo.off_policy_threshold",
+    "vllm_importance_sampling_correction": ("grpo.sampler_correction", "token or sequence"),
+    "vllm_importance_sampling_cap": "grpo.sampler_correction_cap",
     "mask_truncated_completions": "grpo.mask_truncated",
     "sync_ref_model": ("grpo.reference_sync_steps", "above 0 the reference follows the policy"),
     "ref_model_sync_steps": "grpo.reference_sync_steps",

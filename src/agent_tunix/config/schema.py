@@ -359,6 +359,12 @@ class GrpoConfig:
     positive_nll: float = key(
         0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
     )
+    sampler_correction: str = key(
+        "none",
+        "Truncated importance sampling for what sampling and training disagree by: none, token or sequence. With "
+        "num_iterations above 1 the importance ratios hold it already.",
+    )
+    sampler_correction_cap: float = key(2.0, "Largest weight of that correction.")
     reference_sync_steps: int = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."
     )

@@ -27,6 +27,7 @@ class LossInputs:
         settings: Settings of the objective, with arrays for its numbers: programs are not compiled for their values.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
+        sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
     """
 
     prompts: jax.Array
@@ -38,6 +39,7 @@ class LossInputs:
     settings: ObjectiveSettings
     reference_logps: jax.Array | None = None
     old_logps: jax.Array | None = None
+    sampled_logps: jax.Array | None = None
 
 
 def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Array, dict[str, jax.Array]]]:
@@ -66,6 +68,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             mask=example.mask,
             weights=example.weights,
             entropies=found.entropies,
+            sampled_logps=example.sampled_logps,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
@@ -97,4 +100,6 @@ def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> Object
         top_entropy_share=float(grpo.top_entropy_share) if grpo.top_entropy_share < 1.0 else None,
         off_policy_threshold=None if grpo.off_policy_threshold is None else float(grpo.off_policy_threshold),
         positive_nll=float(grpo.positive_nll) if grpo.positive_nll else None,
+        sampler_correction=None if grpo.sampler_correction == "none" else grpo.sampler_correction,
+        sampler_correction_cap=float(grpo.sampler_correction_cap),
     )

@@ -52,11 +52,21 @@ def describe_updates(
         "ratio_mean": token_mean("ratio_mean"),
         "ratio_max": float(found("ratio_max").max()) if tokens.sum() else None,
         "entropy": weighed_mean("entropy"),
+        "sampler_mismatch_kl": _of_first_update(records, tokens, accumulation),
         **optional("masked_share", token_mean),
         **optional("entropy_coefficient", lambda name: float(found(name)[0])),
         "grad_norm": float(found("grad_norm")[np.array(ends) - 1].mean()),
         **describe_norms([records[end - 1] for end in ends]),
     }
+
+
+def _of_first_update(
+    records: Sequence[Mapping[str, Any]], tokens: NDArray[np.int64], accumulation: int
+) -> float | None:
+    """Return the mean of `sampler_mismatch_kl` before the first update, after which the policy has moved."""
+    found = [record["sampler_mismatch_kl"] for record in records[:accumulation]]
+    counts = tokens[: len(found)]
+    return float(np.average(np.array(found, np.float64), weights=counts)) if counts.sum() else None
 
 
 def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -25,6 +25,7 @@ class Batch:
     advantages: Array
     mask: NDArray[np.bool_]
     entropies: Array | None = None
+    correction: Array | None = None  # weights of the sampler's correction, if they do not follow `logps`
 
 
 @st.composite
@@ -118,9 +119,22 @@ def counts(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> bool:
     return True
 
 
+def correction(batch: Batch, settings: ObjectiveSettings) -> Array:
+    """Return the truncated importance weights of the tokens, with `old` as the sampler's log-probabilities."""
+    weights = np.ones_like(batch.logps)
+    for i, t in np.argwhere(batch.mask):
+        logs = [cut(batch.logps[i, s] - batch.old[i, s]) for s in np.flatnonzero(batch.mask[i])]
+        log = logs[t] if settings.sampler_correction == "token" else cut(sum(logs))
+        weights[i, t] = min(math.exp(log), float(settings.sampler_correction_cap))
+    return weights
+
+
 def loss_of(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
     """Return the loss of a token, with all terms."""
     loss = token_loss(batch, i, t, settings) if counts(batch, i, t, settings) else 0.0
+    if settings.sampler_correction is not None:
+        weights = correction(batch, settings) if batch.correction is None else batch.correction
+        loss *= weights[i, t]
     loss += float(settings.beta) * divergence(batch, i, t, settings)
     if settings.entropy_coefficient is not None:
         assert batch.entropies is not None

@@ -20,6 +20,7 @@ from tests.grpo.losses.support import (
     NUM_ROWS,
     Batch,
     batches,
+    correction,
     gradient,
     near_a_kink,
     objective,
@@ -48,6 +49,11 @@ OBJECTIVES = {
     "GRPO of the top entropies": (ObjectiveSettings(top_entropy_share=0.2), "token-mean"),
     "GRPO with off-policy masking": (ObjectiveSettings(off_policy_threshold=0.05), "sequence-mean-token-mean"),
     "GRPO with positive examples": (ObjectiveSettings(positive_nll=0.1), "token-mean"),
+    "GRPO with corrected tokens": (ObjectiveSettings(sampler_correction="token"), "token-mean"),
+    "RLOO with corrected sequences": (
+        ObjectiveSettings("reinforce", sampler_correction="sequence", sampler_correction_cap=3.0),
+        "sequence-mean-token-sum",
+    ),
     "All terms": (
         ObjectiveSettings(
             "grpo",
@@ -77,6 +83,7 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
         advantages=jnp.asarray(batch.advantages[rows], jnp.float32),
         mask=jnp.asarray(batch.mask[rows]),
         weights=jnp.asarray(weights[rows], jnp.float32),
+        sampled_logps=hidden(batch.old),
         entropies=None if batch.entropies is None else hidden(batch.entropies),
     )
 
@@ -135,6 +142,8 @@ def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArra
     if chosen.loss == "cispo":
         ratios = np.minimum(np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0)), 1 + chosen.epsilon_high)
         return np.where(batch.mask, (-weights * batch.advantages)[:, None] * ratios, 0.0)
+    if chosen.sampler_correction is not None:
+        batch = replace(batch, correction=correction(batch, chosen))
     if chosen.loss != "gspo_token":
         return gradient(batch, chosen, mode)
     lengths = np.maximum(batch.mask.sum(axis=1), 1)
@@ -247,6 +256,17 @@ def test_the_kl_is_what_beta_weighs() -> None:
         loss, statistics = policy_objective(data, ObjectiveSettings(beta=0.3))
         assert float(loss) == pytest.approx(0.3 * float(statistics["kl"]), rel=1e-6)
         assert float(statistics["kl"]) == pytest.approx(objective(batch, ObjectiveSettings(beta=1.0), mode), rel=1e-5)
+
+
+def test_the_mismatch_is_the_divergence_of_the_sampler_from_the_policy() -> None:
+    rng = np.random.default_rng(0)
+    logps = -rng.exponential(size=(2, MAX_LENGTH))
+    sampled = logps + 0.01 * rng.normal(size=logps.shape)
+    mask = np.arange(MAX_LENGTH) < np.array([[6], [2]])
+    batch = as_jax(Batch(logps, sampled, logps, np.ones(2), mask), "token-mean")
+    _, statistics = policy_objective(batch, ObjectiveSettings())
+    expected = (np.exp(logps - sampled) - (logps - sampled) - 1)[mask].mean()
+    assert float(statistics["sampler_mismatch_kl"]) == pytest.approx(expected, abs=1e-6, rel=1e-3)
 
 
 def test_the_share_of_masked_tokens_is_told() -> None:

@@ -9,6 +9,7 @@
     reinforce     the plain policy gradient: RLOO, MaxRL
     kl            estimators of the divergence from the reference policy
     terms         entropy bonus, positive examples, and masks of tokens and completions
+    sampler_mismatch   what sampling and training disagree by, and its correction
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`
 

@@ -27,6 +27,7 @@ class LossBatch(NamedTuple):
         mask: True at tokens that take part. Values elsewhere have no effect.
         weights: `completion_weights`, the weight of each token of a completion in the loss.
         entropies: Entropy of the next token, in nats; differentiated if its bonus is in the loss. None if unknown.
+        sampled_logps: Log-probabilities that the sampler's program computed; None if unknown.
     """
 
     logps: Float[Array, "B T"]
@@ -36,6 +37,7 @@ class LossBatch(NamedTuple):
     mask: Bool[Array, "B T"]
     weights: Float[Array, " B"]
     entropies: Float[Array, "B T"] | None = None
+    sampled_logps: Float[Array, "B T"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -59,6 +61,8 @@ class ObjectiveSettings:
         top_entropy_share: Share of tokens whose policy loss counts.
         off_policy_threshold: Distance from the sampling policy, in nats a token, above which completions are masked.
         positive_nll: Coefficient of the likelihood of completions with a positive advantage.
+        sampler_correction: None, or a key of `sampler_mismatch.CORRECTIONS`.
+        sampler_correction_cap: Largest weight of that correction.
     """
 
     loss: str = field(default="grpo", metadata={"static": True})
@@ -73,6 +77,8 @@ class ObjectiveSettings:
     top_entropy_share: Number | None = None
     off_policy_threshold: Number | None = None
     positive_nll: Number | None = None
+    sampler_correction: str | None = field(default=None, metadata={"static": True})
+    sampler_correction_cap: Number = 2.0
 
 
 class TokenLosses(NamedTuple):
@@ -107,6 +113,7 @@ def clean(batch: LossBatch) -> LossBatch:
         mask=mask,
         weights=batch.weights.astype(jnp.float32),
         entropies=keep(batch.entropies),
+        sampled_logps=keep(batch.sampled_logps),
     )
 
 

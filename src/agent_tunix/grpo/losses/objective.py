@@ -15,6 +15,7 @@ from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
 from agent_tunix.grpo.losses.reinforce import reinforce
+from agent_tunix.grpo.losses.sampler_mismatch import CORRECTIONS, mismatch_kl
 from agent_tunix.grpo.losses.sapo import sapo
 from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from agent_tunix.own_functions import OWN_LOSSES
@@ -43,12 +44,15 @@ def policy_objective(
     Returns:
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
         the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
-        with a reference policy, and is aggregated like the loss. `masked_share`, the share of tokens whose policy loss
+        with a reference policy, and is aggregated like the loss. `sampler_mismatch_kl` is there if the sampler's
+        log-probabilities are. `masked_share`, the share of tokens whose policy loss
         a mask of `terms` removed, and `entropy_coefficient` are there if they are set.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)
     losses, counted = tokens.losses, batch.mask
+    if settings.sampler_correction is not None:
+        losses = losses * CORRECTIONS[settings.sampler_correction](batch, settings.sampler_correction_cap)
     masks = {name: value for name in MASKS if (value := getattr(settings, name)) is not None}
     for name, value in masks.items():
         counted &= MASKS[name](batch, value)
@@ -69,6 +73,8 @@ def policy_objective(
         divergences = KL_ESTIMATORS[settings.kl_estimator](batch)
         statistics["kl"] = aggregate(divergences, batch.mask, batch.weights)
         loss = loss + settings.beta * statistics["kl"]
+    if batch.sampled_logps is not None:
+        statistics["sampler_mismatch_kl"] = mean(mismatch_kl(batch))
     if masks:
         statistics["masked_share"] = mean(~counted)
     for name, term in TERMS.items():
