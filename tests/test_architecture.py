@@ -39,6 +39,10 @@ EXPORTS: dict[str, str] = {
         ToolCall ToolCallFormat ToolsEnvironment adapt_environment format_of_template list_registered parse_turn
         register_environment register_tool render_calls render_declarations resolve_environment run_episode
     """,
+    "agent_tunix.grpo.losses": """
+        AGGREGATIONS KL_ESTIMATORS LOSSES LossBatch ObjectiveSettings TokenLosses aggregate completion_weights
+        log_ratios policy_objective token_ratios
+    """,
     "agent_tunix.rewards": """
         BadReferenceError BaseReward Component EpisodeSummary Fingerprint Mixture Outcome RewardAnalysis RewardConfig
         RewardRecipe

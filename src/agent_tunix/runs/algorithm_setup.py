@@ -77,11 +77,14 @@ def _function(key: str, spec: str, working_directory: Path) -> Any:
 
 
 def _import(key: str, spec: str, working_directory: Path) -> ModuleType:
+    """Import a file or module, looked up in the order in which `code_parts` says what is imported."""
     file = working_directory / (spec if spec.endswith(".py") else f"{spec}.py")
     if file.is_file():
         return loading.load_file(file)
     loading.add_to_import_path(working_directory)
-    module = None if spec.endswith(".py") else loading.load_module(spec)
+    module = None
+    if not spec.endswith(".py"):
+        module = loading.load_module(f"agent_tunix.{spec}") or loading.load_module(spec)
     if module is None:
         raise ConfigError(
             f"{key} requires {spec}, but there is no such file or module in {working_directory} or on the import path; "

@@ -16,7 +16,7 @@ therefore sum to those of the batch, even if their lengths differ: the division 
 computed at once.
 
 Departure: a completion without a token that takes part, such as a masked truncated one, does not count among the N' of
-the mean. It counts in the last mode, whose divisor is meant to be constant.
+the mean, and a prompt without one not among the P'. It counts in the last mode, whose divisor is meant to be constant.
 """
 
 import jax.numpy as jnp

@@ -45,8 +45,8 @@ def policy_objective(
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
         the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
         with a reference policy, and is aggregated like the loss. `sampler_mismatch_kl` is there if the sampler's
-        log-probabilities are. `masked_share`, the share of tokens whose policy loss
-        a mask of `terms` removed, and `entropy_coefficient` are there if they are set.
+        log-probabilities are. `masked_share`, the share of tokens whose policy loss a mask of `terms` removed, and
+        `entropy_coefficient` are there if they are set.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)
