@@ -124,6 +124,12 @@ ALGORITHMS = {
     "GSPO": ("grpo=gspo",),
     "GSPO-token": ("grpo=gspo_token",),
     "RLOO": ("grpo=rloo",),
+    "CISPO": ("grpo=cispo",),
+    "ScaleRL": ("grpo=scale_rl",),
+    "SAPO": ("grpo=sapo",),
+    "GMPO": ("grpo=gmpo",),
+    "REINFORCE++ with baseline": ("grpo=reinforce_plus_plus",),
+    "MaxRL": ("grpo=max_rl",),
 }
 
 

@@ -291,6 +291,32 @@ def test_what_needs_no_code_needs_no_trust(world: World) -> None:
     assert not world.canary.exists()
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"grpo.advantage_scaling": "run/evil.py:reward"},
+        {"grpo.advantage_scaling": "mystery", "grpo.modules": ["run/evil.py"]},
+    ],
+)
+def test_an_advantage_estimator_of_a_strangers_run_is_told_and_not_used(keys: dict[str, Any], world: World) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    world.configure({"training.reward_function": "math", **keys})
+    assert refused(invoke("rewards", "replay", "run", "--reward", "math"))
+    assert not world.canary.exists()
+    replayed = invoke("rewards", "replay", "run", "--reward", "math", "grpo.advantage_scaling=none")
+    assert replayed.exit_code == 1  # the user's own choice of another estimator needs no trust
+    assert not world.canary.exists()
+    invoke("rewards", "replay", "run", "--reward", "math", "--trust")
+    assert world.canary.exists()
+
+
+def test_the_loss_of_a_strangers_run_is_not_imported(world: World) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    world.configure({"grpo.loss": "run/evil.py:reward", "grpo.modules": ["run/evil.py"]})
+    assert invoke("rewards", "replay", "run", "--reward", "math").exit_code == 1
+    assert not world.canary.exists()
+
+
 def test_a_trusted_run_runs_what_it_names_until_it_changes(world: World) -> None:
     evil = world.elsewhere / "evil.py"
     world.configure({"training.reward_function": f"{evil}:reward"})

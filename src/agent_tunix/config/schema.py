@@ -309,28 +309,62 @@ class GrpoConfig:
     loss: str = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
-        "gradient per token; reinforce: neither ratio nor clip (RLOO).",
+        "gradient per token; cispo: bounded importance weights; sapo: a smooth gate; gmpo: the geometric mean of "
+        "clipped ratios; reinforce: neither ratio nor clip (RLOO); or your own: a registered name, a dotted path or "
+        "file.py:function.",
     )
     loss_agg_mode: str = key(
         "sequence-mean-token-mean",
-        "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); sequence-mean-token-sum (RLOO);"
+        "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); prompt-mean-token-mean "
+        "(ScaleRL); sequence-mean-token-sum (RLOO);"
         " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO).",
     )
     advantage_scaling: str = key(
         "group",
-        "Divisor of the advantages: the std of the `group` or of the `batch`; `none` (Dr. GRPO); `leave_one_out`: no "
-        "division, the mean of the others is the baseline (RLOO); `component`: each component is standardised "
-        "separately (GDPO).",
+        "Divisor of the advantages: the std of the `group` or of the `batch`; `batch_centred`: the std of the batch's "
+        "rewards less their groups' means (REINFORCE++, ScaleRL); `mean`: that of the group (MaxRL); `none` (Dr. GRPO);"
+        " `leave_one_out`: no division, the mean of the others is the baseline (RLOO); `component`: each component is "
+        "standardised separately (GDPO); or your own estimator: a registered name, a dotted path or file.py:function.",
     )
-    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε].")
+    modules: list[str] = key(
+        [], "Modules or files to import first, for the losses and advantage estimators that they register."
+    )
+    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε].")
     epsilon_high: float | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
     epsilon_c: float | None = key(
         None, "Dual clip: upper bound of the ratio when the advantage is negative, usually 3; null: no bound."
     )
+    tau_positive: float = key(1.0, "τ of sapo's gate for positive advantages; a higher one forgets sooner.")
+    tau_negative: float = key(1.05, "τ of sapo's gate for negative advantages.")
     beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0: no reference policy.")
     kl_estimator: str = key(
-        "low_var_kl", "low_var_kl (k3) or mse_kl (k2); k1 is an error: its expected gradient as a loss is zero."
+        "low_var_kl",
+        "low_var_kl (k3), mse_kl (k2) or unbiased_kl (k3 weighted by the importance ratio); k1 is an error: its "
+        "expected gradient as a loss is zero.",
     )
+    entropy_coefficient: float = key(0.0, "Coefficient of the entropy bonus; 0: none.")
+    entropy_target: float | None = key(
+        None,
+        "Entropy of the next token, in nats, below which the bonus begins; it reaches entropy_coefficient at an "
+        "entropy of 0. null: the bonus is fixed.",
+    )
+    top_entropy_share: float = key(
+        1.0, "Share of tokens, those with the highest entropy in a micro-batch, whose policy loss counts; 1: all."
+    )
+    off_policy_threshold: float | None = key(
+        None,
+        "δ: completions with a negative advantage that became less likely by more nats a token than this are masked, "
+        "with num_iterations above 1; null: none.",
+    )
+    positive_nll: float = key(
+        0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
+    )
+    sampler_correction: str = key(
+        "none",
+        "Truncated importance sampling for what sampling and training disagree by: none, token or sequence. With "
+        "num_iterations above 1 the importance ratios hold it already.",
+    )
+    sampler_correction_cap: float = key(2.0, "Largest weight of that correction.")
     reference_sync_steps: int = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."
     )

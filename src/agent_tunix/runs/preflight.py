@@ -20,6 +20,7 @@ from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.rewards import EpisodeSummary, Mixture, Sample, settle_completions
 from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
+from agent_tunix.runs.algorithm_setup import register_own_algorithm
 from agent_tunix.runs.environment_setup import check_environments
 from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
 
@@ -59,6 +60,7 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     """
     check(config)
     _check_subset(config)
+    register_own_algorithm(config, working_directory)
     if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
         _check_mesh(config, find_model_directory(config.model))
     if config.prompt.chat_template is not None:

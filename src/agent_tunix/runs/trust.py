@@ -32,6 +32,7 @@ from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.rewards.registry import is_name
+from agent_tunix.runs.algorithm_setup import algorithm_parts
 from agent_tunix.runs.directory import write_json
 from agent_tunix.runs.reward_setup import correct_spec, reward_directories, reward_spec
 from agent_tunix.runs.weights.initial import find_initial
@@ -72,7 +73,7 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
     try:
         key = _read_key() or _make_key()
         parts = parts_of(config, working_directory) + correct_parts(config, working_directory)
-        parts += environment_parts(config, working_directory, root)
+        parts += environment_parts(config, working_directory, root) + algorithm_parts(config, working_directory)
         signed = {
             "version": _VERSION,
             "root": os.path.realpath(root),
@@ -99,6 +100,7 @@ def settle_trust(
     with_data: bool = False,
     with_policy: bool = False,
     with_environment: bool = False,
+    with_advantages: bool = False,
 ) -> Config:
     """Return a run's configuration with the limits on rewards and environments that apply to it, or refuse the run.
 
@@ -117,6 +119,7 @@ def settle_trust(
         with_data: True if the run's data will be read.
         with_policy: True if the run's policy will be written where others may read it.
         with_environment: True if the policy will act in the run's environments.
+        with_advantages: True if the run's advantage estimator will be called.
 
     Raises:
         UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
@@ -127,6 +130,7 @@ def settle_trust(
     used = parts_of(config, working_directory) if with_reward else []
     used += correct_parts(config, working_directory) if with_correct else []
     used += environment_parts(config, working_directory, root) if with_environment else []
+    used += algorithm_parts(config, working_directory, with_loss=False) if with_advantages else []
     parts = [part for part in dict.fromkeys(used) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
