@@ -299,7 +299,7 @@ def _data_problems(config: Config) -> Iterator[str]:
         own, prefix = data.mixture[name], f"data.mixture.{name}."
         keys = [key for key in _AT_LEAST if key.startswith("data.") and key.rpartition(".")[2] in own]
         yield from _too_low(of_mixture.config, keys, prefix)
-        if own.keys() & {"answer_mark", "curriculum", "problems"}:
+        if own.keys() & {"answer_mark", "curriculum", "problems", "tasks"}:
             yield from data_problems(of_mixture.config.data, prefix, streaming=data.streaming)
 
 
