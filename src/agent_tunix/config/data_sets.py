@@ -14,7 +14,7 @@ from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Keys of the whole mixture.
-_SHARED_KEYS = ("mixture", "streaming")
+_SHARED_KEYS = ("mixture", "streaming", "sampling", "pass_at")
 _ANSWER_MARKS = ("auto", "none", "always")
 _PROBLEMS = ("word_problems", "arithmetic", "numbers")
 # Keys of an entry of `data.tasks` besides the task's own parameters.
@@ -95,6 +95,8 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
         yield f"{at}.until must be above 0 and at most 1, not {curriculum.until}"
     if len(set(map(str, curriculum.order))) < len(curriculum.order):
         yield f"{at}.order must name each value once, from easy to hard, not {curriculum.order}"
+    if curriculum.column is not None and data.sampling == "pass_rate":
+        yield f"{at}.column must be null with data.sampling=pass_rate, which orders the rows itself; remove one of them"
     if curriculum.column is not None and streaming:
         yield (
             f"{at}.column={curriculum.column} requires all rows in memory to sort them, but data.streaming=true; set "

@@ -136,6 +136,14 @@ class DataConfig:
         {},
         "Name → {weight, and the keys of this group that differ for the set}; empty: one set, described by this group.",
     )
+    sampling: str = key(
+        "uniform",
+        "uniform: passes over all rows; pass_rate: rows that the policy solves about half of the time come more often.",
+    )
+    pass_at: float = key(
+        1.0,
+        "pass_rate: value from which a completion counts as solved: of the total, or of the component grpo.filter_by.",
+    )
     curriculum: CurriculumConfig = dataclasses.field(default_factory=CurriculumConfig)
 
 
@@ -240,7 +248,8 @@ class RewardGroupConfig:
 
     components: dict[str, Any] = key(
         {},
-        "Component name → {function, args, weight (default 1.0; a schedule), requires, transform, when, cost}."
+        "Component name → {function, args, weight (default 1.0; a schedule), requires, transform, when, cost, kind,"
+        " reason}."
         " A component of weight 0 is tracked but does not train.",
     )
 
@@ -347,6 +356,11 @@ class GrpoConfig:
     )
     mask_truncated: bool = key(
         False, "Exclude completions cut at the length limit from the loss; they still count in their group's baseline."
+    )
+    filter_by: str | None = key(
+        None,
+        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate judges "
+        "completions as solved; null: the total.",
     )
     dynamic_sampling_rounds: int = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."
