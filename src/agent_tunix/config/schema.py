@@ -79,7 +79,8 @@ class DataConfig:
     source: str = key(
         "auto",
         "synthetic: generated problems; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets on these "
-        "hubs; auto: decided by the suffix or the prefix (hf://, tfds://, kaggle://) of `path`, and synthetic "
+        "hubs; reasoning_gym: the library's tasks, named in `tasks`; auto: decided"
+        " by the suffix or the prefix (hf://, tfds://, kaggle://) of `path`, and synthetic "
         "without a path.",
     )
     path: str | None = key(
@@ -115,9 +116,14 @@ class DataConfig:
         "synthetic: word_problems (two steps of arithmetic); arithmetic (`What is 47 * 86?`, for a calculator); numbers"
         " (1 to 10, for the environment guess_number).",
     )
+    tasks: dict[str, Any] = key(
+        {},
+        "reasoning_gym: name of a task → {size (training rows, default 500), seed (default data.seed), levels (of the "
+        "library's curriculum), and the task's own parameters}.",
+    )
     num_train: int = key(4096, "synthetic: number of training problems.")
-    num_test: int = key(500, "synthetic: number of held-out problems.")
-    seed: int = key(0, "synthetic: seed of the problems; shuffling uses the run's `seed` instead.")
+    num_test: int = key(500, "synthetic, reasoning_gym: number of held-out problems, of all tasks together.")
+    seed: int = key(0, "synthetic, reasoning_gym: seed of the problems; shuffling uses the run's `seed` instead.")
     shuffle: bool = key(True, "Shuffle the training rows in each epoch, with the run's seed.")
     max_row_bytes: int = key(
         65536, "Largest row, in bytes. A larger row is dropped, counted and reported with its line number."
@@ -129,6 +135,14 @@ class DataConfig:
     mixture: dict[str, Any] = key(
         {},
         "Name → {weight, and the keys of this group that differ for the set}; empty: one set, described by this group.",
+    )
+    sampling: str = key(
+        "uniform",
+        "uniform: passes over all rows; pass_rate: rows that the policy solves about half of the time come more often.",
+    )
+    pass_at: float = key(
+        1.0,
+        "pass_rate: value from which a completion counts as solved: of the total, or of the component grpo.filter_by.",
     )
     curriculum: CurriculumConfig = dataclasses.field(default_factory=CurriculumConfig)
 
@@ -234,7 +248,8 @@ class RewardGroupConfig:
 
     components: dict[str, Any] = key(
         {},
-        "Component name → {function, args, weight (default 1.0; a schedule), requires, transform, when, cost}."
+        "Component name → {function, args, weight (default 1.0; a schedule), requires, transform, when, cost, kind,"
+        " reason}."
         " A component of weight 0 is tracked but does not train.",
     )
 
@@ -375,6 +390,11 @@ class GrpoConfig:
     )
     mask_truncated: bool = key(
         False, "Exclude completions cut at the length limit from the loss; they still count in their group's baseline."
+    )
+    filter_by: str | None = key(
+        None,
+        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate judges "
+        "completions as solved; null: the total.",
     )
     dynamic_sampling_rounds: int = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."

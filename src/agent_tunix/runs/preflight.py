@@ -68,6 +68,7 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     examples = peek_examples(config)
     check_environments(config, working_directory, examples)
     mixture = resolve_from_config(config, working_directory, run)
+    _check_filter(mixture, config)
     _fit(mixture, examples, config)
     correct = resolve_correct(config, working_directory, run)
     if correct is not None:
@@ -105,6 +106,16 @@ def _fit(mixture: Mixture, examples: Mapping[str | None, Example], config: Confi
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     for name, example in examples.items():
         settle_rewards(mixture, example, config, {} if name is None else {SET_COLUMN: name})
+
+
+def _check_filter(mixture: Mixture, config: Config) -> None:
+    names = [component.name for component in mixture.components]
+    if config.grpo.filter_by is not None and config.grpo.filter_by not in names:
+        raise ConfigError(
+            f"grpo.filter_by must be a component of the reward, {', '.join(names)}, not {config.grpo.filter_by!r}; null"
+            " judges by the total",
+            code="unknown_component",
+        )
 
 
 def _check_mesh(config: Config, directory: Path) -> None:

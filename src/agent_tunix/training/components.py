@@ -15,6 +15,7 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.optimizers import REST, parameter_groups, summary
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
+from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.environments.running import EnvironmentSet
@@ -75,6 +76,12 @@ class TrainingComponents:
     def batch_sampler(self) -> BatchSampler:
         """The sampler of training and evaluation."""
         return self.episodes or self.sampler
+
+    @property
+    def by_pass_rate(self) -> PassRateOrder | None:
+        """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
+        order = self.batches.order if isinstance(self.batches, LoadedBatches) else None
+        return order if isinstance(order, PassRateOrder) else None
 
     @property
     def moving_reference(self) -> ReferencePolicy | None:
