@@ -8,6 +8,7 @@ time of sampling one episode, and the whole batch with tools that answer at once
 """
 
 import argparse
+import statistics
 import sys
 import tempfile
 import time
