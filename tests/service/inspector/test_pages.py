@@ -135,7 +135,7 @@ def test_episodes_are_conversations_and_found_by_end_and_tool(alice: Visitor, id
     path = f"/runs/{ids['episodes']}/rollouts"
     page = alice.get(f"{path}?stop_reason=error&tool=add").text
     assert {anchor[:4] for anchor in anchors(page)} == {"r-1_"}
-    assert page.count('<summary><code>add</code> <span class="when">0.25&nbsp;s</span></summary>') == 8
+    assert page.count('<summary><code>add</code> <span class="when">250\u00a0ms</span></summary>') == 8
     assert page.count('<span class="chip">malformed</span>') == 8
     for text in ("the result add", "reply add", "fault add", "{&#34;expression&#34;: &#34;add&#34;}"):
         assert text in page

@@ -25,12 +25,19 @@ def test_calls_have_their_arguments_and_outcomes() -> None:
             "First.",
             (
                 ShownCall("add", '{"expression": "add"}', "the result add", 0.25, "ok"),
-                ShownCall("", "", "Error: malformed", 0.0, "malformed"),
+                ShownCall("", "", "Error: malformed", None, "malformed"),
             ),
         ),
         ShownTurn("user", "reply add"),
         ShownTurn("assistant", "Done."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "time"), [(0.00004, "0.04 ms"), (0.25, "250 ms"), (0.99999, "1000 ms"), (61.26, "61.3 s")]
+)
+def test_a_time_has_three_figures(seconds: float, time: str) -> None:
+    assert ShownCall("add", seconds=seconds).time == time.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def test_a_call_that_ended_the_episode_has_no_result() -> None:
@@ -84,5 +91,5 @@ def test_a_long_conversation_is_cut_and_keeps_its_end() -> None:
     turns = show_conversation([*messages, {"role": "assistant", "content": "The end."}], [], 0, 6000)
     assert turns[-1].text == "The end."
     assert any("201 turns omitted" in turn.text for turn in turns)
-    assert "30 calls omitted" in turns[0].text
+    assert "40 calls omitted" in turns[2].text
     assert "characters omitted" in turns[0].calls[0].arguments

@@ -151,7 +151,7 @@ def test_an_episode_is_a_conversation_with_folded_calls(browser: Browser, tmp_pa
         turns = page.locator("#conversation > li")
         assert [text.split("\n")[0] for text in turns.all_inner_texts()] == ["Policy", "Environment", "Policy"]
         good, malformed = page.locator("details.call").all()
-        assert good.locator("summary").inner_text() == f"{EVIL} 0.25\u00a0s"
+        assert good.locator("summary").inner_text() == f"{EVIL} 250\u00a0ms"
         assert "malformed" in malformed.locator("summary").inner_text()
         assert not good.get_by_text("the result").is_visible()
         good.locator("summary").press("Enter")

@@ -206,7 +206,7 @@ def _loaded(stored: str) -> Any:
     """Return a stored JSON value without decoding its `$type`s, which could build large arrays; None if invalid."""
     try:
         return json.loads(stored)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):  # TypeError: null in a stranger's file
         return None
 
 

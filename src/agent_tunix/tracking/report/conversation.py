@@ -11,7 +11,7 @@ from typing import Any
 from agent_tunix.tracking.report.cutting import cut, fair_length
 
 _MOST_TURNS = 100
-_MOST_CALLS = 50
+_MOST_CALLS = 200
 _LONGEST_NAME = 200
 _LONGEST_SECONDS = 1e9
 
@@ -24,7 +24,7 @@ class ShownCall:
         name: Name of the tool; "" if it could not be read.
         arguments: Arguments as text; "" for a malformed call, whose arguments could not be read.
         result: Answer to the policy.
-        seconds: Wall time; None if unknown.
+        seconds: Wall time; None if unknown, or if the tool was not called.
         outcome: A `CallOutcome`; "" if unknown, as for a call that ended the episode.
     """
 
@@ -33,6 +33,14 @@ class ShownCall:
     result: str = ""
     seconds: float | None = None
     outcome: str = ""
+
+    @property
+    def time(self) -> str:
+        """The wall time for a person; "" if it is None."""
+        if self.seconds is None:
+            return ""
+        value, unit = (self.seconds, "s") if self.seconds >= 1 else (1000 * self.seconds, "ms")
+        return f"{float(f'{value:.3g}'):g}\N{NO-BREAK SPACE}{unit}"
 
     @property
     def failed(self) -> bool:
@@ -56,9 +64,9 @@ class ShownTurn:
 
     @property
     def texts(self) -> Iterator[str]:
-        """Texts of the turn and of those calls that are shown."""
+        """Texts of the turn and of its calls."""
         yield self.text
-        for call in self.calls[:_MOST_CALLS]:
+        for call in self.calls:
             yield from (call.arguments, call.result)
 
 
@@ -137,11 +145,9 @@ class _Turn:
 
 def _with_record(call: ShownCall, record: Mapping[Any, Any]) -> ShownCall:
     seconds = record.get("seconds")
-    if not isinstance(seconds, int | float) or not 0 <= seconds < _LONGEST_SECONDS:  # NaN is neither
+    if not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_SECONDS:  # NaN is not
         seconds = None
-    return replace(
-        call, seconds=None if seconds is None else round(float(seconds), 4), outcome=as_text(record.get("outcome"))
-    )
+    return replace(call, seconds=seconds, outcome=as_text(record.get("outcome")))
 
 
 def _content(message: Mapping[Any, Any]) -> str:
@@ -160,23 +166,22 @@ def _items(value: Any) -> Sequence[Any]:
 def _shorten(turns: Sequence[ShownTurn], longest: int) -> list[ShownTurn]:
     half = _MOST_TURNS // 2
     if len(turns) > _MOST_TURNS:
-        note = ShownTurn("", f"… {len(turns) - 2 * half:,} turns omitted …")
-        turns = [*turns[:half], note, *turns[-half:]]
-    most = fair_length([len(text) for turn in turns for text in turn.texts], longest)
-    return [_shorten_turn(turn, most) for turn in turns]
+        turns = [*turns[:half], ShownTurn("", f"… {len(turns) - 2 * half:,} turns omitted …"), *turns[-half:]]
+    room = _MOST_CALLS
+    kept = []
+    for turn in turns:
+        calls = turn.calls[:room]
+        room -= len(calls)
+        left_out = len(turn.calls) - len(calls)
+        note = f"\n… {left_out:,} calls omitted …" if left_out else ""
+        kept.append(ShownTurn(cut(turn.role, _LONGEST_NAME), turn.text + note, calls))
+    most = fair_length([len(text) for turn in kept for text in turn.texts], longest)
+    return [
+        replace(turn, text=cut(turn.text, most), calls=tuple(_shorten_call(call, most) for call in turn.calls))
+        for turn in kept
+    ]
 
 
-def _shorten_turn(turn: ShownTurn, longest: int) -> ShownTurn:
-    left_out = len(turn.calls) - _MOST_CALLS
-    note = f"\n… {left_out:,} calls omitted …" if left_out > 0 else ""
-    calls = tuple(
-        ShownCall(
-            cut(call.name, _LONGEST_NAME),
-            cut(call.arguments, longest),
-            cut(call.result, longest),
-            call.seconds,
-            cut(call.outcome, _LONGEST_NAME),
-        )
-        for call in turn.calls[:_MOST_CALLS]
-    )
-    return ShownTurn(cut(turn.role, _LONGEST_NAME), cut(turn.text, longest) + note, calls)
+def _shorten_call(call: ShownCall, longest: int) -> ShownCall:
+    name, outcome = cut(call.name, _LONGEST_NAME), cut(call.outcome, _LONGEST_NAME)
+    return ShownCall(name, cut(call.arguments, longest), cut(call.result, longest), call.seconds, outcome)

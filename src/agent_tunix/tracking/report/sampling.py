@@ -220,7 +220,7 @@ def _said(sample: Sample) -> Record:
             [
                 turn.role,
                 turn.text,
-                [[c.name, c.arguments, c.result, c.seconds, c.outcome, c.failed] for c in turn.calls],
+                [[c.name, c.arguments, c.result, c.time, c.outcome, c.failed] for c in turn.calls],
             ]
             for turn in turns
         ],

@@ -244,10 +244,10 @@ function conversation(rollout) {
   return [element("h3", {}, "Conversation"), element("ol", { class: "turns", id: "conversation" }, ...turns), end];
 }
 
-function describeCall([name, args, result, seconds, outcome, failed], words) {
+function describeCall([name, args, result, time, outcome, failed], words) {
   const open = words !== "" && [name, args, result].some((text) => text.toLowerCase().includes(words));
   const remarks = [
-    seconds === null ? null : element("span", { class: "when" }, show(seconds, "seconds")),
+    time ? element("span", { class: "when" }, time) : null,
     failed ? element("span", { class: "chip" }, outcome.replaceAll("_", " ")) : outcome === "too_long" ? element("span", { class: "when" }, "result cut") : null,
   ];
   const summary = element("summary", {}, element("code", {}, name || "(unreadable call)"), ...remarks.filter((one) => one).flatMap((one) => [" ", one]));
