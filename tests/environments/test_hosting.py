@@ -19,6 +19,8 @@ import os
 import sys
 import time
 
+from agent_tunix.execution.workers import frames
+
 
 class Faulty:
     """An environment with a fault at a place of choice."""
@@ -59,6 +61,12 @@ class Faulty:
             sys.exit(4)
         if what == "memory":
             bytearray(8 * 2**30)
+        if what == "forge":  # a reply of another form, to whatever is open
+            for number in range(200, 210):
+                try:
+                    os.write(number, frames.pack(("ok", 5)))
+                except OSError:
+                    pass
 '''
 
 
@@ -85,8 +93,9 @@ def test_an_episode_runs_in_another_process(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     slow_after(
-        3,
+        4,
         [
+            ("forge:tool", "wrote to its connection with the host"),
             ("hang:tool", "work took longer than 0.3 s"),
             ("exit:tool", "exited with status 3"),
             ("raise:score", "broken"),

@@ -10,8 +10,8 @@ import logging
 import os
 import selectors
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.hosting import program
@@ -29,9 +29,12 @@ from agent_tunix.rewards.sample import Score
 
 logger = logging.getLogger("agent_tunix.environments")
 
+Read = TypeVar("Read")
+
 _START_S = 60.0
 # Time for a worker whose connection closed to report how it ended.
 _FAREWELL_S = 2.0
+_FOREIGN_REPLY = "wrote to its connection with the host"
 
 
 class HostedEnvironment(EpisodeSource):
@@ -123,9 +126,13 @@ class HostedEpisode(EpisodeEnvironment):
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
         """Begin the episode."""
-        first, self._prompt, tools = self._ask("reset", "reset", dict(row), seed)
-        self._tools = [DeclaredTool(*tool) for tool in tools]
-        return None if first is None else str(first)
+
+        def read(value: Any) -> str | None:
+            first, self._prompt, tools = value
+            self._tools = [DeclaredTool(*tool) for tool in tools]
+            return None if first is None else str(first)
+
+        return self._ask("reset", read, "reset", dict(row), seed)
 
     def prompt(self) -> list[Message] | None:
         """Return the messages that the environment made of the row."""
@@ -135,25 +142,41 @@ class HostedEpisode(EpisodeEnvironment):
         self, name: str, arguments: Mapping[str, Any], max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     ) -> CallResult:
         """Call a tool; EnvironmentFailedError if it takes too long or ends its process."""
-        text, outcome, seconds, detail = self._ask(name, "call", name, dict(arguments), max_result_chars)
-        return CallResult(text, CallOutcome(outcome), seconds, detail)
+
+        def read(value: Any) -> CallResult:
+            text, outcome, seconds, detail = value
+            return CallResult(str(text), CallOutcome(outcome), float(seconds), str(detail))
+
+        return self._ask(name, read, "call", name, dict(arguments), max_result_chars)
 
     def respond(self, text: str) -> Reply:
         """Return the environment's reply to a turn without tool calls."""
-        return Reply(*self._ask("step", "respond", text))
+
+        def read(value: Any) -> Reply:
+            reply, done = value
+            return Reply(None if reply is None else str(reply), bool(done))
+
+        return self._ask("step", read, "respond", text)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the environment's score."""
-        plain = self._ask("the score", "score", list(messages), stop_reason)
-        return None if plain is None else wire.from_plain(plain)
+
+        def read(value: Any) -> Score | None:
+            return None if value is None else wire.from_plain(value)
+
+        return self._ask("the score", read, "score", list(messages), stop_reason)
 
     def close(self) -> None:
         """Release the episode, unless its worker is dead."""
         if self._worker.is_alive:
-            self._ask("close", "close")
+            self._ask("close", lambda _: None, "close")
 
-    def _ask(self, what: str, method: str, *arguments: Any) -> Any:
-        return self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
+    def _ask(self, what: str, read: Callable[[Any], Read], method: str, *arguments: Any) -> Read:
+        value = self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
+        try:
+            return read(value)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self._worker.refuse(f"{what}: {type(error).__name__}: {error}") from error
 
 
 class _Nursery:
@@ -250,6 +273,8 @@ class _Worker:
             return self._ask(what, limit_s, request)
 
     def _ask(self, what: str, limit_s: float, request: tuple[Any, ...]) -> Any:
+        if self._replies and self.is_alive:  # nothing was asked
+            raise self.refuse(what)
         if not self.is_alive:
             raise EnvironmentFailedError(f"the worker of the environment is gone: it {self._how}", code="worker_died")
         wait_for = self._nursery.changed.wait_for
@@ -265,11 +290,21 @@ class _Worker:
             self._how = self._how or "closed its connection"
             self.end()
             raise EnvironmentFailedError(f"{what} ended its process: it {self._how}", code="worker_died")
-        kind, *content = self._replies.pop(0)
-        if kind == "fault":
-            message, code = content
-            raise EnvironmentFailedError(str(message), code=str(code))
-        return content[0]
+        match self._replies:
+            case [("ok", value)]:
+                self._replies.clear()
+                return value
+            case [("fault", message, code)]:
+                self._replies.clear()
+                raise EnvironmentFailedError(str(message), code=str(code))
+        raise self.refuse(what)
+
+    def refuse(self, what: str) -> EnvironmentFailedError:
+        """End the worker, which sent something other than a reply, and return the error."""
+        with self._nursery.changed:
+            self._how = _FOREIGN_REPLY
+            self.end()
+        return EnvironmentFailedError(f"the worker {_FOREIGN_REPLY}: {what}", code="worker_died")
 
     def end(self) -> None:
         """Kill the worker. The caller holds the nursery's `changed`."""
@@ -287,4 +322,4 @@ class _Worker:
         try:
             self._replies += self.connection.replies()
         except BrokenFrameError as error:
-            self._how = f"wrote to its connection with the host ({error})"
+            self._how = f"{_FOREIGN_REPLY} ({error})"
