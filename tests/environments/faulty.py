@@ -1,5 +1,6 @@
 """Environments of every form with a fault of choice, `WHAT:WHERE`, such as `hang:tool`."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -21,6 +22,12 @@ def act(fault: str, where: str) -> Any:
         sys.exit(4)
     if what == "memory":
         bytearray(8 * 2**30)
+    if what == "forge":  # a reply of another form, to whatever is open
+        from agent_tunix.execution.workers import frames
+
+        for number in range(200, 210):
+            with contextlib.suppress(OSError):
+                os.write(number, frames.pack(("ok", 5)))
     if what == "child":
         subprocess.Popen(["sleep", "3600"])
     return {"flood": "x" * 10_000_000, "nothing": None}.get(what, "done")

@@ -34,8 +34,9 @@ def test_an_episode_runs_in_another_process() -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     slow_after(
-        3,
+        4,
         [
+            ("forge:tool", "wrote to its connection with the host"),
             ("hang:tool", "work took longer than 0.3 s"),
             ("exit:tool", "exited with status 3"),
             ("raise:score", "broken"),

@@ -205,6 +205,11 @@ def test_the_forms_hold_the_same(tmp_path: Path) -> None:
     ]
 
 
+def test_no_text_of_a_run_begins_a_row() -> None:
+    row = RunRow("a\nb", RunStatus.FAILED, {"seed": "1\n2", "x\ny": "3"}, detail="why\nnot")
+    assert len(format_table([row], METRIC, "table").splitlines()) == 1 + 1 + 1
+
+
 def test_settings_of_a_table_that_is_wider_than_the_terminal_follow_it() -> None:
     settings = {f"reward.components.a_long_name_{number}.weight": "0.5" for number in range(4)}
     rows = [RunRow(str(number), RunStatus.FINISHED, settings) for number in range(3)]

@@ -11,6 +11,7 @@ import click
 from agent_tunix.cli.printing import echo, echo_json
 from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import RewardError
+from agent_tunix.visible_text import one_line
 
 if TYPE_CHECKING:
     from agent_tunix.rewards import Mixture
@@ -186,7 +187,7 @@ def diff(
         _print_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
         told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
-        echo("\n".join(told))
+        echo("\n".join(map(one_line, told)))
     raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
 
 
@@ -212,7 +213,7 @@ def _print(report: Any, as_json: bool) -> None:
     if as_json:
         _print_json(report.to_data())
     else:
-        echo("\n".join(report.lines()))
+        echo("\n".join(map(one_line, report.lines())))
 
 
 def _print_json(data: Any) -> None:

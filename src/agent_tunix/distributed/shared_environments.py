@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from agent_tunix.distributed.group import Processes
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment
 from agent_tunix.environments.hosting import RemoteEpisode, answer_request
+from agent_tunix.environments.hosting.requests import Read
 from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import EnvironmentFailedError
 
@@ -107,11 +108,11 @@ class _SharedEpisode(RemoteEpisode):
         self._own = own
         self._share = share
 
-    def ask(self, what: str, method: str, *arguments: Any) -> Any:
+    def ask(self, what: str, read: Callable[[Any], Read], method: str, *arguments: Any) -> Read:
         """Return the answer of process 0."""
 
         def make() -> Any:
             assert self._own is not None
             return answer_request(self._own, method, *arguments)
 
-        return self._share(make)
+        return read(self._share(make))

@@ -21,6 +21,7 @@ from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import MEASURES, compare_ends
 from agent_tunix.tracking.values import is_number
+from agent_tunix.visible_text import one_line
 
 FORMATS = ("table", "json", "csv")
 ORDERS = ("name", "final", "best", "seconds")
@@ -202,12 +203,13 @@ def format_table(rows: Sequence[RunRow], metric: str, form: str, width: int | No
 
 
 def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
-    head = ["run", *keys, "status", "steps", metric, "best", "at step", "reward before", "after", "time"]
+    head = ["run", *map(one_line, keys), "status", "steps", metric, "best", "at step", "reward before", "after", "time"]
     lines = [head]
     for row in rows:
         time = "" if row.seconds is None else format_duration(row.seconds)
         numbers = [row.steps, row.final, row.best, row.best_step, row.reward_before, row.reward_after]
-        lines.append([row.name, *(row.settings.get(key, "") for key in keys), row.status, *map(_cell, numbers), time])
+        texts_of_row = map(one_line, (row.name, *(row.settings.get(key, "") for key in keys)))
+        lines.append([*texts_of_row, row.status, *map(_cell, numbers), time])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = 2 + len(keys)  # text columns are left-aligned, numbers right-aligned
     drawn = [
@@ -217,7 +219,8 @@ def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
         ).rstrip()
         for line in lines
     ]
-    return "\n".join(drawn + [f"{row.name}: {_cut(row.detail)}" for row in rows if row.detail])
+    details = [one_line(f"{row.name}: {_cut(' '.join(row.detail.split()))}") for row in rows if row.detail]
+    return "\n".join(drawn + details)
 
 
 def _cut(text: str) -> str:

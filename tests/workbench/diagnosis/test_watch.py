@@ -106,6 +106,11 @@ def test_a_description_can_be_pasted_into_a_shell() -> None:
     assert finding.describe().splitlines()[-1] == "  try: 'training.reward_function={a: math}'"
 
 
+def test_a_name_with_a_line_feed_begins_no_line() -> None:
+    finding = Finding("a", Severity.INFO, 1, "b\nc", "d\ne", {"f\ng": 1.0}, ("h\ni",), ("j\nk",))
+    assert len(finding.describe().splitlines()) == 1 + 1 + 1 + 1
+
+
 def test_memory_does_not_grow() -> None:
     watch = Watch(make_context(MIXTURE))
     sizes = []

@@ -10,11 +10,12 @@ import logging
 import os
 import selectors
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.hosting import program
-from agent_tunix.environments.hosting.requests import RemoteEpisode
+from agent_tunix.environments.hosting.requests import Read, RemoteEpisode
 from agent_tunix.environments.resolve import EnvironmentRecipe
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.execution.workers import linux
@@ -28,6 +29,7 @@ logger = logging.getLogger("agent_tunix.environments")
 _START_S = 60.0
 # Time for a worker whose connection closed to report how it ended.
 _FAREWELL_S = 2.0
+_FOREIGN_REPLY = "wrote to its connection with the host"
 
 
 class HostedEnvironment(EpisodeSource):
@@ -115,9 +117,13 @@ class HostedEpisode(RemoteEpisode):
         if self._worker.is_alive:
             super().close()
 
-    def ask(self, what: str, method: str, *arguments: Any) -> Any:
+    def ask(self, what: str, read: Callable[[Any], Read], method: str, *arguments: Any) -> Read:
         """Return the worker's answer."""
-        return self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
+        value = self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
+        try:
+            return read(value)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self._worker.refuse(f"{what}: {type(error).__name__}: {error}") from error
 
 
 class _Nursery:
@@ -214,6 +220,8 @@ class _Worker:
             return self._ask(what, limit_s, request)
 
     def _ask(self, what: str, limit_s: float, request: tuple[Any, ...]) -> Any:
+        if self._replies and self.is_alive:  # nothing was asked
+            raise self.refuse(what)
         if not self.is_alive:
             raise EnvironmentFailedError(f"the worker of the environment is gone: it {self._how}", code="worker_died")
         wait_for = self._nursery.changed.wait_for
@@ -229,11 +237,21 @@ class _Worker:
             self._how = self._how or "closed its connection"
             self.end()
             raise EnvironmentFailedError(f"{what} ended its process: it {self._how}", code="worker_died")
-        kind, *content = self._replies.pop(0)
-        if kind == "fault":
-            message, code = content
-            raise EnvironmentFailedError(str(message), code=str(code))
-        return content[0]
+        match self._replies:
+            case [("ok", value)]:
+                self._replies.clear()
+                return value
+            case [("fault", message, code)]:
+                self._replies.clear()
+                raise EnvironmentFailedError(str(message), code=str(code))
+        raise self.refuse(what)
+
+    def refuse(self, what: str) -> EnvironmentFailedError:
+        """End the worker, which sent something other than a reply, and return the error."""
+        with self._nursery.changed:
+            self._how = _FOREIGN_REPLY
+            self.end()
+        return EnvironmentFailedError(f"the worker {_FOREIGN_REPLY}: {what}", code="worker_died")
 
     def end(self) -> None:
         """Kill the worker. The caller holds the nursery's `changed`."""
@@ -251,4 +269,4 @@ class _Worker:
         try:
             self._replies += self.connection.replies()
         except BrokenFrameError as error:
-            self._how = f"wrote to its connection with the host ({error})"
+            self._how = f"{_FOREIGN_REPLY} ({error})"

@@ -2,14 +2,16 @@
 
 import abc
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
 from agent_tunix.environments.tools import DeclaredTool, Tool
 from agent_tunix.rewards.execution import wire
 from agent_tunix.rewards.sample import Score
+
+Read = TypeVar("Read")
 
 
 def answer_request(episode: EpisodeEnvironment, method: str, *arguments: Any) -> Any:
@@ -58,8 +60,15 @@ class RemoteEpisode(EpisodeEnvironment):
         self._state: dict[str, Any] = {}
 
     @abc.abstractmethod
-    def ask(self, what: str, method: str, *arguments: Any) -> Any:
-        """Return the answer to a request; `what` names it in errors."""
+    def ask(self, what: str, read: Callable[[Any], Read], method: str, *arguments: Any) -> Read:
+        """Return the answer to a request.
+
+        Args:
+            what: Name of the request in errors.
+            read: Makes the result of the answer, and raises TypeError or ValueError if that has another form.
+            method: Method of `answer_request`.
+            arguments: Its arguments.
+        """
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -68,9 +77,13 @@ class RemoteEpisode(EpisodeEnvironment):
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
         """Begin the episode."""
-        first, self._prompt, tools = self.ask("reset", "reset", dict(row), seed)
-        self._tools = [DeclaredTool(*tool) for tool in tools]
-        return None if first is None else str(first)
+
+        def read(value: Any) -> str | None:
+            first, self._prompt, tools = value
+            self._tools = [DeclaredTool(*tool) for tool in tools]
+            return None if first is None else str(first)
+
+        return self.ask("reset", read, "reset", dict(row), seed)
 
     def prompt(self) -> list[Message] | None:
         """Return the messages that the environment made of the row."""
@@ -80,22 +93,30 @@ class RemoteEpisode(EpisodeEnvironment):
         self, name: str, arguments: Mapping[str, Any], max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     ) -> CallResult:
         """Call a tool; EnvironmentFailedError if it takes too long or ends its process."""
-        text, outcome, seconds, detail = self.ask(name, "call", name, dict(arguments), max_result_chars)
-        return CallResult(text, CallOutcome(outcome), seconds, detail)
+
+        def read(value: Any) -> CallResult:
+            text, outcome, seconds, detail = value
+            return CallResult(str(text), CallOutcome(outcome), float(seconds), str(detail))
+
+        return self.ask(name, read, "call", name, dict(arguments), max_result_chars)
 
     def respond(self, text: str) -> Reply:
         """Return the environment's reply to a turn without tool calls."""
-        return Reply(*self.ask("step", "respond", text))
+
+        def read(value: Any) -> Reply:
+            reply, done = value
+            return Reply(None if reply is None else str(reply), bool(done))
+
+        return self.ask("step", read, "respond", text)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the environment's score."""
-        plain, self._state = self.ask("the score", "score", list(messages), stop_reason)
-        return None if plain is None else wire.from_plain(plain)
 
-    def state(self) -> dict[str, Any]:
-        """Return the environment's state, which came with its score."""
-        return self._state
+        def read(value: Any) -> Score | None:
+            return None if value is None else wire.from_plain(value)
+
+        return self.ask("the score", read, "score", list(messages), stop_reason)
 
     def close(self) -> None:
         """Release the episode."""
-        self.ask("close", "close")
+        self.ask("close", lambda _: None, "close")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from agent_tunix.visible_text import one_line
+
 
 class Severity(enum.StrEnum):
     """Severity of a finding."""
@@ -91,7 +93,7 @@ class Finding:
         if self.rollout_ids:
             lines.append("  rollouts: " + ", ".join(self.rollout_ids))
         lines += [f"  try: {shlex.quote(edit)}" for edit in self.edits]
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 def _show(value: float | str) -> str:
