@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from agent_tunix.cli.reward_pages import reward_page
 from agent_tunix.errors import RewardError, RewardSignatureError, UnknownRewardError
 from agent_tunix.rewards import (
     Mixture,
     Sample,
+    fingerprint,
     get_reward_function,
     list_reward_functions,
     register_reward_function,
@@ -346,3 +348,13 @@ def test_what_each_component_resolved_to_is_told(here: Path) -> None:
 def test_a_name_of_another_library_means_a_reward_that_exists(name: str, meant: str) -> None:
     assert synonym(name) == meant
     assert {synonym(known) for known in synonyms.NAMES} <= set(list_reward_functions())
+
+
+def test_a_reason_is_shown_and_changes_nothing_else() -> None:
+    plain: dict[str, Any] = {"correct": "math", "tags": {"function": "format", "weight": -0.1}}
+    told = resolve_reward({**plain, "tags": {**plain["tags"], "reason": "discourages\n empty tags"}})
+    assert told.describe().splitlines()[1].endswith(" — discourages empty tags")
+    assert "  reason       discourages empty tags" in reward_page(told).splitlines()
+    assert fingerprint(told).short == fingerprint(resolve_reward(plain)).short
+    with raises(RewardError, "invalid_reason"):
+        resolve_reward({"tags": {"function": "format", "reason": 4}})

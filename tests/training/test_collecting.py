@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from agent_tunix.grpo.dynamic_sampling import Scored, count_sampled, fill_places, is_full
+from agent_tunix.grpo.dynamic_sampling import Scored, count_sampled, fill_places, is_full, judge, pass_rates
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.sampling.sampler import Completions
 
@@ -15,7 +16,9 @@ G = 2
 LIVE, DEAD, UNSCORED = (0.0, 1.0), (1.0, 1.0), (np.nan, 1.0)
 
 
-def scored(number: int, *groups: tuple[float, float]) -> Scored:
+def scored(
+    number: int, *groups: tuple[float, float], judged: NDArray[np.float64] | None = None, rows: Sequence[int] = ()
+) -> Scored:
     """A round; each completion's first token says which it is."""
     totals = np.array(groups).reshape(-1)
     n = len(totals)
@@ -36,6 +39,8 @@ def scored(number: int, *groups: tuple[float, float]) -> Scored:
             for total in totals
         ],
         totals,
+        totals if judged is None else judged,
+        rows,
     )
 
 
@@ -91,3 +96,27 @@ def test_rewards_and_outcomes_of_discarded_groups_are_counted() -> None:
 
 def test_without_a_scored_completion_there_is_no_mean() -> None:
     assert count_sampled([scored(0, (np.nan, np.nan))], G).reward_mean is None
+
+
+def test_groups_are_judged_by_another_component() -> None:
+    judged = [np.array(values) for values in ([1.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 1.0])]
+    first = scored(0, LIVE, DEAD, judged=judged[0])
+    assert not is_full([first], G)
+    assert groups_of(fill_places([first, scored(1, DEAD, LIVE, judged=judged[1])], G)) == ["1_0", "0_1"]
+    assert count_sampled([first], G).dead_groups == 1
+
+
+def test_the_judged_values_are_those_of_the_component_before_its_transforms() -> None:
+    scores = [
+        Score(1.2, {"math": 1.0, "form": 0.2}),
+        Score(0.2, {"math": None, "form": 0.2}),
+        Score(None, {"math": 1.0}, Outcome.ERROR, "no"),
+    ]
+    assert judge(scores, np.array([1.2, 0.2, np.nan]), "math").tolist() == pytest.approx(
+        [1.0, np.nan, np.nan], nan_ok=True
+    )
+
+
+def test_pass_rates_of_all_rounds() -> None:
+    rounds = [scored(0, LIVE, DEAD, rows=[7, 3]), scored(1, (np.nan, 0.5), (np.nan, np.nan), rows=[9, 4])]
+    assert pass_rates(rounds, G, 1.0) == pytest.approx({7: 0.5, 3: 1.0, 9: 0.0, 4: np.nan}, nan_ok=True)

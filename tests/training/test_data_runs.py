@@ -29,6 +29,12 @@ MIXTURE = (
 )
 SOURCES = {
     "a mixture of streams": MIXTURE,
+    "rows by pass rate": (
+        "data.path=sums.jsonl",
+        "data.sampling=pass_rate",
+        "grpo.dynamic_sampling_rounds=1",
+        "grpo.filter_by=math",
+    ),
     "a curriculum": ("data.path=sums.jsonl", "data.curriculum.column=level"),
 }
 

@@ -68,6 +68,8 @@ def reward_page(mixture: Mixture) -> str:
                 f"  source       {component['source']}",
                 f"  signature    {component['signature']}",
             ]
+        if component["reason"]:
+            lines.append(f"  reason       {component['reason']}")
         lines += ["", *(f"  {name:<12} {given}" for name, given in component["parameters"].items())]
         if component["documentation"]:
             lines += ["", *textwrap.indent(component["documentation"], "  ").splitlines()]
@@ -134,6 +136,7 @@ def _describe_component(component: Component) -> dict[str, Any]:
         "weight": component.weight if isinstance(component.weight, int | float) else str(component.weight),
         "kind": show_kind(component_kind(component)),
         "range": span and list(span),
+        "reason": component.reason,
         "source": reward.describe(),
         "signature": _signature(function),
         "parameters": _parameters(function, getattr(reward, "args", {})),

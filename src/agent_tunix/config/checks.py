@@ -59,12 +59,14 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "generation.over_long": ("drop", "refuse"),
     "environment.execution": ("auto", "inline", "process"),
     "environment.on_tool_error": ("tell", "fail"),
+    "environment.schedule": ("lockstep", "arrival"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
     "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
     "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
     "tracking.progress": ("auto", "live", "plain", "none"),
     "stopping.mode": ("max", "min"),
+    "data.sampling": ("uniform", "pass_rate"),
 }
 
 # Keys that also take a user's own function: a path, or a name that a module of `grpo.modules` registers.
@@ -256,7 +258,7 @@ def _problems(config: Config) -> Iterator[str]:
         if not ((low < value or (low_ok and value == low)) and (value < high or (high_ok and value == high))):
             yield f"{key} must {_describe_range(low, high, low_ok, high_ok)}, not {value}{_advice(key)}"
     yield from _model_problems(config)
-    yield from _algorithm_problems(config.grpo, config.model.lora_rank)
+    yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
@@ -314,6 +316,11 @@ def _data_problems(config: Config) -> Iterator[str]:
             "data.streaming=true requires training.num_batches, because the number of rows is not known; set "
             "training.num_batches"
         )
+    if data.sampling == "pass_rate" and data.streaming:
+        yield (
+            "data.sampling=pass_rate requires all rows in memory, to draw them again, but data.streaming=true; set "
+            "data.streaming=false, or data.sampling=uniform"
+        )
     problems = list(mixture_problems(config))
     yield from problems
     if problems:
@@ -322,7 +329,7 @@ def _data_problems(config: Config) -> Iterator[str]:
         own, prefix = data.mixture[name], f"data.mixture.{name}."
         keys = [key for key in _AT_LEAST if key.startswith("data.") and key.rpartition(".")[2] in own]
         yield from _too_low(of_mixture.config, keys, prefix)
-        if own.keys() & {"answer_mark", "curriculum", "problems"}:
+        if own.keys() & {"answer_mark", "curriculum", "problems", "tasks"}:
             yield from data_problems(of_mixture.config.data, prefix, streaming=data.streaming)
 
 
@@ -375,7 +382,7 @@ def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str
     return f"{lower} and {'at most' if high_ok else 'below'} {high:.10g}"
 
 
-def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
+def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) -> Iterator[str]:
     """Yield a line for each setting that contradicts another or would silently do nothing."""
     high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
     if grpo.loss in ("gspo", "gmpo") and grpo.loss_agg_mode != "sequence-mean-token-mean":
@@ -421,6 +428,11 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int) -> Iterator[str]:
         yield (
             "grpo.dynamic_sampling_rounds must be 0 with grpo.advantage_scaling=component, which also learns from "
             "groups with equal totals; set it to 0, or use another scaling"
+        )
+    if grpo.filter_by is not None and not (grpo.dynamic_sampling_rounds or by_pass_rate):
+        yield (
+            f"grpo.filter_by={grpo.filter_by} requires grpo.dynamic_sampling_rounds above 0 or data.sampling=pass_rate,"
+            " because nothing else reads it; set one of them, or grpo.filter_by=null"
         )
     if grpo.reference_sync_steps > 0:
         if grpo.beta == 0.0:
@@ -582,6 +594,8 @@ def _length_problems(config: Config) -> Iterator[str]:
     eos = generation.eos_tokens
     if eos is not None and (not eos or min(eos) < 0):
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
+    if not all(generation.stop_strings):
+        yield f"generation.stop_strings must list texts that are not empty, not {generation.stop_strings}"
     needed = generation.max_prompt_length + episode_tokens(config)
     longest = "environment.max_episode_tokens" if has_environment(config) else "generation.max_generation_steps"
     if generation.cache_size is not None and needed > generation.cache_size:

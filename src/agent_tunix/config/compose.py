@@ -76,6 +76,7 @@ def _open_mappings(cfg: DictConfig) -> None:
         cfg.optimizer.groups,
         cfg.data.columns,
         cfg.data.mixture,
+        cfg.data.tasks,
         cfg.prompt.template_args,
     )
     for mapping in open_to_any:

@@ -14,9 +14,11 @@ from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Keys of the whole mixture.
-_SHARED_KEYS = ("mixture", "streaming")
+_SHARED_KEYS = ("mixture", "streaming", "sampling", "pass_at")
 _ANSWER_MARKS = ("auto", "none", "always")
 _PROBLEMS = ("word_problems", "arithmetic", "numbers")
+# Keys of an entry of `data.tasks` besides the task's own parameters.
+TASK_KEYS = ("size", "seed", "levels")
 _KINDS = ("baby_steps", "one_pass")
 
 
@@ -81,6 +83,8 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
         yield f"{prefix}answer_mark must be one of {', '.join(_ANSWER_MARKS)}, not {data.answer_mark!r}"
     if data.problems not in _PROBLEMS:
         yield f"{prefix}problems must be one of {', '.join(_PROBLEMS)}, not {data.problems!r}"
+    for name, settings in data.tasks.items():
+        yield from _task_problems(f"{prefix}tasks.{name}", settings)
     curriculum = data.curriculum
     at = f"{prefix}curriculum"
     if curriculum.kind not in _KINDS:
@@ -91,11 +95,27 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
         yield f"{at}.until must be above 0 and at most 1, not {curriculum.until}"
     if len(set(map(str, curriculum.order))) < len(curriculum.order):
         yield f"{at}.order must name each value once, from easy to hard, not {curriculum.order}"
+    if curriculum.column is not None and data.sampling == "pass_rate":
+        yield f"{at}.column must be null with data.sampling=pass_rate, which orders the rows itself; remove one of them"
     if curriculum.column is not None and streaming:
         yield (
             f"{at}.column={curriculum.column} requires all rows in memory to sort them, but data.streaming=true; set "
             "data.streaming=false, or remove the curriculum"
         )
+
+
+def _task_problems(where: str, settings: object) -> Iterator[str]:
+    if settings is None:
+        return
+    if not isinstance(settings, Mapping):
+        yield f"{where} must be a mapping {{size: …, seed: …}} or null, not {settings!r}"
+        return
+    for key, least in (("size", 1), ("seed", 0)):
+        if key in settings and not (_fits(settings[key], int) and settings[key] >= least):
+            yield f"{where}.{key} must be an integer of at least {least}, not {settings[key]!r}"
+    levels = settings.get("levels", [0])
+    if not (isinstance(levels, list) and levels and all(_fits(level, int) and level >= 0 for level in levels)):
+        yield f"{where}.levels must be a list of integers of at least 0, not {levels!r}; for example [0, 1, 2]"
 
 
 def _entry_problems(name: str, entry: object) -> Iterator[str]:

@@ -105,6 +105,8 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "actor_rollout_ref.actor.tau_neg": "grpo.tau_negative",
     "algorithm.adv_estimator": ("grpo.advantage_scaling", "grpo=rloo and others choose a whole algorithm"),
     "algorithm.norm_adv_by_std_in_grpo": ("grpo.advantage_scaling", "false is none"),
+    "algorithm.filter_groups.metric": ("grpo.filter_by", "a component of the reward; null: the total"),
+    "algorithm.filter_groups.max_num_gen_batches": ("grpo.dynamic_sampling_rounds", "without the first batch"),
     "data.train_files": "data.path",
     "data.val_files": "training.test_data_dir",
     "data.train_batch_size": ("training.batch_size", _PROMPTS),

@@ -79,7 +79,8 @@ class DataConfig:
     source: str = key(
         "auto",
         "synthetic: generated problems; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets on these "
-        "hubs; auto: decided by the suffix or the prefix (hf://, tfds://, kaggle://) of `path`, and synthetic "
+        "hubs; reasoning_gym: the library's tasks, named in `tasks`; auto: decided"
+        " by the suffix or the prefix (hf://, tfds://, kaggle://) of `path`, and synthetic "
         "without a path.",
     )
     path: str | None = key(
@@ -115,9 +116,14 @@ class DataConfig:
         "synthetic: word_problems (two steps of arithmetic); arithmetic (`What is 47 * 86?`, for a calculator); numbers"
         " (1 to 10, for the environment guess_number).",
     )
+    tasks: dict[str, Any] = key(
+        {},
+        "reasoning_gym: name of a task → {size (training rows, default 500), seed (default data.seed), levels (of the "
+        "library's curriculum), and the task's own parameters}.",
+    )
     num_train: int = key(4096, "synthetic: number of training problems.")
-    num_test: int = key(500, "synthetic: number of held-out problems.")
-    seed: int = key(0, "synthetic: seed of the problems; shuffling uses the run's `seed` instead.")
+    num_test: int = key(500, "synthetic, reasoning_gym: number of held-out problems, of all tasks together.")
+    seed: int = key(0, "synthetic, reasoning_gym: seed of the problems; shuffling uses the run's `seed` instead.")
     shuffle: bool = key(True, "Shuffle the training rows in each epoch, with the run's seed.")
     max_row_bytes: int = key(
         65536, "Largest row, in bytes. A larger row is dropped, counted and reported with its line number."
@@ -129,6 +135,14 @@ class DataConfig:
     mixture: dict[str, Any] = key(
         {},
         "Name → {weight, and the keys of this group that differ for the set}; empty: one set, described by this group.",
+    )
+    sampling: str = key(
+        "uniform",
+        "uniform: passes over all rows; pass_rate: rows that the policy solves about half of the time come more often.",
+    )
+    pass_at: float = key(
+        1.0,
+        "pass_rate: value from which a completion counts as solved: of the total, or of the component grpo.filter_by.",
     )
     curriculum: CurriculumConfig = dataclasses.field(default_factory=CurriculumConfig)
 
@@ -234,7 +248,8 @@ class RewardGroupConfig:
 
     components: dict[str, Any] = key(
         {},
-        "Component name → {function, args, weight (default 1.0; a schedule), requires, transform, when, cost}."
+        "Component name → {function, args, weight (default 1.0; a schedule), requires, transform, when, cost, kind,"
+        " reason}."
         " A component of weight 0 is tracked but does not train.",
     )
 
@@ -376,6 +391,11 @@ class GrpoConfig:
     mask_truncated: bool = key(
         False, "Exclude completions cut at the length limit from the loss; they still count in their group's baseline."
     )
+    filter_by: str | None = key(
+        None,
+        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate judges "
+        "completions as solved; null: the total.",
+    )
     dynamic_sampling_rounds: int = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."
     )
@@ -394,6 +414,9 @@ class GenerationConfig:
         0.0, "Draw only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
     )
     eos_tokens: list[int] | None = key(None, "Token ids that end a completion; null: the tokenizer's own.")
+    stop_strings: list[str] = key(
+        [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
+    )
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is an error.")
     over_long: str = key("drop", "A prompt over max_prompt_length: `drop` and count it, or `refuse` to run.")
 
@@ -408,6 +431,11 @@ class EnvironmentConfig:
         " the row's column `environment` chooses; null: none.",
     )
     tools: list[str] = key([], "Further tools: registered names, dotted paths or file.py:function.")
+    mcp: list[dict[str, Any]] = key(
+        [],
+        "MCP servers with further tools: items {command, args, env}, where command is a text or list and args and env"
+        " are optional, or items {url} (streamable HTTP).",
+    )
     args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
     max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
@@ -420,11 +448,20 @@ class EnvironmentConfig:
     max_result_tokens: int = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
     timeout_s: float = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
     memory_mb: int = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
-    num_workers: int = key(16, "Worker processes for your own environments and tools; each runs one call at a time.")
+    num_workers: int = key(
+        16,
+        "Worker processes for your own environments and tools, each of which runs one call at a time; also the most"
+        " episodes that call an MCP server or the tool python at the same time.",
+    )
     execution: str = key(
         "auto",
         "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"
-        " built-in ones inline, others in worker processes.",
+        " built-in ones inline, others in worker processes. MCP servers have processes of their own.",
+    )
+    schedule: str = key(
+        "lockstep",
+        "lockstep: all episodes write a turn, then all wait for the slowest tool; arrival: an episode writes on as soon"
+        " as its own tools have answered, at the price that equal runs may differ by rounding.",
     )
     on_tool_error: str = key(
         "tell", "If a tool raises an error: `tell` the model, or `fail` the episode, which then has no reward."

@@ -1,4 +1,4 @@
-"""Construction of the training order that a configuration asks for: plain, weighted mixture, or curriculum."""
+"""Construction of the training order of a configuration: plain, weighted mixture, curriculum, or by pass rate."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,7 @@ from agent_tunix.data.dataset import SET_COLUMN
 from agent_tunix.data.draws import CurriculumDraws, Draws, PassDraws, read_difficulty
 from agent_tunix.data.examples import Example
 from agent_tunix.data.mixing import Interleaving, MixedOrder
+from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.errors import DataError
 
 
@@ -25,7 +26,8 @@ def make_order(examples: Sequence[Example], config: Config) -> Order:
         DataError: There are fewer rows than a batch needs, a set has none, or there are fewer than curriculum stages.
     """
     training, sets = config.training, data_sets(config)
-    if not sets and config.data.curriculum.column is None:
+    by_pass_rate = config.data.sampling == "pass_rate"
+    if not (sets or by_pass_rate) and config.data.curriculum.column is None:
         return BatchOrder(
             num_rows=len(examples),
             batch_size=training.batch_size,
@@ -37,6 +39,8 @@ def make_order(examples: Sequence[Example], config: Config) -> Order:
     num_steps = count_steps(len(examples), training.batch_size, training.num_batches, training.num_epochs)
     interleaving = Interleaving(tuple(one.weight for one in sets.values()) or (1.0,))
     rows = _rows_by_set(examples, list(sets))
+    if by_pass_rate:
+        return PassRateOrder(rows, interleaving, training.batch_size, num_steps, config.seed)
     num_draws = interleaving.counts(num_steps * training.batch_size)
     configs = [one.config for one in sets.values()] or [config]
     draws = [

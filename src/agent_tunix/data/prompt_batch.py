@@ -14,9 +14,11 @@ class PromptBatch:
         messages: Chat messages of each prompt.
         token_ids: Token ids that the model sees, at most `generation.max_prompt_length` for each prompt.
         columns: Columns of each row of the dataset.
+        rows: Index of each row among the training rows; empty if there is none.
     """
 
     prompts: Sequence[str]
     messages: Sequence[Sequence[Mapping[str, Any]]]
     token_ids: Sequence[Sequence[int]]
     columns: Sequence[Mapping[str, Any]]
+    rows: Sequence[int] = ()

@@ -58,6 +58,7 @@ class Prompts:
             messages=[self.messages[row] for row in rows],
             token_ids=[self.token_ids[row] for row in rows],
             columns=[example.columns for example in chosen],
+            rows=[int(row) for row in rows],
         )
 
 

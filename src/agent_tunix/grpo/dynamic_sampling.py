@@ -8,6 +8,7 @@ Departures from the paper:
 
 - The number of rounds is limited. A place for which no round yielded a living group keeps its dead group, so that the
   shape of a batch never changes.
+- With `grpo.filter_by`, a group is dead if it is equal in that component, whatever its totals.
 - A round is a whole batch. Living groups for which there is no place are dropped.
 """
 
@@ -32,12 +33,16 @@ class Scored:
         samples: The completions as rewards saw them.
         scores: The mixture's score of each.
         totals: [N] rewards; NaN if unscored.
+        judged: [N] values by which groups are judged, `grpo.filter_by` or the totals; NaN if there is none.
+        rows: Index of each group's row among the training rows; empty if unknown.
     """
 
     completions: Completions
     samples: Sequence[Sample]
     scores: Sequence[Score]
     totals: NDArray[np.float64]
+    judged: NDArray[np.float64]
+    rows: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class SamplingTally:
     Attributes:
         rounds: Batches of prompts, the first included.
         groups: Groups that were sampled.
-        dead_groups: Groups whose rewards were all equal, or with fewer than two scored completions.
+        dead_groups: Groups whose judged values were all equal, or with fewer than two of them.
         surplus_groups: Living groups for which there was no place.
         reward_mean: Mean total of all scored completions; None if there are none.
         outcomes: Number of completions by outcome.
@@ -94,7 +99,27 @@ def fill_places(rounds: Sequence[Scored], num_generations: int) -> Scored:
         [rounds[number].samples[row] for number, row in rows],
         [rounds[number].scores[row] for number, row in rows],
         np.array([rounds[number].totals[row] for number, row in rows]),
+        np.array([rounds[number].judged[row] for number, row in rows]),
     )
+
+
+def judge(scores: Sequence[Score], totals: NDArray[np.float64], component: str | None) -> NDArray[np.float64]:
+    """Return the [N] values by which groups are judged: the totals, or the raw values of one component."""
+    if component is None:
+        return totals
+    values = [None if score.value is None else score.components.get(component) for score in scores]
+    return np.array([np.nan if value is None else value for value in values])
+
+
+def pass_rates(rounds: Sequence[Scored], num_generations: int, pass_at: float) -> dict[int, float]:
+    """Return the share of completions that passed by row, over all rounds; NaN if none of a row was judged."""
+    rates = {}
+    for scored in rounds:
+        judged_PG = scored.judged.reshape(-1, num_generations)
+        for row, judged_G in zip(scored.rows, judged_PG, strict=True):
+            known = judged_G[~np.isnan(judged_G)]
+            rates[row] = float((known >= pass_at).mean()) if known.size else np.nan
+    return rates
 
 
 def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTally:
@@ -117,4 +142,4 @@ def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTal
 
 
 def _dead(scored: Scored, num_generations: int) -> NDArray[np.bool_]:
-    return is_dead(scored.totals.reshape(-1, num_generations))
+    return is_dead(scored.judged.reshape(-1, num_generations))

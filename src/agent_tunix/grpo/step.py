@@ -20,7 +20,7 @@ the mean and deviation of their group.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -29,7 +29,15 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import RewardFailureRateError
-from agent_tunix.grpo.dynamic_sampling import SamplingTally, Scored, count_sampled, fill_places, is_full
+from agent_tunix.grpo.dynamic_sampling import (
+    SamplingTally,
+    Scored,
+    count_sampled,
+    fill_places,
+    is_full,
+    judge,
+    pass_rates,
+)
 from agent_tunix.grpo.micro_batches import MicroBatch, loss_mask, make_loss_inputs, place_micro_batches
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.update_metrics import describe_updates
@@ -65,6 +73,7 @@ class StepResult:
         updates_applied: Optimizer updates that changed the weights.
         seconds: Wall time of rollout, reward and update.
         sampled: With dynamic sampling, everything that was sampled.
+        pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by row of the training rows.
     """
 
     samples: Sequence[Sample]
@@ -77,6 +86,7 @@ class StepResult:
     updates_applied: int
     seconds: dict[str, float]
     sampled: SamplingTally | None = None
+    pass_rates: Mapping[int, float] | None = None
 
 
 class GrpoTrainer:
@@ -161,6 +171,11 @@ class GrpoTrainer:
             updates_applied=applied,
             seconds=timer.seconds,
             sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
+            pass_rates=(
+                pass_rates(rounds, grpo.num_generations, self.config.data.pass_at)
+                if self.config.data.sampling == "pass_rate"
+                else None
+            ),
         )
 
     def sample(self, step: int, number: int, batch: PromptBatch) -> Completions:
@@ -187,7 +202,9 @@ class GrpoTrainer:
         )
         with phase("reward"):
             scores = self._score(samples)
-            return Scored(completions, samples, scores, self._mixture.totals(scores))
+            totals = self._mixture.totals(scores)
+            judged = judge(scores, totals, self.config.grpo.filter_by)
+            return Scored(completions, samples, scores, totals, judged, batch.rows)
 
     def place(self, completions: Completions) -> list[MicroBatch]:
         """Bring completions to the device and dispatch the reference policy's pass over them."""

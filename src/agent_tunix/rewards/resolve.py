@@ -23,6 +23,7 @@ A user may write:
 | `when` | the rows to which it applies (`mixture.routes`) |
 | `cost` | of the components that can be computed next, the cheapest goes first; built-ins cost 0, others 1 |
 | `kind` | what it measures (`kinds`), in place of what its function declares |
+| `reason` | why it is there, in your words: shown with the reward, in the log and in the report |
 
 Arguments come from a component's `args` and from `rewards.args.<name>.<param>`, where `<name>` is the component's or
 its function's. The two must not contradict each other, so that either shows what the run trains on.
@@ -49,7 +50,7 @@ from agent_tunix.rewards.uploaded import Fetch
 
 logger = logging.getLogger("agent_tunix.rewards")
 
-COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind")
+COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind", "reason")
 _BUILTIN_MODULES = "agent_tunix.rewards.builtin."
 
 
@@ -163,6 +164,7 @@ class _Entry:
     route: Route = ALL_ROWS
     cost: float | None = None
     kind: Kind | None = None
+    reason: str = ""
 
 
 def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
@@ -209,6 +211,11 @@ def _entry(name: str, settings: object) -> _Entry:
         raise RewardError(
             f"the cost of component {name!r} must be a number of at least 0, not {cost!r}", code="invalid_cost"
         )
+    reason: Any = settings.get("reason") or ""
+    if not isinstance(reason, str):
+        raise RewardError(
+            f"the reason of component {name!r} must be text, not {reason!r}; put it in quotes", code="invalid_reason"
+        )
     return _Entry(
         name,
         settings["function"],
@@ -219,6 +226,7 @@ def _entry(name: str, settings: object) -> _Entry:
         route=read_route(name, settings.get("when")),
         cost=None if cost is None else float(cost),
         kind=read_kind(name, settings.get("kind")),
+        reason=" ".join(reason.split()),
     )
 
 
@@ -254,6 +262,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
                 route=entry.route,
                 cost=_default_cost(function.given) if entry.cost is None else entry.cost,
                 kind=entry.kind,
+                reason=entry.reason,
             )
         )
     _check_all_used(given, used)

@@ -26,6 +26,7 @@ from typing import Any
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
+from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
@@ -172,7 +173,7 @@ def _is_own_in_place(root: Path) -> bool:
 
 
 def check_directory(root: Path, config: Config) -> None:
-    """Refuse to train in a foreign directory that has links, or whose uploaded rewards would run unsandboxed.
+    """Refuse to train in a foreign directory with links or pipes, or whose uploaded rewards would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
 
@@ -181,17 +182,20 @@ def check_directory(root: Path, config: Config) -> None:
         config: The user's own configuration.
 
     Raises:
-        RunDirectoryError: Links in the directory would redirect writes to another place.
+        RunDirectoryError: Links in the directory would redirect writes to another place, or pipes would block them.
         UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
     if _is_own_in_place(root):
         return
-    links = [
-        os.path.join(directory, name)
-        for directory, inner, names in os.walk(root)
-        for name in (*inner, *names)
-        if os.path.islink(os.path.join(directory, name))
-    ]
+    within = [os.path.join(directory, name) for directory, inner, names in os.walk(root) for name in (*inner, *names)]
+    links = [path for path in within if os.path.islink(path)]
+    if others := [path for path in within if not (os.path.isfile(path) or os.path.isdir(path) or path in links)]:
+        names = escape_hidden(", ".join(os.path.relpath(path, root) for path in others[:5]))
+        raise RunDirectoryError(
+            f"{root} is not marked as your run, and the run would wait without end for pipes or devices in it: {names};"
+            " remove them, or choose another hydra.run.dir",
+            code="pipes_in_run",
+        )
     if links:
         names = escape_hidden(", ".join(os.path.relpath(path, root) for path in links[:5]))
         raise RunDirectoryError(
@@ -240,7 +244,7 @@ def correct_parts(config: Config, working_directory: Path) -> list[CodePart]:
 
 
 def environment_parts(config: Config, working_directory: Path, root: Path) -> list[CodePart]:
-    """Return the code of environments and tools beyond the built-in ones, and the private files in their arguments."""
+    """Return the code of environments and tools beyond the built-in ones, MCP servers, and private files named."""
     asked = config.environment
     names = asked.name if isinstance(asked.name, dict) else {} if asked.name is None else {"": asked.name}
     specs = {f"environment.name.{key}".rstrip("."): str(spec) for key, spec in names.items()}
@@ -253,6 +257,11 @@ def environment_parts(config: Config, working_directory: Path, root: Path) -> li
     for key, value in asked.args.items():
         if isinstance(value, str):
             parts += [CodePart("private", f"environment.args.{key}", str(f), f) for f in _private_files(value, root)]
+    for place, item in enumerate(asked.mcp):
+        server, key = McpServer.read(item, working_directory), f"environment.mcp.{place}"
+        parts.append(CodePart("server" if server.url else "command", key, server.text))
+        named = [(word, Path(os.path.realpath(server.directory / word))) for word in server.command]
+        parts += [CodePart("file", key, word, file) for word, file in named if file.is_file()]
     return parts
 
 

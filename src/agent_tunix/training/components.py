@@ -15,6 +15,7 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.optimizers import REST, parameter_groups, summary
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, load_evaluation, load_splits, make_order
+from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.environments.running import EnvironmentSet
@@ -77,6 +78,12 @@ class TrainingComponents:
         return self.episodes or self.sampler
 
     @property
+    def by_pass_rate(self) -> PassRateOrder | None:
+        """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
+        order = self.batches.order if isinstance(self.batches, LoadedBatches) else None
+        return order if isinstance(order, PassRateOrder) else None
+
+    @property
     def moving_reference(self) -> ReferencePolicy | None:
         """The reference policy if it follows the policy and so belongs in a checkpoint, else None."""
         return self.reference if self.config.grpo.reference_sync_steps > 0 else None
@@ -117,7 +124,8 @@ def build_components(
     with spend("learner"):
         updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules)
         reference = make_reference(config, policy)
-    sampler = Sampler(policy, tokenizer, mesh, config.generation.eos_tokens)
+    generation = config.generation
+    sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
     episodes = make_episode_sampler(config, sampler, environments, tokenizer) if environments else None
     return TrainingComponents(
         config=config,

@@ -129,6 +129,7 @@ class RunSession:
         self._stop = opened.stop
         self._processes = opened.processes
         self._components = components
+        self._by_pass_rate = components.by_pass_rate
         self._started = time.perf_counter()
         self._first_step = self._last_step = 0
         self.max_steps = components.batches.num_steps
@@ -241,6 +242,8 @@ class RunSession:
         training = self._config.training
         is_last = step == self.max_steps
         row, result = outcome.row, outcome.result
+        if self._by_pass_rate and result and result.pass_rates and (outcome.finite or outcome.updates_applied):
+            row |= self._by_pass_rate.observe(step, result.pass_rates)
         if not outcome.finite:
             self.reporter.record(step, row, result)
             if outcome.updates_applied:  # the step changed the weights, so a resumed run goes on after it
@@ -351,6 +354,8 @@ class RunSession:
             check_reward(restored.metadata, self._metadata, config)
         write_state(components.updater, components.moving_reference, restored.state)
         self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
+        if self._by_pass_rate:
+            self._by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
         rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
         judge_again(self._best, rows, config, self.max_steps)
         if self._best.step:
@@ -371,6 +376,8 @@ class RunSession:
             with phase("checkpoint"), spend("checkpoints"):
                 data = self._components.batches.fingerprint(step)
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+                if self._by_pass_rate:
+                    metadata["pass_rates"] = self._by_pass_rate.state_dict()
                 self._saver.save(step, self._read_state(), metadata, after=self.reporter.barrier())
             self._saved_step = step
             self._processes.remember(self._say_how_to_resume(step))

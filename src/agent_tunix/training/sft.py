@@ -40,7 +40,11 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_run(validated, root, overrides))
         _LOGGER.info("a supervised start; no reward trains")
-        components = build_components(opened.validated.config, num_rows=micro_batch_size(opened.validated.config))
+        config = opened.validated.config
+        if config.data.sampling == "pass_rate":
+            _LOGGER.info("data.sampling=pass_rate has no effect, because a supervised start samples nothing")
+            config = replace(config, data=replace(config.data, sampling="uniform"))
+        components = build_components(config, num_rows=micro_batch_size(config))
         trainer = SupervisedTrainer(components.config, components.sampler, components.updater)
         score, rewards = None, components.config.rewards
         asked = components.config.evaluation

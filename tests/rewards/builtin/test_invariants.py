@@ -17,7 +17,9 @@ from tests.rewards.builtin.cases import score
 
 NAMES = sorted(FAMILIES)
 # `environment` applies to episodes alone.
-IN_PROCESS = sorted(name for name, builtin in BUILTINS.items() if not builtin.isolated and name != "environment")
+IN_PROCESS = sorted(
+    name for name, builtin in BUILTINS.items() if not (builtin.isolated or builtin.library or name == "environment")
+)
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 PIECES = (*TAGS, "4", "-", "5", ",", ".", "\\boxed{", "}", "#### ", " so ", "=")
 RESPONSES = st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join))

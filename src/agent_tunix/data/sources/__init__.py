@@ -14,6 +14,7 @@ from agent_tunix.data.sources.huggingface import read_huggingface
 from agent_tunix.data.sources.kaggle import read_kaggle
 from agent_tunix.data.sources.local import FILE_SOURCES
 from agent_tunix.data.sources.paths import source_of_path
+from agent_tunix.data.sources.reasoning_gym import read_reasoning_gym
 from agent_tunix.data.sources.synthetic import read_synthetic
 from agent_tunix.data.sources.tfds import read_tfds
 from agent_tunix.errors import ConfigError
@@ -26,6 +27,7 @@ SOURCES: dict[str, Source] = {
     "huggingface": read_huggingface,
     "tfds": read_tfds,
     "kaggle": read_kaggle,
+    "reasoning_gym": read_reasoning_gym,
 }
 
 

@@ -103,7 +103,7 @@ class NurseryClient:
             self._process.wait()
             self.sweep()
         self._output.close()
-        if self._isolation is not None:
+        if self._isolation is not None and os.path.isdir(self._isolation.scratch):  # the nursery was killed
             scratch.remove(self._isolation.scratch)
 
     def sweep(self) -> None:

@@ -36,6 +36,7 @@ class Builtin:
         family: Module of this package that holds the reward.
         kind: The property that it measures.
         isolated: True if it runs code that a model wrote, in a new process for each call.
+        library: Package that may run text that a model wrote, so that the reward gets isolated workers; "" if none.
     """
 
     family: str
@@ -43,6 +44,7 @@ class Builtin:
     low: float = 0.0
     high: float = 1.0
     isolated: bool = False
+    library: str = ""
 
 
 BUILTINS = {
@@ -80,6 +82,7 @@ BUILTINS = {
     "valid_python": Builtin("code", Kind.FORM),
     "code_tests": Builtin("code_tests", Kind.CORRECTNESS, isolated=True),
     "json_schema": Builtin("schema", Kind.FORM),
+    "reasoning_gym": Builtin("tasks", Kind.CORRECTNESS, library="reasoning_gym"),
     "environment": Builtin("environment", Kind.QUALITY, -math.inf, math.inf),
 }
 

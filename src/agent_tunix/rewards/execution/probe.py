@@ -17,7 +17,7 @@ from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import is_uploaded
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.uploads import make_uploads_executor
+from agent_tunix.rewards.execution.uploads import make_sandboxed_executor
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -65,7 +65,7 @@ def settle_completions(
                 choose_completions(reward, sample, executor)
     for reward in open_ones:
         if is_uploaded(reward.recipe):  # each upload gets its own workers
-            with make_uploads_executor(settings) as executor:
+            with make_sandboxed_executor(settings) as executor:
                 choose_completions(reward, sample, executor)
 
 

@@ -1,5 +1,6 @@
 """Origin of a reward, and its recipe for other processes."""
 
+from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.recipe import RewardRecipe
 
@@ -18,3 +19,14 @@ def recipe_of(reward: Reward) -> RewardRecipe | None:
 def is_uploaded(recipe: RewardRecipe | None) -> bool:
     """Return True if the reward runs uploaded code, which is isolated whatever `rewards.execution` says."""
     return recipe is not None and recipe.uploaded is not None
+
+
+def needs_sandbox(reward: Reward, recipe: RewardRecipe) -> bool:
+    """Return True for a built-in whose library may run text that a model wrote."""
+    return is_builtin(reward) and bool(library_of(recipe))
+
+
+def library_of(recipe: RewardRecipe) -> str:
+    """Return the package for which a built-in is isolated; "" for other rewards."""
+    builtin = BUILTINS.get(recipe.spec)
+    return builtin.library if builtin is not None and recipe.uploaded is None else ""

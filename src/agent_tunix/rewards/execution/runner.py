@@ -16,9 +16,9 @@ from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, 
 from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.inline import EventLoopThread
 from agent_tunix.rewards.execution.local import LocalExecutor
-from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, recipe_of
+from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, needs_sandbox, recipe_of
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.uploads import make_uploads_executor
+from agent_tunix.rewards.execution.uploads import make_sandboxed_executor
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Sample, Score
@@ -51,7 +51,7 @@ class Runner(Closing, Generic[AnyReward]):
         self._settings = settings
         self._loop = EventLoopThread()
         self._executor: Executor | None = None
-        self._for_uploads: dict[UploadedSource, Executor] = {}
+        self._sandboxed: dict[UploadedSource | str, Executor] = {}
         self._models = contextlib.ExitStack()
         try:
             self.reward = cast(AnyReward, self._place(reward))
@@ -70,7 +70,7 @@ class Runner(Closing, Generic[AnyReward]):
 
     def _end(self) -> None:
         self._models.close()
-        for executor in (self._executor, *self._for_uploads.values()):
+        for executor in (self._executor, *self._sandboxed.values()):
             if executor is not None:
                 executor.close()
         self._loop.close()
@@ -92,8 +92,10 @@ class Runner(Closing, Generic[AnyReward]):
                 self._models.callback(reward.close)
             return reward  # a judge or reward model, which has limits of its own
         recipe = recipe_of(reward)
-        if recipe is not None and is_uploaded(recipe):
-            return IsolatedReward(reward, recipe, self._uploads_executor(recipe))
+        if recipe is not None and (
+            is_uploaded(recipe) or (needs_sandbox(reward, recipe) and self._settings.execution != "inline")
+        ):
+            return IsolatedReward(reward, recipe, self._sandboxed_executor(recipe))
         stays = self._settings.execution == "auto" or recipe is None
         if self._settings.execution == "inline" or (stays and is_builtin(reward)):
             return InlineReward(reward, self._settings, self._loop)
@@ -108,12 +110,13 @@ class Runner(Closing, Generic[AnyReward]):
         self._executor.prepare(recipe)
         return IsolatedReward(reward, recipe, self._executor)
 
-    def _uploads_executor(self, recipe: RewardRecipe) -> Executor:
-        """Return the executor of an upload, whatever `rewards.execution` says. No two uploads share a process."""
-        assert recipe.uploaded is not None
-        executor = self._for_uploads.get(recipe.uploaded)
+    def _sandboxed_executor(self, recipe: RewardRecipe) -> Executor:
+        """Return the executor of an upload or a built-in that needs one. No two of them share a process."""
+        key = recipe.uploaded or recipe.spec
+        executor = self._sandboxed.get(key)
         if executor is None:
-            executor = self._for_uploads[recipe.uploaded] = make_uploads_executor(self._settings)
+            what = "uploaded code" if recipe.uploaded else f"the reward {recipe.spec}"
+            executor = self._sandboxed[key] = make_sandboxed_executor(self._settings, what)
         executor.prepare(recipe)
         return executor
 

@@ -1,4 +1,7 @@
-"""Workers for uploaded code: isolated ones, or plain ones if isolation is impossible and the user allows it."""
+"""Workers for uploaded code, and for built-ins whose library may run a model's text.
+
+They are isolated, or plain if isolation is impossible and the user allows it.
+"""
 
 import logging
 from dataclasses import replace
@@ -10,18 +13,22 @@ from agent_tunix.rewards.execution.settings import ExecutionSettings
 logger = logging.getLogger("agent_tunix.rewards")
 
 
-def make_uploads_executor(settings: ExecutionSettings) -> LocalExecutor:
-    """Start workers for one upload and no other, whatever `settings.execution` says.
+def make_sandboxed_executor(settings: ExecutionSettings, what: str = "uploaded code") -> LocalExecutor:
+    """Start workers for one upload or built-in and no other, whatever `settings.execution` says.
+
+    Args:
+        settings: Limits of the workers.
+        what: The code to run, for messages.
 
     Raises:
         SandboxUnavailableError: Workers cannot be isolated here, and `settings` does not allow them to run otherwise.
     """
     if settings.allow_unsandboxed and (found := problems()):
         logger.warning(
-            "uploaded code runs with all permissions of this user, as allowed, because this machine cannot isolate "
-            "it (%s)",
+            "%s runs with all permissions of this user, as allowed, because this machine cannot isolate it (%s)",
+            what,
             "; ".join(found),
         )
         return LocalExecutor(replace(settings, execution="process", sandboxed=False))
-    require_isolation("uploaded code", REMEDY_FOR_UPLOADS)
+    require_isolation(what, REMEDY_FOR_UPLOADS)
     return LocalExecutor(replace(settings, execution="process", sandboxed=True))

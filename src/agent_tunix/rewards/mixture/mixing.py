@@ -50,6 +50,7 @@ class Component:
         route: Rows to which the component applies.
         cost: Cost of computing it, in any unit. The cheapest of the components that are ready is computed first.
         kind: What it measures, which decides what is checked; None for the kind that its reward declares.
+        reason: Why it is there, in the user's words; "" if nobody said.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Component:
     route: Route = ALL_ROWS
     cost: float = 0.0
     kind: Kind | None = None
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.weight, Schedule) and not math.isfinite(self.weight):
@@ -77,6 +79,8 @@ class Component:
             text += f", where {' and '.join(f'{name} ≥ {least:g}' for name, least in self.requires.items())}"
         if self.route.wanted:
             text += f", on rows with {self.route.to_data()}"
+        if self.reason:
+            text += f" — {self.reason}"
         return text
 
 

@@ -280,7 +280,20 @@ def _outcome_charts(shop: _Shop) -> list[Chart]:
         for index, (leaf, label) in enumerate(kinds.items())
         for line in shop.line(label, f"rewards/groups/{leaf}", index)
     ] or shop.line("dead", "rewards/dead_groups")
+    rows = [
+        line
+        for index, leaf in enumerate(("useful", "easy", "hopeless", "unseen"))
+        for line in shop.line(leaf, f"sampling/rows/{leaf}", index)
+    ]
     return [
+        Chart(
+            "Rows by pass rate",
+            "Training rows that the policy always solves (easy), never solves (hopeless) or solves sometimes (useful),"
+            " and rows not drawn yet.",
+            kind="stack",
+            unit="percent",
+            lines=rows,
+        ),
         Chart("Not scored", "Completions per step, by outcome.", kind="stack", lines=outcomes),
         Chart(
             "Dead groups",

@@ -1,0 +1,114 @@
+"""The reward of reasoning_gym's tasks, and the tasks themselves.
+
+Each task has a scorer of its own. Some read an answer with `eval`, so in a run this reward has isolated workers.
+"""
+
+import difflib
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agent_tunix.errors import BadReferenceError, RewardError
+from agent_tunix.rewards.answers import Source, find_answer
+from agent_tunix.rewards.answers.comparison import excerpt
+from agent_tunix.rewards.faults import describe_fault
+from agent_tunix.rewards.sample import Score
+
+# Columns that make a row an entry of the library.
+_ENTRY = ("question", "answer", "metadata")
+
+
+def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
+    r"""Score the answer to a task of reasoning_gym with the task's own scorer. Range [0, 1].
+
+    - 1.0: the scorer accepts the answer
+    - between: the part that the scorer gives, often for a right answer with other text around it
+    - 0.0: a wrong answer, or one that the scorer raises an exception for
+
+    The answer is the text in the last `<answer>` tags, as in the library; without tags the last `\boxed{…}` or
+    `#### …`; else None, to which some scorers give a little. The row has the library's columns `question`, `answer` and
+    `metadata`, which names the task as `source_dataset`. Rows of `data=reasoning_gym` also hold `parameters`, because
+    some scorers depend on them. Requires the package reasoning_gym: `pip install agent_tunix[tasks]`.
+
+    >>> row = {"question": "What is 2 + 2?", "answer": "4", "metadata": {"source_dataset": "chain_sum"}}
+    >>> score = get_reward_function("reasoning_gym")
+    >>> [score(text, **{"metadata": row}) for text in ("<answer>4.0</answer>", r"so \boxed{5}")]
+    [1.0, 0.0]
+    """
+    entry = {name: metadata.get(name) for name in _ENTRY}
+    details = entry["metadata"]
+    name = details.get("source_dataset") if isinstance(details, Mapping) else None
+    if not isinstance(name, str):
+        raise BadReferenceError(
+            "the row must be an entry of reasoning_gym, with the columns question, answer and metadata, whose"
+            f" source_dataset is the name of a task; metadata is {excerpt(details)}"
+        )
+    parameters = metadata.get("parameters")
+    scorer = _scorer(
+        name, json.dumps(parameters if isinstance(parameters, Mapping) else {}, sort_keys=True, default=str)
+    )
+    answer = extract_task_answer(response)
+    try:
+        value = float(scorer(answer, entry))
+    except Exception as error:  # a scorer may raise anything about an answer that it cannot read
+        return Score(0.0, detail=f"the scorer of {name} cannot read {excerpt(answer)}: {describe_fault(error)}")
+    return Score(value, detail=f"the scorer of {name} gives {value:g} to {excerpt(answer)}")
+
+
+def extract_task_answer(response: str) -> str | None:
+    """Return the text in the last `<answer>` tags, or else the last box or the line after `####`, or else None."""
+    from reasoning_gym.utils import extract_answer
+
+    tagged: str | None = extract_answer(response)
+    if tagged is not None:
+        return tagged
+    found = find_answer(response)
+    return found.text if found is not None and found.source in (Source.BOXED, Source.HASHES) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _scorer(name: str, parameters: str) -> Any:
+    return make_task(name, json.loads(parameters), size=1, seed=0).score_answer
+
+
+def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int, level: int | None = None) -> Any:
+    """Return a task of reasoning_gym as the library's dataset.
+
+    Args:
+        name: Name of the task.
+        parameters: Its own parameters.
+        size: Number of entries.
+        seed: Seed of the entries.
+        level: Level of the library's curriculum, which sets the parameters that are not given; None for the defaults.
+
+    Raises:
+        RewardError: The library is not installed, there is no such task, the task has no levels, or it refuses a
+            parameter.
+    """
+    try:
+        from reasoning_gym import factory
+    except ImportError as error:
+        raise RewardError(
+            f"tasks of reasoning_gym require that package: pip install agent_tunix[tasks] ({error})",
+            code="missing_dependency",
+        ) from error
+    known = sorted(set(factory.DATASETS) - {"composite"})
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise RewardError(f"reasoning_gym has no task {name!r}; {advice}", code="unknown_task")
+    if level is not None and name not in factory.CURRICULA:
+        raise RewardError(f"the task {name} has no levels; remove `levels` and set its parameters", code="no_levels")
+    settings = {**parameters, "size": size, "seed": seed}
+    try:
+        if level is not None:
+            curriculum = factory.create_curriculum(name)
+            curriculum.set_global_level(level)
+            settings = {**vars(curriculum.generate_configuration()), **settings}
+        return factory.create_dataset(name, **settings)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise RewardError(
+            f"reasoning_gym refuses the parameters {dict(parameters)} of the task {name}: {error}",
+            code="invalid_task_parameter",
+        ) from error
