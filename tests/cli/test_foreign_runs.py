@@ -303,6 +303,7 @@ def test_an_advantage_estimator_of_a_strangers_run_is_told_and_not_used(keys: di
     (world.run / "evil.py").write_text(EVIL)
     world.configure({"training.reward_function": "math", **keys})
     assert refused(invoke("rewards", "replay", "run", "--reward", "math"))
+    assert refused(invoke("rewards", "diff", "math", "format", "--run", "run"))
     assert not world.canary.exists()
     replayed = invoke("rewards", "replay", "run", "--reward", "math", "grpo.advantage_scaling=none")
     assert replayed.exit_code == 1  # the user's own choice of another estimator needs no trust

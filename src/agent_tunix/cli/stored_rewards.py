@@ -160,7 +160,8 @@ def diff(
     from agent_tunix.config.compose import with_overrides
     from agent_tunix.rewards.comparison import compare_rewards
     from agent_tunix.runs import stored_rewards
-    from agent_tunix.runs.trust import with_own_limits
+    from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
+    from agent_tunix.runs.trust import settle_trust, with_own_limits
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench.replay import compare, contrast
 
@@ -170,6 +171,11 @@ def diff(
     if run is not None:
         stored = StoredRun(run)
         config = with_own_limits(stored.config, stored.root)
+        if algorithm_parts(config, Path.cwd(), with_loss=False):
+            settle_trust(
+                config, run, working_directory=Path.cwd(), trust=trust, with_reward=False, with_advantages=True
+            )
+            register_own_algorithm(config, Path.cwd(), with_loss=False)
         if allow_unsandboxed:
             config = with_overrides(config, ["rewards.allow_unsandboxed=true"])
         group_size = config.grpo.num_generations
