@@ -20,9 +20,11 @@ from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from tests.environments.support import GALLERY, call, script, texts
 from tests.raising import raises
+from tests.rewards.execution.leftovers import wait_until
 from tests.tiers import slow_after
 
 DIRECTORY = Path(__file__).parent
+ROOT = DIRECTORY.parents[1]
 
 
 def workshop(**more: Any) -> McpServer:
@@ -152,6 +154,21 @@ def test_a_server_that_does_not_answer_any_more_is_replaced_and_killed() -> None
             adapter.open().call("block", {})
         assert pid_of(adapter.open()) != pid
     assert not is_running(pid)
+
+
+@pytest.mark.slow
+def test_what_a_server_has_started_ends_with_it_and_with_a_killed_trainer() -> None:
+    program = (
+        "import os, sys; from tests.environments.test_mcp import *; adapter = McpAdapter(workshop());"
+        "print(pid_of(adapter.open()), adapter.open().call('child', {}).text, flush=True);"
+        "adapter.close() if sys.argv[1] == 'close' else os.kill(os.getpid(), 9)"
+    )
+    for end in ("close", "kill"):
+        ran = subprocess.run([sys.executable, "-c", program, end], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        pids = [int(pid) for pid in ran.stdout.split()]
+        assert len(pids) == 2
+        wait_until(lambda pids=pids: not any(map(is_running, pids)))  # type: ignore[misc]
+        assert not any(map(is_running, pids))
 
 
 def test_calls_of_several_episodes_overlap(adapter: McpAdapter, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.outcomes import to_text
 from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.execution.workers.keeper import kept
 from agent_tunix.execution.workers.output import OutputLog
 from agent_tunix.visible_text import one_line
 
@@ -130,7 +131,7 @@ class McpConnection:
             if server.url:
                 transport = streamable_http_client(server.url)
             else:
-                program, *args = server.command
+                program, *args = kept(server.command)
                 env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
                 parameters = StdioServerParameters(command=program, args=args, env=env, cwd=str(server.directory))
                 transport = stdio_client(parameters, errlog=stack.enter_context(self._logged()))
