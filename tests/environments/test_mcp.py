@@ -80,6 +80,10 @@ def test_results_and_errors_are_told_to_the_model(
 
 # Command → turns of a policy, and how the results start.
 PUBLISHED: dict[str, tuple[list[str], list[str]]] = {
+    "python dice.py": (
+        [call("roll", sides=6, seed=1), call("roll_over", far=True)],
+        ["2", "Error: The die fell off the table."],
+    ),
     "python weather.py": ([call("get_weather", city="Oslo", unit="F")], ['{\n  "city": "Oslo",\n  "degrees": 48.2,']),
     "python todo.py": (
         [call("add_todo", item={"title": "sow", "tags": ["field"]}), call("add_todo", item={}), call("clear_todos")],
@@ -88,10 +92,6 @@ PUBLISHED: dict[str, tuple[list[str], list[str]]] = {
     "python archive.py": (
         [call("read_page", topic="ship"), call("read_page", topic="ship", page=2)],
         ["Ship\nA ship in harbour is safe.", "Error: bad arguments for read_page: there is no argument `page`"],
-    ),
-    "python dice.py": (
-        [call("roll", sides=6, seed=1), call("roll_over", far=True)],
-        ["2", "Error: The die fell off the table."],
     ),
     "python shop.py --discount 0.5": (
         [call("find-goods", part="tea", most=5), call("price", article="cup"), call("price", article="hat")],
@@ -256,6 +256,15 @@ def test_output_of_a_server_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with McpAdapter(workshop()):
         pass
     assert "the workshop opens" in caplog.text
+
+
+def test_lines_that_are_no_messages_are_ignored_and_warned_of_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "noisy.py").write_text("print('one')\nprint('two')\n" + (GALLERY / "mcp" / "dice.py").read_text())
+    with McpAdapter(McpServer.read({"command": "python noisy.py"}, tmp_path)) as adapter:
+        assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -17,6 +18,10 @@ from agent_tunix.visible_text import one_line
 
 if TYPE_CHECKING:
     from mcp import ClientSession
+
+_LOGGER = logging.getLogger("agent_tunix.environments")
+# The SDK logs a traceback for every line that is no message; `_hear` warns once.
+logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
 
 _START_S = 60.0
 _CONNECTION_CLOSED = -32000
@@ -41,6 +46,7 @@ class McpConnection:
         self._server = server
         self._begun: Future[ClientSession] = Future()
         self._said = b""
+        self._has_warned = False
         self.tools: list[dict[str, Any]] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="mcp", daemon=True)
         self._thread.start()
@@ -48,7 +54,7 @@ class McpConnection:
             self._session = self._begun.result()
         except Exception as error:
             self._thread.join()
-            said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace'))}" if self._said else ""
+            said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace').strip())}" if self._said else ""
             raise EnvironmentFailedError(
                 f"the MCP server {server.text} did not start: {_describe(error)}{said}", code="mcp_server_failed"
             ) from error
@@ -135,9 +141,22 @@ class McpConnection:
                 env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
                 parameters = StdioServerParameters(command=program, args=args, env=env, cwd=str(server.directory))
                 transport = stdio_client(parameters, errlog=stack.enter_context(self._logged()))
-            async with transport as streams, ClientSession(*streams[:2]) as session:
-                await session.initialize()
-                yield session
+            async with transport as streams:
+                reading, writing, *_ = streams
+                async with ClientSession(reading, writing, message_handler=self._hear) as session:
+                    await session.initialize()
+                    yield session
+
+    async def _hear(self, message: object) -> None:
+        """Warn of the first line that a server writes among its messages, as with `print`."""
+        if isinstance(message, Exception) and not self._has_warned:
+            self._has_warned = True
+            _LOGGER.warning(
+                "the MCP server %s writes to its standard output what is no message, which is ignored; let it write to "
+                "its standard error: %s",
+                self._server.text,
+                one_line(str(message))[:300],
+            )
 
     @contextlib.contextmanager
     def _logged(self) -> Iterator[TextIO]:
