@@ -210,10 +210,11 @@ def test_a_server_over_http() -> None:
     try:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        with McpAdapter(McpServer.read({"url": url}, DIRECTORY), timeout_s=5.0) as adapter:
+        with McpAdapter(McpServer.read({"url": url}, DIRECTORY), timeout_s=30.0) as adapter:
             one, other = adapter.open(), adapter.open()
             assert [one.call("add", {"a": 2}).text, other.call("add", {"a": 3}).text] == ["3", "4"]
             assert one.call("refuse", {"reason": "no"}).outcome is CallOutcome.TOOL_ERROR
+            assert one.call("flood", {"characters": 2_000_000}).outcome is CallOutcome.TOO_LONG
             with raises(EnvironmentFailedError, "mcp_server_lost"):
                 one.call("exit", {})
             with raises(EnvironmentFailedError, "mcp_server_failed"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
 import threading
@@ -27,6 +28,7 @@ _START_S = 60.0
 _CONNECTION_CLOSED = -32000
 _MOST_PAGES = 100
 _SHOWN_BYTES = 1000
+_LARGEST_MESSAGE = 2**26
 
 
 class McpConnection:
@@ -135,7 +137,10 @@ class McpConnection:
         with contextlib.ExitStack() as stack:
             transport: Any = None
             if server.url:
-                transport = streamable_http_client(server.url)
+                # Version 2 of the SDK loses the connection over a longer message, by default of a megabyte.
+                known = inspect.signature(streamable_http_client).parameters
+                limit: Any = {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in known else {}
+                transport = streamable_http_client(server.url, **limit)
             else:
                 program, *args = kept(server.command)
                 env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
