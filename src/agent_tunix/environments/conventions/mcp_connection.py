@@ -73,6 +73,8 @@ class McpConnection:
             raise EnvironmentFailedError(
                 f"{tool} took longer than {limit_s:g} s", code="environment_timeout"
             ) from error
+        except (RuntimeError, ValueError) as error:  # the result does not fit the protocol or its own schema
+            return _describe(error), True
         except Exception as error:  # of several versions of the SDK and of its transports
             if getattr(getattr(error, "error", None), "code", _CONNECTION_CLOSED) != _CONNECTION_CLOSED:
                 return _describe(error), True  # the server's answer
@@ -226,4 +228,4 @@ def _describe(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return f"it took longer than {_START_S:g} s"
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__
