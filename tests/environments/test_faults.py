@@ -65,7 +65,13 @@ def of_function(fault: str) -> ToolCall:
 
 
 def of_server(fault: str) -> ToolCall:
-    tools = {"raise:tool": "crash", "hang:tool": "sleep", "exit:tool": "exit", "flood:tool": "flood"}
+    tools = {
+        "raise:tool": "crash",
+        "hang:tool": "sleep",
+        "exit:tool": "exit",
+        "flood:tool": "flood",
+        "child:tool": "child",
+    }
     return ToolCall(tools.get(fault, "nothing"), {})
 
 

@@ -20,9 +20,11 @@ from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from tests.environments.support import GALLERY, call, script, texts
 from tests.raising import raises
+from tests.rewards.execution.leftovers import wait_until
 from tests.tiers import slow_after
 
 DIRECTORY = Path(__file__).parent
+ROOT = DIRECTORY.parents[1]
 
 
 def workshop(**more: Any) -> McpServer:
@@ -78,6 +80,10 @@ def test_results_and_errors_are_told_to_the_model(
 
 # Command → turns of a policy, and how the results start.
 PUBLISHED: dict[str, tuple[list[str], list[str]]] = {
+    "python dice.py": (
+        [call("roll", sides=6, seed=1), call("roll_over", far=True)],
+        ["2", "Error: The die fell off the table."],
+    ),
     "python weather.py": ([call("get_weather", city="Oslo", unit="F")], ['{\n  "city": "Oslo",\n  "degrees": 48.2,']),
     "python todo.py": (
         [call("add_todo", item={"title": "sow", "tags": ["field"]}), call("add_todo", item={}), call("clear_todos")],
@@ -86,10 +92,6 @@ PUBLISHED: dict[str, tuple[list[str], list[str]]] = {
     "python archive.py": (
         [call("read_page", topic="ship"), call("read_page", topic="ship", page=2)],
         ["Ship\nA ship in harbour is safe.", "Error: bad arguments for read_page: there is no argument `page`"],
-    ),
-    "python dice.py": (
-        [call("roll", sides=6, seed=1), call("roll_over", far=True)],
-        ["2", "Error: The die fell off the table."],
     ),
     "python shop.py --discount 0.5": (
         [call("find-goods", part="tea", most=5), call("price", article="cup"), call("price", article="hat")],
@@ -154,6 +156,21 @@ def test_a_server_that_does_not_answer_any_more_is_replaced_and_killed() -> None
     assert not is_running(pid)
 
 
+@pytest.mark.slow
+def test_what_a_server_has_started_ends_with_it_and_with_a_killed_trainer() -> None:
+    program = (
+        "import os, sys; from tests.environments.test_mcp import *; adapter = McpAdapter(workshop());"
+        "print(pid_of(adapter.open()), adapter.open().call('child', {}).text, flush=True);"
+        "adapter.close() if sys.argv[1] == 'close' else os.kill(os.getpid(), 9)"
+    )
+    for end in ("close", "kill"):
+        ran = subprocess.run([sys.executable, "-c", program, end], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        pids = [int(pid) for pid in ran.stdout.split()]
+        assert len(pids) == 2
+        wait_until(lambda pids=pids: not any(map(is_running, pids)))  # type: ignore[misc]
+        assert not any(map(is_running, pids))
+
+
 def test_calls_of_several_episodes_overlap(adapter: McpAdapter, tmp_path: Path) -> None:
     results: list[str] = []
     one, other = adapter.open(), adapter.open()
@@ -193,10 +210,11 @@ def test_a_server_over_http() -> None:
     try:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        with McpAdapter(McpServer.read({"url": url}, DIRECTORY), timeout_s=5.0) as adapter:
+        with McpAdapter(McpServer.read({"url": url}, DIRECTORY), timeout_s=30.0) as adapter:
             one, other = adapter.open(), adapter.open()
             assert [one.call("add", {"a": 2}).text, other.call("add", {"a": 3}).text] == ["3", "4"]
             assert one.call("refuse", {"reason": "no"}).outcome is CallOutcome.TOOL_ERROR
+            assert one.call("flood", {"characters": 2_000_000}).outcome is CallOutcome.TOO_LONG
             with raises(EnvironmentFailedError, "mcp_server_lost"):
                 one.call("exit", {})
             with raises(EnvironmentFailedError, "mcp_server_failed"):
@@ -239,6 +257,26 @@ def test_output_of_a_server_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with McpAdapter(workshop()):
         pass
     assert "the workshop opens" in caplog.text
+
+
+def test_lines_that_are_no_messages_are_ignored_and_warned_of_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "noisy.py").write_text("print('one')\nprint('two')\n" + (GALLERY / "mcp" / "dice.py").read_text())
+    with McpAdapter(McpServer.read({"command": "python noisy.py"}, tmp_path)) as adapter:
+        assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_result_that_does_not_fit_its_own_schema_is_told_to_the_model(tmp_path: Path) -> None:
+    text = (GALLERY / "mcp" / "dice.py").read_text()
+    (tmp_path / "wrong.py").write_text(
+        text.replace('"name": "roll",', '"name": "roll", "outputSchema": {"type": "object"},')
+    )
+    with McpAdapter(McpServer.read({"command": "python wrong.py"}, tmp_path)) as adapter:
+        result = adapter.open().call("roll", {"sides": 6, "seed": 1})
+    assert result.outcome is CallOutcome.TOOL_ERROR
+    assert "did not return structured content" in result.text
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

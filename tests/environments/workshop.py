@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -65,6 +66,12 @@ async def block() -> str:
 def flood(characters: int = 10_000_000) -> str:
     """Return a long text."""
     return "x" * characters
+
+
+@server.tool()
+def child() -> str:
+    """Start a process in a session of its own, for which nobody waits."""
+    return str(subprocess.Popen(["sleep", "3600"], stdout=subprocess.DEVNULL, start_new_session=True).pid)
 
 
 @server.tool()

@@ -58,6 +58,9 @@ def test_stored_episodes_are_those_that_trained_and_score_again(run: Path) -> No
         assert sample.messages[sample.episode.num_prompt_messages]["role"] == "assistant"
         assert "You may ask." in sample.messages[sample.episode.num_prompt_messages - 1]["content"]
         assert (score.outcome is Outcome.ERROR) == bool(sample.fault)
+        pairs_of_tokens = zip(sample.episode.tokens, sample.episode.loss_mask, strict=True)
+        assert tuple(token for token, is_written in pairs_of_tokens if is_written) == sample.tokens
+        assert sample.fault or sample.episode.state["limit"] in (0, 1)
         if sample.episode.score is not None and score.value is not None:
             assert score.components["environment"] == sample.episode.score.value
     failed = [bool(sample.fault) for sample, _ in pairs]

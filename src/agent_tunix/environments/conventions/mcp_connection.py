@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import inspect
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -11,16 +13,22 @@ from typing import TYPE_CHECKING, Any, TextIO
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.outcomes import to_text
 from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.execution.workers.keeper import kept
 from agent_tunix.execution.workers.output import OutputLog
 from agent_tunix.visible_text import one_line
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
+_LOGGER = logging.getLogger("agent_tunix.environments")
+# The SDK logs a traceback for every line that is no message; `_hear` warns once.
+logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
+
 _START_S = 60.0
 _CONNECTION_CLOSED = -32000
 _MOST_PAGES = 100
 _SHOWN_BYTES = 1000
+_LARGEST_MESSAGE = 2**26
 
 
 class McpConnection:
@@ -40,6 +48,7 @@ class McpConnection:
         self._server = server
         self._begun: Future[ClientSession] = Future()
         self._said = b""
+        self._has_warned = False
         self.tools: list[dict[str, Any]] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="mcp", daemon=True)
         self._thread.start()
@@ -47,7 +56,7 @@ class McpConnection:
             self._session = self._begun.result()
         except Exception as error:
             self._thread.join()
-            said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace'))}" if self._said else ""
+            said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace').strip())}" if self._said else ""
             raise EnvironmentFailedError(
                 f"the MCP server {server.text} did not start: {_describe(error)}{said}", code="mcp_server_failed"
             ) from error
@@ -64,6 +73,8 @@ class McpConnection:
             raise EnvironmentFailedError(
                 f"{tool} took longer than {limit_s:g} s", code="environment_timeout"
             ) from error
+        except (RuntimeError, ValueError) as error:  # the result does not fit the protocol or its own schema
+            return _describe(error), True
         except Exception as error:  # of several versions of the SDK and of its transports
             if getattr(getattr(error, "error", None), "code", _CONNECTION_CLOSED) != _CONNECTION_CLOSED:
                 return _describe(error), True  # the server's answer
@@ -128,15 +139,31 @@ class McpConnection:
         with contextlib.ExitStack() as stack:
             transport: Any = None
             if server.url:
-                transport = streamable_http_client(server.url)
+                # Version 2 of the SDK loses the connection over a longer message, by default of a megabyte.
+                known = inspect.signature(streamable_http_client).parameters
+                limit: Any = {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in known else {}
+                transport = streamable_http_client(server.url, **limit)
             else:
-                program, *args = server.command
+                program, *args = kept(server.command)
                 env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
                 parameters = StdioServerParameters(command=program, args=args, env=env, cwd=str(server.directory))
                 transport = stdio_client(parameters, errlog=stack.enter_context(self._logged()))
-            async with transport as streams, ClientSession(*streams[:2]) as session:
-                await session.initialize()
-                yield session
+            async with transport as streams:
+                reading, writing, *_ = streams
+                async with ClientSession(reading, writing, message_handler=self._hear) as session:
+                    await session.initialize()
+                    yield session
+
+    async def _hear(self, message: object) -> None:
+        """Warn of the first line that a server writes among its messages, as with `print`."""
+        if isinstance(message, Exception) and not self._has_warned:
+            self._has_warned = True
+            _LOGGER.warning(
+                "the MCP server %s writes to its standard output what is no message, which is ignored; let it write to "
+                "its standard error: %s",
+                self._server.text,
+                one_line(str(message))[:300],
+            )
 
     @contextlib.contextmanager
     def _logged(self) -> Iterator[TextIO]:
@@ -201,4 +228,4 @@ def _describe(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return f"it took longer than {_START_S:g} s"
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__

@@ -150,7 +150,7 @@ COLUMNS = (
     Column(
         "episode",
         "json",
-        "What happened in an episode of several turns: its turns, tool calls, score and error; else null.",
+        "What happened in an episode of several turns: its turns, calls, score, error, text and tokens; else null.",
         True,
     ),
     Column(
