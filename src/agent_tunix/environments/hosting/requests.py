@@ -113,9 +113,14 @@ class RemoteEpisode(EpisodeEnvironment):
         """Return the environment's score."""
 
         def read(value: Any) -> Score | None:
-            return None if value is None else wire.from_plain(value)
+            plain, self._state = value
+            return None if plain is None else wire.from_plain(plain)
 
         return self.ask("the score", read, "score", list(messages), stop_reason)
+
+    def state(self) -> dict[str, Any]:
+        """Return the environment's state, which came with its score."""
+        return self._state
 
     def close(self) -> None:
         """Release the episode."""
