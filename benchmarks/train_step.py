@@ -61,7 +61,7 @@ def write_rows(path: Path, tokenizer: Tokenizer, count: int, *, tokens: int | No
             following += 1
             text += " " + examples[following % len(examples)].prompt
         rendered = tokenizer.render_chat([{"role": "user", "content": text}])
-        rows.append({"prompt": rendered, "answer": str(example.columns["answer"])})
+        rows.append({"prompt": rendered, "text": text, "answer": str(example.columns["answer"])})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 

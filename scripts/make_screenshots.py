@@ -2,9 +2,9 @@
 
     python scripts/make_screenshots.py [report | inspector] [--run RUN]
 
-Writes docs/images/report_{desktop,phone}_{light,dark}.png and docs/images/report_rollout.png, and for the inspector,
-from a server of its own, docs/images/inspector/*_{1280,390}.png. Each is below 300 KB. Needs the extra `dev`, and
-chromium, chromium-browser or google-chrome on PATH.
+Writes docs/images/report_{desktop,phone}_{light,dark}.png, report_rollout.png and, from a second run,
+report_episode.png; and for the inspector, from a server of its own, docs/images/inspector/*_{1280,390}.png. Each is
+below 300 KB. Needs the extra `dev`, and chromium, chromium-browser or google-chrome on PATH.
 """
 
 import argparse
@@ -60,10 +60,11 @@ def main() -> None:
         if given.run:
             shutil.copytree(given.run, root)
         else:
-            train(root)
+            train(root, "reward=careful_math", "training.num_batches=40", "training.eval_every_n_steps=10")
         browser = playwright.chromium.launch(executable_path=executable, args=OPTIONS)
         if given.what != "inspector":
             shoot_report(browser, root, Path(scratch))
+            shoot_episode(browser, Path(scratch))
         if given.what != "report":
             shoot_inspector(browser, root, Path(scratch))
         browser.close()
@@ -77,6 +78,14 @@ def shoot_report(browser: Browser, run: Path, scratch: Path) -> None:
         for device, (width, height) in SIZES.items():
             shoot(browser, page, IMAGES / f"report_{device}_{scheme}.png", width, height, scheme)
     shoot(browser, page, IMAGES / "report_rollout.png", 1280, 900, "light", opened=True)
+
+
+def shoot_episode(browser: Browser, scratch: Path) -> None:
+    """Train a few steps with a tool, and make the screenshot of an episode in the report."""
+    run = scratch / "calculator"
+    train(run, "environment=calculator", "training.num_batches=6", "evaluation.num_samples=16")
+    page = write_report(StoredRun(run), scratch / "episodes", plots=False)
+    shoot(browser, page, IMAGES / "report_episode.png", 1280, 900, "light", opened=True)
 
 
 def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
@@ -156,9 +165,8 @@ def serving(runs: Path, home: Path) -> Iterator[tuple[str, str]]:
         server.wait()
 
 
-def train(root: Path) -> Path:
-    """Train a run of a mixture, and return its directory."""
-    overrides = ["reward=careful_math", "training.num_batches=40", "training.eval_every_n_steps=10"]
+def train(root: Path, *overrides: str) -> None:
+    """Train a run."""
     command = [
         sys.executable,
         str(ROOT / "run_training.py"),
@@ -167,7 +175,6 @@ def train(root: Path) -> Path:
         "tracking.report=false",
     ]
     subprocess.run(command, check=True)
-    return root
 
 
 def shoot(
@@ -183,7 +190,11 @@ def shoot(
     tab.evaluate("document.querySelector('.eyebrow code').textContent = 'outputs/careful_math'")
     if opened:
         tab.locator("[name=preset]").select_option("disagreement")
+        for tools in tab.locator("[name=tool]").all():  # of a run of episodes
+            tools.select_option(index=1)
         tab.locator("#table tbody button").first.click()
+        for call in tab.locator("details.call summary").all():
+            call.click()
     tab.wait_for_timeout(500)
     save(tab.screenshot(), image)
     context.close()

@@ -124,6 +124,12 @@ ALGORITHMS = {
     "GSPO": ("grpo=gspo",),
     "GSPO-token": ("grpo=gspo_token",),
     "RLOO": ("grpo=rloo",),
+    "CISPO": ("grpo=cispo",),
+    "ScaleRL": ("grpo=scale_rl",),
+    "SAPO": ("grpo=sapo",),
+    "GMPO": ("grpo=gmpo",),
+    "REINFORCE++ with baseline": ("grpo=reinforce_plus_plus",),
+    "MaxRL": ("grpo=max_rl",),
 }
 
 
@@ -237,7 +243,7 @@ def reward(response, answer, kind):
     return math(response, answer=answer) if kind == "useful" else float(kind == "easy")
 """
 PASS_RATE_STEPS, PASS_RATE_ROWS, PASS_RATE_EVERY = 100, 300, 5
-# AdamW divides the gradient by its size. This task has little noise, so dead groups would cost AdamW no steps.
+# AdamW divides the gradient by its size. The gradient of this task has little noise, so dead groups cost it no steps.
 PASS_RATE_OPTIMIZER = (
     *("optimizer=sgd", "optimizer.learning_rate=2e-4", "optimizer.max_grad_norm=0", "optimizer.warmup_ratio=0"),
     *("scheduler=constant", "training.batch_size=8"),

@@ -25,7 +25,7 @@ CONF = find_conf_directory()
 EXPORTS: dict[str, str] = {
     "agent_tunix": """
         Outcome Sample Score __version__ get_reward_function list_reward_functions normalize_reward
-        register_reward_function
+        register_advantage_estimator register_policy_loss register_reward_function
     """,
     "agent_tunix.data": """
         BatchOrder Dropped Example Interleaving LoadReport LoadedSplit Order PromptEncoder PromptTokenizer RowError
@@ -39,11 +39,16 @@ EXPORTS: dict[str, str] = {
         ToolCall ToolCallFormat ToolsEnvironment adapt_environment format_of_template list_registered parse_turn
         register_environment register_tool render_calls render_declarations resolve_environment run_episode
     """,
+    "agent_tunix.grpo.losses": """
+        AGGREGATIONS KL_ESTIMATORS LOSSES LossBatch ObjectiveSettings TokenLosses aggregate completion_weights
+        log_ratios policy_objective token_ratios
+    """,
     "agent_tunix.rewards": """
         BadReferenceError BaseReward Component EpisodeSummary Fingerprint Mixture Outcome RewardAnalysis RewardConfig
         RewardRecipe
         Sample Score Term compute_advantages compute_group_advantages extract_answer fingerprint get_builtin
-        get_reward_function list_reward_functions normalize_reward register_reward_function resolve_reward
+        get_reward_function list_reward_functions normalize_reward register_advantage_estimator
+        register_reward_function resolve_reward
         settle_completions summarise to_trl score_each
     """,
     "agent_tunix.workbench.checks": """

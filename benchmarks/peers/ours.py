@@ -16,6 +16,17 @@ from agent_tunix.startup import devices
 def make_config(scenario: Scenario) -> Config:
     """Return the default run with the settings of the scenario."""
     config = Config()
+    if scenario.turns:
+        config.environment = replace(
+            config.environment,
+            name=f"{Path(__file__).with_name('talker.py')}:Talker",
+            args={"reply": scenario.reply},
+            execution="inline",
+            max_turns=scenario.turns,
+            max_turn_tokens=scenario.turn_tokens,
+            max_episode_tokens=scenario.new_tokens,
+            max_result_tokens=scenario.new_tokens,
+        )
     return replace(
         config,
         seed=scenario.seed,
@@ -49,12 +60,15 @@ def main() -> None:
     import jax
 
     from agent_tunix.data.prompt_batch import PromptBatch
+    from agent_tunix.environments import EnvironmentRecipe
+    from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
     from agent_tunix.grpo.step import GrpoTrainer
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.mesh import make_mesh
     from agent_tunix.policy.model import load_policy
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.schedules import make_schedules
+    from agent_tunix.runs.environment_setup import make_episode_sampler
     from agent_tunix.runs.preflight import preflight
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
@@ -71,13 +85,19 @@ def main() -> None:
     mesh = make_mesh([1, 1])
     schedules = make_schedules(config.optimizer, config.scheduler, scenario.num_steps)
     policy = load_policy(directory, config.model, mesh, scenario.seed)
+    sampler, episodes = Sampler(policy, tokenizer, mesh, config.generation.eos_tokens), None
+    if scenario.turns:
+        recipes = make_recipes(config.environment.name, [], EnvironmentRecipe(None, config.environment.args))
+        environments = EnvironmentSet(recipes, HostingLimits(execution="inline"))
+        episodes = make_episode_sampler(config, sampler, environments, tokenizer)
     trainer = GrpoTrainer(
         config,
-        Sampler(policy, tokenizer, mesh, config.generation.eos_tokens),
+        sampler,
         make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules),
         make_reference(config, policy),
         mixture,
         max_steps=scenario.num_steps,
+        episodes=episodes,
     )
     metrics = StepMetrics(mixture, config)
     rows = scenario.read_rows()
@@ -89,7 +109,7 @@ def main() -> None:
                 turns.wait()
                 started = time.perf_counter()
                 chosen = rows[(step - 1) * scenario.prompts : step * scenario.prompts]
-                texts = [row["prompt"] for row in chosen]
+                texts = [row["text" if scenario.turns else "prompt"] for row in chosen]
                 batch = PromptBatch(
                     prompts=texts,
                     messages=[[{"role": "user", "content": text}] for text in texts],

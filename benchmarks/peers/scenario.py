@@ -21,7 +21,10 @@ class Scenario:
         prompts: Prompts per step.
         generations: Completions per prompt.
         prompt_tokens: Maximum tokens of a prompt; peers that pad to a fixed length use this length.
-        new_tokens: Maximum tokens of a completion.
+        new_tokens: Maximum tokens of a completion, or of everything after the prompt of an episode.
+        turns: Turns of an episode; 0 for completions of one turn.
+        turn_tokens: Maximum tokens of a turn.
+        reply: What the tool or environment answers to every turn.
     """
 
     model: str
@@ -40,6 +43,9 @@ class Scenario:
     max_grad_norm: float = 1.0
     adam_beta1: float = 0.9
     adam_beta2: float = 0.99
+    turns: int = 0
+    turn_tokens: int = 0
+    reply: str = ""
 
     def read_rows(self) -> list[dict[str, Any]]:
         """Return the rows, one for each prompt of the run."""

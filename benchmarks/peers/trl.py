@@ -5,7 +5,28 @@ import time
 import warnings
 from typing import Any
 
+from benchmarks.peers.scenario import Scenario
 from benchmarks.peers.turns import Turns
+
+
+def call_every_turn(scenario: Scenario) -> dict[str, Any]:
+    """Return the arguments of a trainer whose model calls a tool in every turn, whatever it writes."""
+    import transformers
+    from trl.trainer import grpo_trainer
+
+    def look() -> str:
+        """Look."""
+        return scenario.reply
+
+    def parse_response(tokenizer: Any, ids: list[int], **_: Any) -> dict[str, Any]:
+        call = {"type": "function", "function": {"name": "look", "arguments": {}}}
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        return {"role": "assistant", "content": text, "tool_calls": [call]}
+
+    grpo_trainer.parse_response = parse_response
+    tokenizer = transformers.AutoTokenizer.from_pretrained(scenario.model)
+    tokenizer.response_schema = {"type": "object"}  # not used, but it looks for one
+    return {"tools": [look], "processing_class": tokenizer}
 
 
 def main() -> None:
@@ -18,13 +39,19 @@ def main() -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     scenario = turns.scenario
+    prompt_of, of_episodes = (lambda row: row["prompt"]), {}
+    if scenario.turns:
+        prompt_of = lambda row: [{"role": "user", "content": row["text"]}]  # noqa: E731
+        of_episodes = call_every_turn(scenario)
     transformers.logging.set_verbosity_error()
     score = scenario.scorer()
     told: list[float] = []
     rollout_seconds: list[float] = []
+    lengths: list[float] = []
 
-    def reward(completions: list[str], answer: list[str], **_: Any) -> list[float]:
-        scores = [score(text, reference) for text, reference in zip(completions, answer, strict=True)]
+    def reward(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        scores = [score(text, reference) for text, reference in zip(texts, answer, strict=True)]
         told.append(sum(scores) / len(scores))
         return scores
 
@@ -34,7 +61,12 @@ def main() -> None:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             seconds = time.perf_counter() - self.started
             generation = rollout_seconds[-1]
-            turns.answer(seconds=seconds, reward=told[-1], phases={"rollout": generation, "rest": seconds - generation})
+            turns.answer(
+                seconds=seconds,
+                reward=told[-1],
+                length=lengths[-1],
+                phases={"rollout": generation, "rest": seconds - generation},
+            )
 
     taking = TakeTurns()
     rows = scenario.read_rows()
@@ -73,8 +105,10 @@ def main() -> None:
                 adam_beta1=scenario.adam_beta1,
                 adam_beta2=scenario.adam_beta2,
                 max_grad_norm=scenario.max_grad_norm,
+                max_tool_calling_iterations=scenario.turns - 1 if scenario.turns else None,
             ),
-            train_dataset=Dataset.from_list([{"prompt": row["prompt"], "answer": row["answer"]} for row in rows]),
+            train_dataset=Dataset.from_list([{"prompt": prompt_of(row), "answer": row["answer"]} for row in rows]),
+            **of_episodes,
             callbacks=[taking],
         )
         take = trainer.training_step
@@ -84,6 +118,7 @@ def main() -> None:
             started = time.perf_counter()
             out = generate(*arguments, **named)
             rollout_seconds.append(time.perf_counter() - started)
+            lengths.append(sum(map(len, out[1])) / len(out[1]))
             return out
 
         # A step begins with generation, when the trainer prepares the inputs of its training step.

@@ -3,6 +3,7 @@
 Importing this package loads neither JAX nor Hydra.
 """
 
+from agent_tunix.own_functions import register_policy_loss
 from agent_tunix.rewards import (
     Outcome,
     Sample,
@@ -10,6 +11,7 @@ from agent_tunix.rewards import (
     get_reward_function,
     list_reward_functions,
     normalize_reward,
+    register_advantage_estimator,
     register_reward_function,
 )
 
@@ -23,5 +25,7 @@ __all__ = [
     "get_reward_function",
     "list_reward_functions",
     "normalize_reward",
+    "register_advantage_estimator",
+    "register_policy_loss",
     "register_reward_function",
 ]

@@ -75,6 +75,7 @@ def test_list_has_built_in_and_registered_ones(directory: Path) -> None:
         "calculator": "tool",
         "door": "environment",
         "guess_number": "environment",
+        "python": "tool",
         "search": "tool",
         "word_ladder": "environment",
     }
@@ -173,3 +174,12 @@ def test_what_cannot_be_used_has_status_2(directory: Path, arguments: list[str])
     result = run(*arguments)
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_an_mcp_server_is_shown_and_tried(directory: Path) -> None:
+    server = f"{sys.executable} {Path(__file__).parents[1] / 'environments' / 'workshop.py'}"
+    shown = run("show", "--mcp", server, "--json")
+    assert json.loads(shown.output)["tools"][0]["name"] == "add"
+    tried = run("try", "--mcp", server, "add", '{"a": 2}')
+    assert tried.exit_code == 0
+    assert "tool       3" in tried.output

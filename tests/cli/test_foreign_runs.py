@@ -20,7 +20,6 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.raising import raises
-from tests.tiers import in_tiers, slow_after
 from tests.tracking.report.support import write_run
 
 from agent_tunix.cli import hydra_programs, main
@@ -36,6 +35,8 @@ from agent_tunix.runs.uploaded_rewards import make_fetch
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
+
+pytestmark = pytest.mark.slow
 
 SECRET = "sk-of-the-user"
 EVIL = """\
@@ -165,7 +166,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     "name",
-    in_tiers(list(ATTACKS), "a file", "rewards.modules, a module", "custom_rewards.py", "an entry point", "a judge"),
+    list(ATTACKS),
 )
 def test_what_a_strangers_run_names_is_told_and_not_used(
     name: str, world: World, monkeypatch: pytest.MonkeyPatch
@@ -196,6 +197,30 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
     assert not world.canary.exists()
 
 
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ({"command": "python evil.py", "env": {"A": "b"}}, "runs the command A=b python evil.py"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "sends tool calls to the MCP server http://127.0.0.1:9/mcp"),
+    ],
+)
+def test_mcp_servers_of_a_strangers_run_are_told_and_not_used(server: Any, told: str, world: World) -> None:
+    world.configure({"environment.mcp": [server]})
+    with raises(UntrustedRunError, "untrusted_run") as refusal:
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert f"environment.mcp.0: {told}" in str(refusal.value)
+
+
+def test_the_file_of_an_mcp_server_within_a_run_is_ones_own_only_as_it_was_signed(world: World) -> None:
+    (world.run / "server.py").write_text("")
+    world.configure({"environment.mcp": [{"command": "python run/server.py"}]})
+    world.sign()
+    settle_trust(world.config, world.run, working_directory=Path.cwd(), with_environment=True)
+    (world.run / "server.py").write_text(EVIL)
+    with raises(UntrustedRunError, "untrusted_run"):
+        settle_trust(world.config, world.run, working_directory=Path.cwd(), with_environment=True)
+
+
 CORRECT: dict[str, dict[str, Any]] = {
     "a file": {"evaluation.correct": "run/evil.py:reward"},
     "a module": {"evaluation.correct": "evil_here.reward"},
@@ -206,7 +231,7 @@ CORRECT: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", slow_after(2, CORRECT))
+@pytest.mark.parametrize("name", CORRECT)
 def test_what_measures_a_strangers_run_is_told_and_not_used(name: str, world: World) -> None:
     (world.run / "evil.py").write_text(EVIL)
     (world.here / "evil_here.py").write_text(EVIL)
@@ -263,6 +288,32 @@ def test_what_needs_no_code_needs_no_trust(world: World) -> None:
     world.configure({"training.reward_function": f"{world.elsewhere / 'evil.py'}:reward"})
     assert invoke("report", "run").exit_code == 0
     assert invoke("compare", "run").exit_code == 0
+    assert invoke("rewards", "replay", "run", "--reward", "math").exit_code == 1
+    assert not world.canary.exists()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"grpo.advantage_scaling": "run/evil.py:reward"},
+        {"grpo.advantage_scaling": "mystery", "grpo.modules": ["run/evil.py"]},
+    ],
+)
+def test_an_advantage_estimator_of_a_strangers_run_is_told_and_not_used(keys: dict[str, Any], world: World) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    world.configure({"training.reward_function": "math", **keys})
+    assert refused(invoke("rewards", "replay", "run", "--reward", "math"))
+    assert not world.canary.exists()
+    replayed = invoke("rewards", "replay", "run", "--reward", "math", "grpo.advantage_scaling=none")
+    assert replayed.exit_code == 1  # the user's own choice of another estimator needs no trust
+    assert not world.canary.exists()
+    invoke("rewards", "replay", "run", "--reward", "math", "--trust")
+    assert world.canary.exists()
+
+
+def test_the_loss_of_a_strangers_run_is_not_imported(world: World) -> None:
+    (world.run / "evil.py").write_text(EVIL)
+    world.configure({"grpo.loss": "run/evil.py:reward", "grpo.modules": ["run/evil.py"]})
     assert invoke("rewards", "replay", "run", "--reward", "math").exit_code == 1
     assert not world.canary.exists()
 
@@ -389,36 +440,33 @@ LAUGHS = "a: &a [x, x]\n" + "".join(f"k{i}: &k{i} [*{'a' if i == 0 else f'k{i - 
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    slow_after(
-        4,
-        [
-            ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_run_config"),
-            (LAUGHS, "damaged_run_config"),
-            ("prompt: {system: '${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
-            ("hydra: {searchpath: [file:///tmp]}\n", "unknown_key"),
-            ("seed: !!python/name:os.system\n", "damaged_run_config"),
-            ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_run_config"),
-            ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_run_config"),
-            ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_run_config"),
-            ("a: " + "1:" * 200_000 + "1\n", "damaged_run_config"),
-            ("a: " + "x " * 5_000_000 + "\n", "damaged_run_config"),
-            ("a: [" + "1," * 300_000 + "1]\n", "damaged_run_config"),
-            ("seed: 1\nseed: 2\n", "damaged_run_config"),
-            ("prompt: {system: '\\\\${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
-            ("rewards: {args: {x: {y: ['${oc.env:SECRET_OF_MINE}']}}}\n", "stored_interpolation"),
-            ("project_name: ${seed}\n", "stored_interpolation"),
-            ("data: {path: '${hydra:runtime.cwd}'}\n", "stored_interpolation"),
-            ("model: {_target_: os.system}\n", "unknown_key"),
-            ("defaults: [evil]\n", "unknown_key"),
-            ("model: [1]\n", "wrong_type"),
-            ("seed: [1]\n", "wrong_type"),
-            ("seed: .inf\n", "wrong_type"),
-            ("rewards: {modules: evil}\n", "wrong_type"),
-            ("reward: {components: [evil]}\n", "wrong_type"),
-            ("project_name: ???\n", "missing_value"),
-            ("seed: 2026-01-01 00:00:00\n", "wrong_type"),
-        ],
-    ),
+    [
+        ("seed: !!python/object/apply:os.system ['touch CANARY']\n", "damaged_run_config"),
+        (LAUGHS, "damaged_run_config"),
+        ("prompt: {system: '${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
+        ("hydra: {searchpath: [file:///tmp]}\n", "unknown_key"),
+        ("seed: !!python/name:os.system\n", "damaged_run_config"),
+        ("seed: !!python/object/new:pathlib.Path ['x']\n", "damaged_run_config"),
+        ("seed: !!python/object/apply:pathlib.PosixPath ['x']\n", "damaged_run_config"),
+        ("rewards: {args: " + "[" * 5000 + "]" * 5000 + "}\n", "damaged_run_config"),
+        ("a: " + "1:" * 200_000 + "1\n", "damaged_run_config"),
+        ("a: " + "x " * 5_000_000 + "\n", "damaged_run_config"),
+        ("a: [" + "1," * 300_000 + "1]\n", "damaged_run_config"),
+        ("seed: 1\nseed: 2\n", "damaged_run_config"),
+        ("prompt: {system: '\\\\${oc.env:SECRET_OF_MINE}'}\n", "stored_interpolation"),
+        ("rewards: {args: {x: {y: ['${oc.env:SECRET_OF_MINE}']}}}\n", "stored_interpolation"),
+        ("project_name: ${seed}\n", "stored_interpolation"),
+        ("data: {path: '${hydra:runtime.cwd}'}\n", "stored_interpolation"),
+        ("model: {_target_: os.system}\n", "unknown_key"),
+        ("defaults: [evil]\n", "unknown_key"),
+        ("model: [1]\n", "wrong_type"),
+        ("seed: [1]\n", "wrong_type"),
+        ("seed: .inf\n", "wrong_type"),
+        ("rewards: {modules: evil}\n", "wrong_type"),
+        ("reward: {components: [evil]}\n", "wrong_type"),
+        ("project_name: ???\n", "missing_value"),
+        ("seed: 2026-01-01 00:00:00\n", "wrong_type"),
+    ],
 )
 def test_a_configuration_is_data(text: str, code: str, world: World) -> None:
     (world.run / "config.yaml").write_text(text)
@@ -543,24 +591,21 @@ def _stand_elsewhere(world: World) -> None:
 
 @pytest.mark.parametrize(
     "forge",
-    slow_after(
-        4,
-        [
-            _change_config,
-            _sign_with_another_key,
-            _write_nonsense("[" * 100_000),
-            _stand_elsewhere,
-            _name_other_code,
-            _take_anothers_signature,
-            _link_the_signature,
-            _write_nonsense('{"signed": 5, "hmac_sha256": 5}'),
-            _write_nonsense('{"signed": {"version": 1}, "hmac_sha256": "00"}'),
-            _write_nonsense("\x00"),
-            _open_the_key,
-            _link_the_key,
-            _move_the_home,
-        ],
-    ),
+    [
+        _change_config,
+        _sign_with_another_key,
+        _write_nonsense("[" * 100_000),
+        _stand_elsewhere,
+        _name_other_code,
+        _take_anothers_signature,
+        _link_the_signature,
+        _write_nonsense('{"signed": 5, "hmac_sha256": 5}'),
+        _write_nonsense('{"signed": {"version": 1}, "hmac_sha256": "00"}'),
+        _write_nonsense("\x00"),
+        _open_the_key,
+        _link_the_key,
+        _move_the_home,
+    ],
 )
 def test_a_signature_that_does_not_hold_makes_no_run_ones_own(forge: Any, own: World) -> None:
     forge(own)
@@ -568,7 +613,7 @@ def test_a_signature_that_does_not_hold_makes_no_run_ones_own(forge: Any, own: W
     assert not own.canary.exists()
 
 
-@pytest.mark.parametrize("inner", slow_after(1, ["reward", "neighbour", "bytecode"]))
+@pytest.mark.parametrize("inner", ["reward", "neighbour", "bytecode"])
 def test_code_within_a_run_is_ones_own_only_as_it_was_signed(inner: str, world: World) -> None:
     (world.run / "own.py").write_text("def reward(response):\n    return 1.0\n")
     world.configure({"training.reward_function": f"{world.run / 'own.py'}:reward"})
@@ -596,17 +641,14 @@ def test_a_strangers_env_file_gives_no_secret_another_name(world: World, monkeyp
 
 @pytest.mark.parametrize(
     "name",
-    slow_after(
-        5,
-        [
-            *("AGENT_TUNIX_HOME", "PYTHONPATH", "HF_ENDPOINT", "WANDB_BASE_URL", "https_proxy"),
-            *("LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
-            *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
-            *("KAGGLE_API_ENDPOINT", "MLFLOW_TRACKING_URI", "ALL_PROXY"),
-            *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST", "GOOGLE_APPLICATION_CREDENTIALS"),
-            *("AGENT_TUNIX_URL", "CUDA_INJECTION64_PATH", "BASH_ENV", "SSLKEYLOGFILE", "OPENAI_API_BASE"),
-        ],
-    ),
+    [
+        *("AGENT_TUNIX_HOME", "PYTHONPATH", "HF_ENDPOINT", "WANDB_BASE_URL", "https_proxy"),
+        *("LD_PRELOAD", "PJRT_NAMES_AND_LIBRARY_PATHS", "TPU_LIBRARY_PATH"),
+        *("NCCL_NET_PLUGIN", "OPENSSL_CONF", "RAY_ADDRESS", "JAX_COORDINATOR_ADDRESS", "XLA_FLAGS"),
+        *("KAGGLE_API_ENDPOINT", "MLFLOW_TRACKING_URI", "ALL_PROXY"),
+        *("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GCE_METADATA_HOST", "GOOGLE_APPLICATION_CREDENTIALS"),
+        *("AGENT_TUNIX_URL", "CUDA_INJECTION64_PATH", "BASH_ENV", "SSLKEYLOGFILE", "OPENAI_API_BASE"),
+    ],
 )
 def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
     name: str, world: World, monkeypatch: pytest.MonkeyPatch
@@ -618,7 +660,6 @@ def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
     assert name not in os.environ
 
 
-@pytest.mark.slow
 def test_modules_of_the_working_directory_are_not_those_of_workers(world: World) -> None:
     """A stranger's `numpy.py` beside a run of hers, which is read there."""
     Path("numpy.py").write_text(EVIL)
@@ -661,7 +702,6 @@ def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch
     assert [os.environ[name] for name in names] == ["mine"] * len(names)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [
@@ -786,17 +826,14 @@ def _pattern_of_any_depth(world: World) -> str:
 
 @pytest.mark.parametrize(
     "hide",
-    slow_after(
-        2,
-        [
-            _link_in_a_directory,
-            _pattern_of_any_depth,
-            _link_further_down,
-            _link_to_a_directory,
-            _link_beside_one_to_nothing,
-            _link_named_as_a_pattern,
-        ],
-    ),
+    [
+        _link_in_a_directory,
+        _pattern_of_any_depth,
+        _link_further_down,
+        _link_to_a_directory,
+        _link_beside_one_to_nothing,
+        _link_named_as_a_pattern,
+    ],
 )
 def test_private_files_are_found_wherever_they_hide(hide: Callable[[World], str], world: World) -> None:
     world.configure({"data.path": str(world.run / hide(world))})
@@ -831,10 +868,7 @@ def test_the_run_that_is_compared_with_is_a_strangers_too(world: World) -> None:
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize(
     "name",
-    slow_after(
-        1,
-        ["config.yaml", "metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl"],
-    ),
+    ["config.yaml", "metrics.jsonl", "environment.json", "status.json", "signature.json", "findings.jsonl"],
 )
 def test_pipes_and_devices_are_not_waited_for(kind: str, name: str, world: World) -> None:
     (world.run / name).unlink(missing_ok=True)
@@ -891,7 +925,7 @@ def test_a_dataset_that_is_code_is_not_loaded_for_a_stranger(world: World) -> No
 
 @pytest.mark.parametrize(
     "key",
-    slow_after(2, ["prompt.chat_template", "model.path", "training.checkpoint_dir", "training.init_checkpoint"]),
+    ["prompt.chat_template", "model.path", "training.checkpoint_dir", "training.init_checkpoint"],
 )
 def test_a_private_policy_is_not_exported_for_a_stranger(key: str, world: World, tmp_path: Path) -> None:
     secret = world.elsewhere / "private" / "secret"
@@ -931,7 +965,7 @@ def _make_private_checkpoint(world: World) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("step", slow_after(1, ["", ":2", ":best"]))
+@pytest.mark.parametrize("step", ["", ":2", ":best"])
 def test_a_private_checkpoint_of_an_inner_run_is_not_exported_for_a_stranger(
     step: str, world: World, tmp_path: Path
 ) -> None:
@@ -945,7 +979,7 @@ def test_a_private_checkpoint_of_an_inner_run_is_not_exported_for_a_stranger(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("inner", slow_after(1, ["step_000002", "", "step_000002/weights"]))
+@pytest.mark.parametrize("inner", ["step_000002", "", "step_000002/weights"])
 def test_a_link_in_a_copy_of_the_users_run_is_asked_about(inner: str, world: World, tmp_path: Path) -> None:
     private = _make_private_checkpoint(world)
     world.configure({})
@@ -1009,7 +1043,7 @@ def test_what_a_hub_opens_for_the_user_is_asked_about(key: str, world: World, tm
 
 
 @pytest.mark.parametrize("has_config", [True, False])
-@pytest.mark.parametrize("name", slow_after(1, ["train.log", ".lock", "rollouts", "rollouts/.step_000001.partial"]))
+@pytest.mark.parametrize("name", ["train.log", ".lock", "rollouts", "rollouts/.step_000001.partial"])
 def test_training_does_not_write_through_links_of_a_stranger(name: str, has_config: bool, world: World) -> None:
     if not has_config:
         (world.run / "config.yaml").unlink()
@@ -1022,6 +1056,13 @@ def test_training_does_not_write_through_links_of_a_stranger(name: str, has_conf
         check_directory(world.run, Config())
 
 
+def test_training_does_not_wait_for_pipes_of_a_stranger(world: World) -> None:
+    (world.run / "train.log").unlink(missing_ok=True)
+    os.mkfifo(world.run / "train.log")
+    with raises(RunDirectoryError, "pipes_in_run"):
+        check_directory(world.run, Config())
+
+
 def test_links_are_kept_in_a_run_of_ones_own_but_not_in_its_copy(own: World, tmp_path: Path) -> None:
     (own.run / "train.log").symlink_to(own.elsewhere)
     check_directory(own.run, Config())
@@ -1031,7 +1072,6 @@ def test_links_are_kept_in_a_run_of_ones_own_but_not_in_its_copy(own: World, tmp
         check_directory(copy, Config())
 
 
-@pytest.mark.slow
 def test_a_matplotlibrc_of_the_working_directory_has_no_effect(world: World) -> None:
     (world.here / "matplotlibrc").write_text("figure.facecolor: red\n")
     program = """
@@ -1045,7 +1085,6 @@ assert picture[0, 0, :3].tolist() == [1, 1, 1], picture[0, 0]
     subprocess.run([sys.executable, "-c", program], check=True, cwd=world.here, timeout=120)
 
 
-@pytest.mark.slow
 def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp_path: Path) -> None:
     evil = "<img src=x> [a](http://b) `c`\n# d | e \x1b[2J"
     world.configure({"project_name": evil, "prompt.system": evil, "model.path": f"/m/{evil.replace('/', '')}"})
@@ -1058,9 +1097,7 @@ def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp
     assert "\x1b" not in written
 
 
-@pytest.mark.parametrize(
-    "name", slow_after(1, ["report.html", ".report.html.partial", ".reward_analysis.json.partial"])
-)
+@pytest.mark.parametrize("name", ["report.html", ".report.html.partial", ".reward_analysis.json.partial"])
 def test_a_report_does_not_write_through_a_link(name: str, world: World) -> None:
     victim = world.elsewhere / "victim"
     victim.write_text("mine")
@@ -1076,9 +1113,7 @@ def test_pictures_are_not_written_or_removed_through_a_link(world: World) -> Non
     assert sorted(path.name for path in world.elsewhere.iterdir()) == ["evil.py", "mine.png"]
 
 
-@pytest.mark.parametrize(
-    "name", slow_after(1, ["train.log", "metrics.jsonl", "checkpoints", "checkpoints/step_000001"])
-)
+@pytest.mark.parametrize("name", ["train.log", "metrics.jsonl", "checkpoints", "checkpoints/step_000001"])
 def test_a_strangers_run_with_links_is_not_gone_on_with(name: str, world: World) -> None:
     path = world.run / name
     path.parent.mkdir(exist_ok=True)

@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 from agent_tunix.cli import main
 from agent_tunix.execution.isolation import requirements
 
+pytestmark = pytest.mark.slow
+
 SOURCE = "def reward(completions, **kwargs):\r\n    return [len(c) / 9 for c in completions]  # é\r\n".encode()
 Run = Callable[..., Result]
 
@@ -110,7 +112,6 @@ def sandboxed(run: Run, *arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_a_file_with_one_registered_function_is_uploaded_under_its_name(run: Run) -> None:
     Path("support.py").write_text(SUPPORT)
     result = run("store", "upload", "support.py")
@@ -125,7 +126,6 @@ def test_a_file_with_one_registered_function_is_uploaded_under_its_name(run: Run
     assert run("rewards", "try", id, "--response", "a", "--allow-unsandboxed").exit_code == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("function", "format"), [("brevity", "trl"), ("batch", "trl"), ("hosted", "miles")])
 def test_a_function_of_a_file_is_uploaded_by_its_name(function: str, format: str, run: Run) -> None:
     Path("support.py").write_text(SUPPORT)
@@ -161,7 +161,6 @@ components:
 """
 
 
-@pytest.mark.slow
 def test_a_mixture_is_uploaded_with_the_files_that_it_names(run: Run) -> None:
     Path("support.py").write_text(SUPPORT)
     Path("conf/reward").mkdir(parents=True)
@@ -281,7 +280,6 @@ UNSANDBOXED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", UNSANDBOXED)
 def test_a_stored_reward_that_cannot_be_isolated_runs_only_where_that_is_allowed(
     command: str, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -77,12 +77,15 @@ AT_MOST_1 = keys(
     optimizer=["warmup_ratio"],
     rewards=["max_failure_rate"],
     rollouts=["share"],
-    grpo=["reference_sync_mix"],
+    grpo=["reference_sync_mix", "top_entropy_share"],
 )
 ABOVE_0 = keys(
-    generation=["temperature", "top_p"], grpo=["reference_sync_mix"], model=["lora_alpha"], rollouts=["max_file_mb"]
+    generation=["temperature", "top_p"],
+    grpo=["reference_sync_mix", "top_entropy_share"],
+    model=["lora_alpha"],
+    rollouts=["max_file_mb"],
 )
-FINITE = keys(grpo=["beta", "epsilon_c"], optimizer=["weight_decay"])
+FINITE = keys(grpo=["beta", "epsilon_c", "tau_positive"], optimizer=["weight_decay"])
 CHOICES = {
     "evaluation.inference_config": ("gredy", "greedy"),
     "generation.over_long": ("dropp", "drop"),
@@ -103,7 +106,11 @@ CHOICES = {
         *((key, float("inf"), "finite") for key in FINITE),
         *((key, wrong, f"did you mean {choice}?") for key, (wrong, choice) in CHOICES.items()),
         ("scheduler.kind", "cosin", "did you mean cosine?"),
-        ("grpo.kl_estimator", "k1", "low_var_kl, mse_kl, not 'k1'; the expected gradient of k1 as a loss is zero"),
+        (
+            "grpo.kl_estimator",
+            "k1",
+            "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero",
+        ),
         ("grpo.loss", "gspo-token", "did you mean gspo_token?"),
         ("grpo.loss_agg_mode", "token_mean", "did you mean token-mean?"),
         ("prompt.without_system_role", "folded", "did you mean fold?"),
@@ -181,12 +188,19 @@ def test_several_problems_are_reported_together() -> None:
     ("settings", "remedy"),
     [
         ({"loss": "gspo", "loss_agg_mode": "token-mean"}, "requires grpo.loss_agg_mode=sequence-mean-token-mean"),
+        ({"loss": "gmpo", "loss_agg_mode": "token-mean"}, "requires grpo.loss_agg_mode=sequence-mean-token-mean"),
+        ({"loss": "sapo", "epsilon_high": 0.28}, "grpo.epsilon_high must be null with grpo.loss=sapo"),
+        ({"loss": "cispo", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=cispo"),
         ({"loss": "reinforce", "num_iterations": 2}, "it is 2; use grpo.loss=grpo"),
         ({"loss": "reinforce", "epsilon_high": 0.28}, "grpo.epsilon_high must be null with grpo.loss=reinforce"),
         ({"loss": "reinforce", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=reinforce"),
         ({"epsilon_c": 1.2}, "grpo.epsilon_c must be above 1 + the upper clip = 1.2, not 1.2; 3 is usual"),
         ({"epsilon_c": 1.5, "epsilon_high": 0.6}, "above 1 + the upper clip = 1.6"),
         ({"dynamic_sampling_rounds": 1, "advantage_scaling": "component"}, "set it to 0, or use another scaling"),
+        ({"sampler_correction": "token", "num_iterations": 2}, "set grpo.sampler_correction=none"),
+        ({"entropy_target": 0.5}, "requires grpo.entropy_coefficient above 0"),
+        ({"off_policy_threshold": 0.1}, "requires grpo.num_iterations above 1"),
+        ({"loss": "gmpo", "top_entropy_share": 0.2}, "grpo.top_entropy_share must be 1 with grpo.loss=gmpo"),
         ({"reference_sync_steps": 10, "beta": 0.0}, "set grpo.reference_sync_steps=0, or grpo.beta above 0"),
     ],
 )

@@ -214,6 +214,10 @@ def test_tool_calls_are_kept_with_their_arguments_as_a_mapping(arguments: Any) -
         ([{"role": "user", "content": [{"type": "text"}]}], "has a message that is not text"),
         ([{**USER, "tool_calls": [{"name": "f"}]}], "has a tool call without a name and arguments"),
         ([{**USER, "tool_calls": ["f()"]}], "has a tool call without a name and arguments"),
+        (
+            [{**USER, "tool_calls": [{"name": "f", "arguments": '{"a": "\\ud800"}'}]}],
+            "has a tool call without a name and arguments",
+        ),
         ([{"role": "system", "content": "q"}], "does not end with the user's message"),
         ([USER, {"role": "assistant", "content": "4"}], "does not end with the user's message"),
         ([{"role": "user", "content": " \n"}], "ends with an empty message"),

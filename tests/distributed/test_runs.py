@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.episodes import EPISODES, WORLD
 from tests.training.process_runs import Started, await_rows, largest_deviation, rows_of, run, start
 
 pytestmark = pytest.mark.slow
@@ -123,3 +124,16 @@ def test_a_coordinator_that_is_not_there_is_named(tmp_path: Path) -> None:
     started.kill(0)
     assert started.wait()[1] == 2
     assert "ConfigError: not all of 2 processes connected at 127.0.0.1:" in started.said(1)
+
+
+def test_two_processes_have_the_episodes_of_one(tmp_path: Path) -> None:
+    (tmp_path / "world.py").write_text(WORLD)
+    overrides = (
+        *EPISODES,
+        f"environment.name={tmp_path}/world.py:Counter",
+        "environment.num_workers=2",
+        "training.num_batches=2",
+    )
+    one, two = run(1, tmp_path / "one", *overrides), run(2, tmp_path / "two", *overrides)
+    assert any(row.get("environment/errors") for row in two)
+    assert largest_deviation(one, two) < TOLERANCE

@@ -12,6 +12,7 @@ from agent_tunix.environments import CallOutcome, resolve_environment, run_episo
 from agent_tunix.environments.builtin.calculator import calculator
 from agent_tunix.environments.builtin.search import SearchCorpus
 from agent_tunix.environments.builtin.word_ladder import measure_ladders
+from agent_tunix.errors import EnvironmentFailedError, SandboxUnavailableError
 from tests.environments.support import call, script
 
 
@@ -179,6 +180,11 @@ def test_a_corpus_that_cannot_be_read_names_the_line(tmp_path: Path, line: str) 
         SearchCorpus(str(file))
 
 
+def test_a_corpus_without_an_end_is_refused_at_once() -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        SearchCorpus("/dev/zero")
+
+
 def test_a_changed_corpus_is_read_again(corpus: Path) -> None:
     SearchCorpus(str(corpus))
     corpus.write_text('{"text": "A new passage about swans."}\n')
@@ -239,3 +245,40 @@ def test_word_ladder_draws_words_of_the_asked_distance(steps: int) -> None:
 )
 def test_a_row_without_a_ladder_is_an_error(row: dict[str, str]) -> None:
     assert "no ladder leads" in run_episode(resolve_environment("word_ladder").open(), script("done"), row).error
+
+
+@pytest.mark.parametrize(
+    ("code", "pattern"),
+    [
+        ("print(1)\nprint(2)", "1\n2"),
+        ("x = 1", "The program printed nothing; print what you want to see."),
+        ("print(1)\n1 / 0", "Error: ZeroDivisionError: division by zero\nIt printed:\n1"),
+        ("print(", r"Error: SyntaxError: '\(' was never closed .*line 1.*"),
+        ("while True: pass", "Error: it ran out of time"),
+        ("x = bytearray(2**30)", "Error: MemoryError"),
+        ("print(open('/etc/hostname').read())", "Error: (FileNotFound|Permission)Error: .*"),
+        ("open('new', 'w')", "Error: (FileNotFound|Permission)Error: .*"),
+        ("import socket; socket.socket()", "Error: PermissionError: .*"),
+        ("import os; os.fork()", "Error: PermissionError: .*"),
+    ],
+)
+def test_python_returns_what_a_program_prints_or_its_error(code: str, pattern: str) -> None:
+    with resolve_environment("python", args={"timeout_s": 1.0}) as adapter:
+        result = adapter.open().call("python", {"code": code})
+    assert result.outcome is CallOutcome.OK
+    assert re.fullmatch(pattern, result.text)
+
+
+def test_a_flood_of_python_is_cut() -> None:
+    with resolve_environment("python") as adapter:
+        result = adapter.open().call("python", {"code": "print('x' * 10_000_000)"}, 100)
+    assert (result.outcome, len(result.text) < 300) == (CallOutcome.TOO_LONG, True)
+
+
+def test_without_a_sandbox_no_episode_of_python_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(what: str) -> None:
+        raise SandboxUnavailableError("no sandbox here")
+
+    monkeypatch.setattr("agent_tunix.environments.builtin.python.require_isolation", refuse)
+    with pytest.raises(EnvironmentFailedError, match="no sandbox here"):
+        resolve_environment("python").open()

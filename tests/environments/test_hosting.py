@@ -14,68 +14,17 @@ from tests.environments.support import call, script
 from tests.raising import raises
 from tests.tiers import slow_after
 
-FAULTY = '''
-import os
-import sys
-import time
+DIRECTORY = Path(__file__).parent
 
 
-class Faulty:
-    """An environment with a fault at a place of choice."""
-
-    def __init__(self, fault=""):
-        self.fault = fault
-        self._act("init")
-
-    def reset(self, **row):
-        self._act("reset")
-        return "ready"
-
-    def work(self, number: int = 0) -> str:
-        """Work."""
-        print("working")
-        self._act("tool")
-        return "x" * 10_000_000 if self.fault == "flood" else f"{os.getpid()}"
-
-    def get_reward(self):
-        self._act("score")
-        return 1.0
-
-    def close(self):
-        self._act("close")
-
-    def _act(self, place):
-        what, _, where = self.fault.partition(":")
-        if where != place:
-            return
-        if what == "hang":
-            while True:
-                pass
-        if what == "exit":
-            os._exit(3)
-        if what == "raise":
-            raise RuntimeError("broken")
-        if what == "quit":
-            sys.exit(4)
-        if what == "memory":
-            bytearray(8 * 2**30)
-'''
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    (tmp_path / "faulty.py").write_text(FAULTY)
-    return tmp_path
-
-
-def host(directory: Path, fault: str = "", **limits: Any) -> HostedEnvironment:
-    recipe = EnvironmentRecipe("faulty.py:Faulty", {"fault": fault}, working_directory=directory)
-    traits = resolve_environment(str(recipe.spec), working_directory=directory).traits
+def host(fault: str = "", **limits: Any) -> HostedEnvironment:
+    recipe = EnvironmentRecipe("faulty.py:Faulty", {"fault": fault}, working_directory=DIRECTORY)
+    traits = resolve_environment(str(recipe.spec), working_directory=DIRECTORY).traits
     return HostedEnvironment(recipe, traits, **limits)
 
 
-def test_an_episode_runs_in_another_process(directory: Path) -> None:
-    with host(directory) as hosted:
+def test_an_episode_runs_in_another_process() -> None:
+    with host() as hosted:
         result = run_episode(hosted.open(), script(call("work"), "done"))
         assert result.score is not None
         assert result.score.value == 1.0
@@ -100,8 +49,8 @@ def test_an_episode_runs_in_another_process(directory: Path) -> None:
         ],
     ),
 )
-def test_a_fault_ends_its_episode_and_the_next_one_begins(directory: Path, fault: str, error: str) -> None:
-    with host(directory, fault, timeout_s=0.3) as hosted:
+def test_a_fault_ends_its_episode_and_the_next_one_begins(fault: str, error: str) -> None:
+    with host(fault, timeout_s=0.3) as hosted:
         for _ in range(2):
             result = run_episode(hosted.open(), script(call("work"), "done"))
             assert result.stop_reason is StopReason.ERROR
@@ -109,27 +58,27 @@ def test_a_fault_ends_its_episode_and_the_next_one_begins(directory: Path, fault
 
 
 @pytest.mark.parametrize("fault", slow_after(1, ["exit:init", "hang:init", "raise:init"]))
-def test_a_constructor_that_fails_is_an_error_of_opening(directory: Path, fault: str) -> None:
-    with host(directory, fault, timeout_s=0.3) as hosted, pytest.raises(EnvironmentFailedError):
+def test_a_constructor_that_fails_is_an_error_of_opening(fault: str) -> None:
+    with host(fault, timeout_s=0.3) as hosted, pytest.raises(EnvironmentFailedError):
         hosted.open()
 
 
 @pytest.mark.parametrize("fault", slow_after(1, ["raise:tool", "quit:tool", "memory:tool"]))
-def test_a_tool_that_fails_is_told_to_the_model(directory: Path, fault: str) -> None:
-    with host(directory, fault, memory_mb=256) as hosted:
+def test_a_tool_that_fails_is_told_to_the_model(fault: str) -> None:
+    with host(fault, memory_mb=256) as hosted:
         result = run_episode(hosted.open(), script(call("work"), "done"))
     assert result.stop_reason is StopReason.FINISHED
     assert result.calls[0].result.outcome is CallOutcome.TOOL_ERROR
 
 
-def test_a_flood_is_cut_before_it_is_sent(directory: Path) -> None:
-    with host(directory, "flood") as hosted:
+def test_a_flood_is_cut_before_it_is_sent() -> None:
+    with host("flood:tool") as hosted:
         result = run_episode(hosted.open(), script(call("work"), "done"), max_result_chars=50)
     assert result.calls[0].result.outcome is CallOutcome.TOO_LONG
 
 
-def test_an_episode_whose_worker_died_says_so(directory: Path) -> None:
-    with host(directory, "exit:tool") as hosted:
+def test_an_episode_whose_worker_died_says_so() -> None:
+    with host("exit:tool") as hosted:
         one, other = hosted.open(), hosted.open()
         one.reset({}, 0)
         with raises(EnvironmentFailedError, "worker_died"):
@@ -140,8 +89,8 @@ def test_an_episode_whose_worker_died_says_so(directory: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_checks_name_the_tool_that_hangs(directory: Path) -> None:
-    with host(directory, "hang:tool", timeout_s=0.3) as hosted:
+def test_the_checks_name_the_tool_that_hangs() -> None:
+    with host("hang:tool", timeout_s=0.3) as hosted:
         report = check_environment(hosted)
     assert not report.passed
     assert any("work took longer than 0.3 s" in finding.detail for finding in report.findings)

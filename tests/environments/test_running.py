@@ -97,6 +97,21 @@ def test_more_threads_than_workers_take_turns(directory: Path) -> None:
     assert results == [CallOutcome.OK] * 6
 
 
+def test_episodes_with_the_python_tool_run_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=60)
+    results: list[str] = []
+
+    def play(number: int) -> None:
+        episode = environments.open({})
+        both.wait()
+        results.append(episode.call("python", {"code": f"print({number})"}).text)
+
+    recipes = make_recipes(None, ("calculator", "python"), EnvironmentRecipe(None))
+    with EnvironmentSet(recipes, HostingLimits(num_workers=2)) as environments:
+        environments.for_each(play, [1, 2])
+    assert sorted(results) == ["1", "2"]
+
+
 def test_a_row_chooses_its_environment(directory: Path) -> None:
     name = {"guess": "guess_number", "other": "meeting.py:Other"}
     with make(directory, name, execution="inline") as environments:

@@ -18,6 +18,8 @@ from tests.hubs.gsm8k import TEST, TRAIN, as_jsonl
 from tests.hubs.services import TINY, WEIGHTS, DatasetService, ModelService
 from tests.raising import raises
 
+pytestmark = pytest.mark.slow
+
 CHANGED = {**TINY, "generation_config.json": b"{}"}
 MODELS: dict[str, Callable[..., ModelService]] = {
     "hub": services.hub_model,
@@ -124,7 +126,7 @@ def hosted(request: pytest.FixtureRequest) -> DatasetService:
     return service
 
 
-@pytest.fixture(params=["dataset_hub", "kaggle", pytest.param("tfds", marks=pytest.mark.slow)])
+@pytest.fixture(params=["dataset_hub", "kaggle", "tfds"])
 def dataset(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DatasetService:
     if request.param == "tfds":
         prepared: Path = request.getfixturevalue("prepared_gsm8k")

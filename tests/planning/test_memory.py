@@ -21,7 +21,8 @@ from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from tests.policy.support import make_larger
 from tests.raising import raises
-from tests.tiers import slow_after
+
+pytestmark = pytest.mark.slow
 
 
 def held(model: Any, kind: Any) -> int:
@@ -78,7 +79,6 @@ def test_the_machine_has_memory() -> None:
     assert 10**8 < host_memory() < 10**14
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [(0, None), (4, "int8")], ids=["full", "qlora"])
 def test_rematerialisation_spares_most_of_what_the_backward_pass_keeps(tmp_path: Path, settings: Any) -> None:
     directory = make_larger(tmp_path / "model", "qwen3", num_hidden_layers=4)
@@ -134,7 +134,7 @@ def config_of(*, batch: int, group: int, prompt: int, completion: int) -> Config
     return config
 
 
-@pytest.mark.parametrize(("family", "dtype"), slow_after(1, [("qwen3", "bfloat16"), ("gemma3_text", "float32")]))
+@pytest.mark.parametrize(("family", "dtype"), [("qwen3", "bfloat16"), ("gemma3_text", "float32")])
 def test_the_cache_is_planned_to_the_byte(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(batch=3, group=2, prompt=11, completion=5)
     config.model.model_family, config.model.dtype = family, dtype

@@ -12,7 +12,6 @@ import pytest
 from flax import nnx
 from tests.policy.support import make_larger
 from tests.raising import raises
-from tests.tiers import slow_after
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.schema import Config, ModelConfig
@@ -23,6 +22,8 @@ from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import count_parameters, load_policy
 from agent_tunix.policy.module_names import abbreviate, matches
 from agent_tunix.policy.network.projection import Projection, Quantization, dequantise, quantise
+
+pytestmark = pytest.mark.slow
 
 TOKENS = jnp.arange(24)[None] * 7 % 64
 
@@ -48,7 +49,7 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_larger(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
 
 
-@pytest.mark.parametrize("family", slow_after(1, ["qwen3", "gemma2"]))
+@pytest.mark.parametrize("family", ["qwen3", "gemma2"])
 def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(tmp_path: Path, family: str) -> None:
     directory = make_larger(tmp_path / "model", family)
     plain, adapted = load(directory, family=family, lora_rank=0), load(directory, family=family)
@@ -67,7 +68,6 @@ def test_adapters_are_float32_and_what_the_model_gives_is_not(qwen3: Path) -> No
     assert projection(jnp.ones((1, 64), jnp.bfloat16)).dtype == jnp.bfloat16
 
 
-@pytest.mark.slow
 def test_updates_of_one_in_a_hundred_thousand_add_up_over_a_bfloat16_base(qwen3: Path) -> None:
     """In bfloat16 the next number after 0.1 is 0.1005, and none of a hundred such updates would be seen."""
     model = load(qwen3, dtype="bfloat16")
@@ -145,7 +145,7 @@ def projections(model: Any) -> list[Projection]:
 
 
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
-@pytest.mark.parametrize("inputs", slow_after(1, [640, 96, 2]))
+@pytest.mark.parametrize("inputs", [640, 96, 2])
 def test_a_matrix_survives_within_the_error_of_its_codes(quantization: Quantization, inputs: int) -> None:
     weight = np.random.default_rng(0).normal(size=(inputs, 48)).astype(np.float32) * np.logspace(-3, 3, 48)
     back = dequantise(*quantise(jnp.asarray(weight, jnp.float32), quantization), quantization)
@@ -166,7 +166,6 @@ def test_a_scale_is_shared_by_the_largest_divisor_up_to_64(inputs: int, size: in
     assert block_size(inputs) == size
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "quantization", "correlation"),
     [("qwen2", "int8", 0.999), ("gemma3_text", "nf4", 0.95)],
@@ -186,7 +185,6 @@ def test_logits_are_close_and_adapters_move(tmp_path: Path, family: str, quantiz
     assert all(np.isfinite(each).all() and each.any() for each in moved)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])
 def test_gradients_are_those_of_the_dequantised_matrix(tmp_path: Path, quantization: str) -> None:
     model = load(make_larger(tmp_path / "model", "qwen3", num_hidden_layers=1), quantization=quantization)
@@ -205,7 +203,6 @@ def test_only_the_layers_projections_are_quantised(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("quantization", "bits"), [("int8", 8.5), ("nf4", 4.5)])
 def test_a_quantised_weight_takes_the_bits_that_the_docs_say(tmp_path: Path, quantization: str, bits: float) -> None:
     directory = make_larger(tmp_path / "model", "qwen3")
@@ -226,7 +223,6 @@ def test_quantising_needs_an_adapter_and_a_known_type() -> None:
         check(config)
 
 
-@pytest.mark.slow
 def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_path: Path) -> None:
     """Six layers' matrices in full would be 6 × 229,376 × 4 bytes; one of them at a time is 65,536."""
     directory = make_larger(
@@ -252,7 +248,6 @@ def test_no_dequantised_matrix_is_kept_between_the_passes_or_over_a_loop(tmp_pat
         assert memory.temp_size_in_bytes < whole
 
 
-@pytest.mark.slow
 def test_an_export_holds_the_dequantised_base_with_the_adapter_in_it(tmp_path: Path) -> None:
     source = make_larger(tmp_path / "model", "qwen3")
     model = load(source, quantization="nf4", lora_alpha=4.0)

@@ -18,6 +18,8 @@ from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.optimizer import check_groups, make_optimizer
 from agent_tunix.policy.schedules import make_schedules
 
+pytestmark = pytest.mark.slow
+
 Arrays = dict[str, np.ndarray]
 RATE = 0.01
 
@@ -146,7 +148,7 @@ def muon(weight: np.ndarray, gradients: list[np.ndarray], decay: float) -> np.nd
     return weight
 
 
-@pytest.mark.parametrize("shape", [(8, 6), pytest.param((6, 8), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shape", [(8, 6), (6, 8)])
 def test_a_matrix_is_updated_by_muon(shape: tuple[int, int]) -> None:
     config = OptimizerConfig(kind="muon", learning_rate=RATE, weight_decay=0.1, max_grad_norm=0.0)
     weight, gradients = draw(*shape)
@@ -173,7 +175,6 @@ def test_what_is_not_given_has_the_documented_default(kind: str) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_schedule_counts_updates(kind: str) -> None:
     """Equal gradients make equal directions only under some optimisers, so the rate is 0 or not."""
@@ -233,7 +234,6 @@ def test_a_group_has_own_settings(groups: dict[str, Any], values: dict[str, floa
     assert tuple(1.0 - weight[0, 0] for weight in found.values()) == pytest.approx(moved)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["adafactor", "muon"])
 def test_a_group_that_changes_nothing_changes_nothing(kind: str) -> None:
     weights = {path: draw(4, 6)[0] for path in ("a.kernel", "embed.w")} | {"norm.w": np.ones(6)}

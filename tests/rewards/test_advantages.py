@@ -54,7 +54,7 @@ def test_the_largest_scores_do_not_overflow() -> None:
         ([[1.0, 2.0]], 2, "group", "divide into groups"),
         ([1.0], 0, "group", "divide into groups"),
         ([1.0, np.inf], 2, "group", "must be finite"),
-        ([1.0, 2.0], 2, "grup", "batch, none, leave_one_out, component, not 'grup'"),
+        ([1.0, 2.0], 2, "grup", "not 'grup'; did you mean group"),
         ([1.0, 2.0], 2, "component", "requires the components' values"),
     ],
 )
@@ -71,12 +71,18 @@ def test_what_has_no_advantages_is_refused(totals: list[float], size: int, scali
     [
         ("group", [-(0.5**0.5), 0.5**0.5, -(0.5**0.5), 0.5**0.5]),
         ("batch", np.array([-0.5, 0.5, -2.0, 2.0]) / np.std([0.0, 1.0, 0.0, 4.0], ddof=1)),
+        ("batch_centred", np.array([-0.5, 0.5, -2.0, 2.0]) / np.std([-0.5, 0.5, -2.0, 2.0], ddof=1)),
+        ("mean", [-1.0, 1.0, -1.0, 1.0]),
         ("none", [-0.5, 0.5, -2.0, 2.0]),
         ("leave_one_out", [-1.0, 1.0, -4.0, 4.0]),
     ],
 )
 def test_the_formula_of_a_scaling(scaling: str, expected: list[float]) -> None:
     np.testing.assert_allclose(compute_advantages([0.0, 1.0, 0.0, 4.0], 2, scaling), expected, rtol=1e-5)
+
+
+def test_the_mean_of_negative_rewards_does_not_turn_the_advantage_around() -> None:
+    np.testing.assert_allclose(compute_advantages([-3.0, -1.0], 2, "mean"), [-0.5, 0.5], rtol=1e-5)
 
 
 def test_component_is_the_formula_of_gdpo() -> None:

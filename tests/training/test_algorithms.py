@@ -78,6 +78,12 @@ def test_micro_batches_change_nothing_but_rounding(make_bench: BenchMaker, dapo:
         "gspo": ("gspo", 3e-4, 4e-4, "sequence-mean-token-mean"),
         "gspo_token": ("gspo_token", 3e-4, 4e-4, "sequence-mean-token-mean"),
         "rloo": ("reinforce", 0.2, 0.2, "sequence-mean-token-sum"),
+        "cispo": ("cispo", 0.2, 4.0, "token-mean"),
+        "scale_rl": ("cispo", 0.2, 4.0, "prompt-mean-token-mean"),
+        "sapo": ("sapo", 0.2, 0.2, "sequence-mean-token-mean"),
+        "gmpo": ("gmpo", 0.4, 0.4, "sequence-mean-token-mean"),
+        "reinforce_plus_plus": ("grpo", 0.2, 0.2, "sequence-mean-token-mean"),
+        "max_rl": ("reinforce", 0.2, 0.2, "sequence-mean-token-sum"),
     }.items(),
 )
 def test_an_algorithm_selects_its_objective(algorithm: str, expected: tuple[object, ...]) -> None:
@@ -282,3 +288,34 @@ def test_a_run_whose_reference_stayed_cannot_go_on_as_if_it_had_moved(finished: 
     with raises(CheckpointError, "checkpoint_mismatch") as caught:
         train_run(run, "grpo.reference_sync_steps=1", "training.resume=true")
     assert "grpo.reference_sync_steps" in str(caught.value)
+
+
+# Terms.
+
+
+def test_an_entropy_bonus_raises_the_entropy(make_bench: BenchMaker) -> None:
+    """Without advantages nothing else moves the policy."""
+    bench = bench_of(make_bench, "default", beta=0.0, entropy_coefficient=1.0)
+    completions = bench.sample()
+    before, _, _ = bench.update(completions, np.zeros(16))
+    after, _, _ = bench.update(completions, np.zeros(16))
+    assert before["entropy"] is not None
+    assert after["entropy"] is not None
+    assert after["entropy"] > before["entropy"]
+    assert before["entropy_coefficient"] == 1.0
+
+
+# An algorithm of one's own.
+
+
+def test_the_documented_example_of_an_own_algorithm_trains(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "algorithms.md").read_text()
+    (tmp_path / "my_algorithm.py").write_text(page.split('title="my_algorithm.py"\n')[1].split("```")[0])
+    rows = train_run(
+        tmp_path / "run",
+        "grpo.loss=my_algorithm.py:bounded_reinforce",
+        "grpo.advantage_scaling=my_algorithm.py:above_median",
+        "training.num_batches=2",
+        "training.eval_every_n_steps=0",
+    )
+    assert all(row["policy/grad_norm"] > 0 for row in rows[1:])

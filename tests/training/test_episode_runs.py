@@ -13,61 +13,20 @@ from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards import Outcome
 from agent_tunix.tracking.rollouts import RolloutReader
+from agent_tunix.training.verification import first_rollout_difference
 from tests.environments.support import GALLERY
 from tests.environments.test_gallery import CASES
+from tests.environments.test_mcp import PUBLISHED
 from tests.raising import raises
+from tests.training.episodes import EPISODES, WORLD
 from tests.training.support import copy_run, train_run
 
 pytestmark = pytest.mark.slow
 
-WORLD = '''\
-"""A tool with state, of random latency; every seventh episode of a step breaks."""
-
-import random
-import time
-
-
-class Counter:
-    made = 0
-
-    def reset(self, question: str, seed: int, **row) -> str:
-        self.calls = 0
-        self.limit = seed % 3
-        return "You may ask."
-
-    def calculator(self, expression: str) -> str:
-        """Evaluate an expression.
-
-        Args:
-            expression: Digits and signs.
-        """
-        time.sleep(random.random() / 50)
-        self.calls += 1
-        if len(expression) % 5 == 0:
-            raise ValueError("not today")
-        return str(len(expression))
-
-    def get_reward(self) -> float:
-        if self.limit == 2:
-            raise RuntimeError("cannot score")
-        return float(self.calls)
-'''
-SETTINGS = (
-    "environment=calculator",
-    "environment.tools=[]",
-    "environment.num_workers=3",
-    "environment.max_turn_tokens=32",
-    "generation.max_prompt_length=128",
-    "training.save_interval_steps=2",
-    "training.eval_every_n_steps=0",
-    "rewards.max_failure_rate=1.0",
-    "training.reward_function={environment: {function: environment}, math: {function: math, weight: 0.5}}",
-)
-
 
 def train(root: Path, *overrides: str) -> list[dict[str, Any]]:
     (root.parent / "world.py").write_text(WORLD)
-    return train_run(root, *SETTINGS, f"environment.name={root.parent / 'world.py'}:Counter", *overrides)
+    return train_run(root, *EPISODES, f"environment.name={root.parent / 'world.py'}:Counter", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +69,11 @@ def test_a_resumed_run_equals_an_unbroken_one_whatever_the_tools_take(run: Path,
     killed = copy_run(run, tmp_path / "run", without=4)
     found = train(killed, "training.resume=true", f"environment.name={run.parent / 'world.py'}:Counter")
     expected = [
-        {name: value for name, value in row.items() if "time/" not in name and "throughput/" not in name}
+        {name: value for name, value in row.items() if not name.startswith(("time/", "throughput/"))}
         for row in rows_of(run)
     ]
     assert found == expected
+    assert first_rollout_difference(run, killed) is None
 
 
 def test_an_evaluation_acts_in_the_environments(run: Path, tmp_path: Path) -> None:
@@ -164,7 +124,25 @@ def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) ->
     assert {name: fault for name, fault in ended if fault} == {}
 
 
+def test_five_mcp_servers_train_unedited_in_one_run(tmp_path: Path) -> None:
+    servers = [f"{{command: {command.replace('python ', f'python {GALLERY}/mcp/')}}}" for command in PUBLISHED]
+    rows = train_run(
+        tmp_path / "run",
+        *EPISODES,
+        f"environment.mcp=[{','.join(servers)}]",
+        "generation.max_prompt_length=2560",
+        "environment.max_turns=3",
+        "training.reward_function=response_length",
+        "training.num_batches=3",
+        "training.batch_size=2",
+        "evaluation.num_samples=0",
+    )
+    assert len(rows) == 3
+    assert [row["environment/errors"] for row in rows] == [0, 0, 0]
+    assert all(row["turns/mean"] >= 1 for row in rows)
+
+
 def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("class Other:\n    def reset(self, board):\n        pass\n")
     with raises(InvalidEnvironmentError, "missing_environment_column"):
-        train_run(tmp_path / "run", *SETTINGS, f"environment.name={tmp_path / 'other.py'}:Other")
+        train_run(tmp_path / "run", *EPISODES, f"environment.name={tmp_path / 'other.py'}:Other")

@@ -1,26 +1,30 @@
 """Episodes: sampled token for token as by a plain loop that reads the whole text anew for each token."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeEnvironment, StopReason, adapt_environment
-from agent_tunix.grpo.micro_batches import loss_mask
+from agent_tunix.grpo.loss import make_policy_loss
+from agent_tunix.grpo.micro_batches import loss_mask, make_loss_inputs, place_micro_batches
 from agent_tunix.policy.mesh import make_mesh
-from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.sampling import episodes
 from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
 from tests.training import reference_sampler
-from tests.training.test_logps import ARCHITECTURES
+from tests.training.test_logps import assert_close, gradients, model
+
+__all__ = ["model"]  # a fixture, in float64, so that rounding decides nothing
 
 G, P, T, L, V = 4, 9, 6, 48, 53
 PAD, END = 0, tuple(range(1, 16))
@@ -46,15 +50,27 @@ class Talker:
         return "reply" * (1 + number % 2) + "." * (number % 7), 0.5, number % 8 == 0, {}
 
 
-class Inline:
-    """Environments without workers."""
+class Threaded:
+    """Environments in threads, without workers. Calls take any time."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(4)
 
     def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
         return adapt_environment(row["kind"], "talker").open()
 
+    def submit(self, function: Callable[[Any], None], item: Any) -> Future[None]:
+        def call() -> None:
+            time.sleep(random.choice([0, 0, 0.01, 0.1]))
+            function(item)
+
+        return self._executor.submit(call)
+
     def for_each(self, function: Callable[[Any], None], items: Iterable[Any]) -> None:
         for item in items:
             function(item)
+
+    release = for_each
 
 
 class Letters:
@@ -79,22 +95,13 @@ class Letters:
         return PAD
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[Any]:
-    """In float64, so that rounding decides nothing, with weights large enough that words differ."""
-    with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
-        float64 = jnp.dtype("float64")
-        model = Decoder(ARCHITECTURES["sliding"], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
-        nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, nnx.state(model)))
-        yield model
-
-
-def sample(model: Any, sampling: SamplingParams = SAMPLED, *, most: int = L, kind: type = Talker) -> Completions:
+def sample(
+    model: Any, sampling: SamplingParams = SAMPLED, *, most: int = L, kind: type = Talker, schedule: str = "lockstep"
+) -> Completions:
     letters: Any = Letters()
-    environments: Any = Inline()
-    sampler = EpisodeSampler(
-        Sampler(model, letters, make_mesh([1, 1])), environments, letters, EpisodeLimits(MAX_TURNS, most, 12)
-    )
+    environments: Any = Threaded()
+    limits = EpisodeLimits(MAX_TURNS, most, 12, waits_for_all=schedule == "lockstep")
+    sampler = EpisodeSampler(Sampler(model, letters, make_mesh([1, 1])), environments, letters, limits)
     batch = PromptBatch(
         prompts=PROMPTS,
         messages=[[{"role": "user", "content": prompt}] for prompt in PROMPTS],
@@ -132,17 +139,19 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
 
 
 @pytest.mark.parametrize(
-    ("sampling", "most"),
+    ("sampling", "most", "schedule"),
     [
-        pytest.param(SAMPLED, L, id="sampled"),
-        pytest.param(SAMPLED, 13, id="short", marks=pytest.mark.slow),
-        pytest.param(SamplingParams(T, greedy=True), L, id="greedy", marks=pytest.mark.slow),
+        pytest.param(SAMPLED, L, "lockstep", id="sampled"),
+        pytest.param(SAMPLED, L, "arrival", id="arrival", marks=pytest.mark.slow),
+        pytest.param(SAMPLED, 13, "lockstep", id="short", marks=pytest.mark.slow),
+        pytest.param(SamplingParams(T, greedy=True), L, "lockstep", id="greedy", marks=pytest.mark.slow),
     ],
 )
 def test_every_token_is_that_of_a_loop_that_reads_everything_anew(
-    model: Any, sampling: SamplingParams, most: int
+    model: Any, sampling: SamplingParams, most: int, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = sample(model, sampling, most=most)
+    monkeypatch.setattr(episodes, "_TOKENS_BETWEEN_ARRIVALS", 4)  # shorter than a turn
+    found = sample(model, sampling, most=most, schedule=schedule)
     assert found.episodes is not None
     assert found.sampled is not None
     logits = reference_sampler.logits_of(model, P + L)
@@ -169,6 +178,33 @@ def test_only_what_the_policy_wrote_is_trained(model: Any) -> None:
     assert 0 < mask.sum() < found.lengths.sum()
     assert found.num_sampled.tolist() == mask.sum(axis=1).tolist()
     assert (found.logps[~mask] == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["sliding", "untied", "quantised"], indirect=True)
+def test_the_gradient_of_an_episode_is_that_of_a_plain_pass_over_its_transcript(model: Any) -> None:
+    found = sample(model)
+    config = Config()
+    config.grpo.num_generations, config.grpo.loss_agg_mode, config.grpo.beta = G, "token-mean", 0.0
+    config.training.batch_size, config.generation.temperature = len(PROMPTS), 1.5
+    mesh, advantages = make_mesh([1, 1]), np.random.default_rng(0).normal(size=len(found.texts))
+    micro_batches = place_micro_batches(found, config, mesh, None)
+    (inputs,), _ = make_loss_inputs(micro_batches, found, advantages, config, mesh)
+
+    def plain(model: Any) -> Any:
+        total: Any = 0.0
+        for row, advantage in enumerate(advantages):
+            prompt, length = to_ids(PROMPTS[row // G]), int(found.lengths[row])
+            ids = np.array([*prompt, *found.tokens[row, :length].tolist()])
+            mask = np.tril(np.ones((len(ids), len(ids)), bool))
+            logits, _ = model(ids[None], np.arange(len(ids))[None], None, mask[None])
+            logps = jax.nn.log_softmax(logits[0, len(prompt) - 1 : -1] / 1.5)[np.arange(length), ids[len(prompt) :]]
+            total -= advantage * (logps * np.asarray(found.sampled)[row, :length]).sum()
+        return total / np.asarray(found.sampled).sum()
+
+    policy_loss = make_policy_loss(config)
+    # The weights of completions are float32.
+    assert_close(gradients(model, lambda model: policy_loss(model, inputs)[0]), gradients(model, plain), atol=1e-8)
 
 
 class BreaksAtTheThirdEpisode(Talker):

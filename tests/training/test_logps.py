@@ -93,12 +93,12 @@ def gradients(model: Any, of: Any) -> dict[Any, Any]:
     return dict(nnx.to_flat_state(nnx.jit(nnx.grad(of, argnums=nnx.DiffState(0, kind)))(model)))
 
 
-def assert_close(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
+def assert_close(found: dict[Any, Any], expected: dict[Any, Any], *, atol: float = 1e-9) -> None:
     """All gradients, none of which is nothing."""
     assert found.keys() == expected.keys()
     for path, leaf in expected.items():
         assert np.abs(leaf[...]).max() > 1e-6, path
-        np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=1e-9, err_msg=str(path))
+        np.testing.assert_allclose(found[path][...], leaf[...], rtol=1e-7, atol=atol, err_msg=str(path))
 
 
 @nnx.jit

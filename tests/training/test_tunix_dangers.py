@@ -32,6 +32,7 @@ def test_at_learning_rate_0_every_importance_ratio_is_one(make_bench: BenchMaker
         record = still.updater.dispatch(example)
         assert float(record["ratio_max"]) == pytest.approx(1.0, abs=5e-5)  # two programs' rounding
         assert float(record["ratio_mean"]) == pytest.approx(1.0, abs=1e-6)
+        assert float(record["sampler_mismatch_kl"]) == pytest.approx(0.0, abs=1e-9)
         assert float(record["kl"]) == pytest.approx(0.0, abs=1e-9)
 
 

@@ -14,6 +14,7 @@ from tests.rewards.judges.endpoint_server import EndpointServer
 
 def record(**values: Any) -> dict[str, Any]:
     defaults = dict.fromkeys(("clip_share_low", "clip_share_high", "entropy", "kl", "loss", "grad_norm"), 0.0)
+    defaults["sampler_mismatch_kl"] = 0.0
     norms = {"update_norm": {"": 0.0}, "weight_norm": {"": 1.0}}
     return {**defaults, **norms, "ratio_mean": 1.0, "ratio_max": 1.0, "finite": True, **values}
 
@@ -55,10 +56,16 @@ def test_where_no_token_takes_part_there_are_no_means() -> None:
             ("kl", "clip_share", "clip_share_low", "clip_share_high", "ratio_mean", "ratio_max", "entropy")
         ),
         "loss": 0.0,
+        "sampler_mismatch_kl": None,
         "grad_norm": 0.0,
         "update_norm": 0.0,
         "update_ratio": 0.0,
     }
+
+
+def test_sampling_and_training_are_compared_before_the_policy_moves() -> None:
+    seen = [record(sampler_mismatch_kl=value) for value in (1.0, 2.0, 50.0, 60.0)]
+    assert describe(*seen, tokens=[30, 10, 30, 10])["sampler_mismatch_kl"] == 1.25
 
 
 def test_without_a_reference_there_is_no_divergence() -> None:

@@ -165,11 +165,9 @@ def generate(
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":
     """Return the policy to sample from, without loading its weights."""
-    from agent_tunix.training.generation import choose_prompt, find_source, with_prompt
+    from agent_tunix.training.generation import find_source, with_prompt
 
-    found = find_source(source, None if step == "latest" else step)
-    if (chosen := choose_prompt(prompt_config, raw=raw)) is not None:
-        found = with_prompt(found, chosen)
+    found = with_prompt(find_source(source, None if step == "latest" else step), prompt_config, raw=raw)
     if score and not found.is_run:
         raise ConfigError(
             f"--score requires a run, whose reward it uses, but {source} is a model directory; remove --score",

@@ -70,6 +70,7 @@ def replay(
     """
     from agent_tunix.cli.rewards import read_spec
     from agent_tunix.runs import stored_rewards
+    from agent_tunix.runs.algorithm_setup import register_own_algorithm
     from agent_tunix.runs.trust import settle_trust
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench import replay as replays
@@ -83,7 +84,16 @@ def replay(
     spec = None if reward is None else read_spec(reward)
     config = stored_rewards.change_reward(stored.config, spec, overrides)
     own, own_parts = stored_rewards.own_changes(stored.config, spec, overrides)
-    config = settle_trust(config, stored.root, working_directory=Path.cwd(), trust=trust, own=own, own_parts=own_parts)
+    config = settle_trust(
+        config,
+        stored.root,
+        working_directory=Path.cwd(),
+        trust=trust,
+        own=own,
+        own_parts=own_parts,
+        with_advantages=True,
+    )
+    register_own_algorithm(config, Path.cwd(), with_loss=False)
     stored_rewards.check_tokenizer(stored)
     if not stored.rollouts.steps():
         raise RewardError(

@@ -19,6 +19,7 @@ from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, o
 from agent_tunix.config.other_names import key_of_other_name
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.own_functions import POLICY_LOSSES
 
 # Conventions of rewards, by the names that `rewards.conventions` gives them.
 REWARD_CONVENTIONS = (
@@ -41,21 +42,24 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "rewards.completions": ("auto", "text", "messages"),
     "rewards.on_change": ("warn", "refuse"),
     "prompt.without_system_role": ("fold", "refuse"),
-    "grpo.loss": ("grpo", "gspo", "gspo_token", "reinforce"),
-    "grpo.advantage_scaling": ("group", "batch", "none", "leave_one_out", "component"),
+    "grpo.loss": POLICY_LOSSES,
+    "grpo.advantage_scaling": ("group", "batch", "batch_centred", "mean", "none", "leave_one_out", "component"),
     "optimizer.kind": tuple(OPTIMIZERS),
     "scheduler.kind": tuple(SCHEDULES),
     "scheduler.decay_shape": (None, *DECAY_SHAPES),
-    "grpo.kl_estimator": ("low_var_kl", "mse_kl"),
+    "grpo.kl_estimator": ("low_var_kl", "mse_kl", "unbiased_kl"),
     "grpo.loss_agg_mode": (
         "sequence-mean-token-mean",
         "token-mean",
+        "prompt-mean-token-mean",
         "sequence-mean-token-sum",
         "sequence-mean-token-sum-norm",
     ),
+    "grpo.sampler_correction": ("none", "token", "sequence"),
     "generation.over_long": ("drop", "refuse"),
     "environment.execution": ("auto", "inline", "process"),
     "environment.on_tool_error": ("tell", "fail"),
+    "environment.schedule": ("lockstep", "arrival"),
     "training.log_level": ("debug", "info", "warning", "error"),
     "evaluation.inference_config": ("greedy", "standard", "liberal"),
     "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
@@ -63,6 +67,17 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "tracking.progress": ("auto", "live", "plain", "none"),
     "stopping.mode": ("max", "min"),
     "data.sampling": ("uniform", "pass_rate"),
+}
+
+# Keys that also take a user's own function: a path, or a name that a module of `grpo.modules` registers.
+_OPEN_CHOICES = ("grpo.loss", "grpo.advantage_scaling")
+
+# Optional clips that a loss ignores.
+_UNREAD_CLIPS = {
+    "reinforce": ("epsilon_high", "epsilon_c"),
+    "sapo": ("epsilon_high", "epsilon_c"),
+    "cispo": ("epsilon_c",),
+    "gmpo": ("epsilon_c",),
 }
 
 QUANTIZATIONS = ("int8", "nf4")
@@ -137,6 +152,14 @@ _WITHIN = {
     "grpo.beta": (0.0, math.inf, True, False),
     "grpo.epsilon": (0.0, 1.0, False, False),
     "grpo.epsilon_high": (0.0, math.inf, False, False),
+    "grpo.tau_positive": (0.0, math.inf, False, False),
+    "grpo.tau_negative": (0.0, math.inf, False, False),
+    "grpo.entropy_coefficient": (0.0, math.inf, True, False),
+    "grpo.entropy_target": (0.0, math.inf, False, False),
+    "grpo.top_entropy_share": (0.0, 1.0, False, True),
+    "grpo.off_policy_threshold": (0.0, math.inf, True, False),
+    "grpo.positive_nll": (0.0, math.inf, True, False),
+    "grpo.sampler_correction_cap": (0.0, math.inf, False, False),
     "grpo.epsilon_c": (0.0, math.inf, False, False),
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
@@ -221,7 +244,8 @@ def _value(config: Config, key: str) -> object:
 def _problems(config: Config) -> Iterator[str]:
     for key, choices in _CHOICES.items():
         value = _value(config, key)
-        if value not in choices:
+        is_own = key in _OPEN_CHOICES and ("." in str(value) or bool(config.grpo.modules))
+        if value not in choices and not is_own:
             names = tuple(choice for choice in choices if choice is not None)
             hint = _advice(key) or suggest(str(value), names)
             yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"
@@ -361,24 +385,44 @@ def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str
 def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) -> Iterator[str]:
     """Yield a line for each setting that contradicts another or would silently do nothing."""
     high = grpo.epsilon if grpo.epsilon_high is None else grpo.epsilon_high
-    if grpo.loss == "gspo" and grpo.loss_agg_mode != "sequence-mean-token-mean":
+    if grpo.loss in ("gspo", "gmpo") and grpo.loss_agg_mode != "sequence-mean-token-mean":
         yield (
-            "grpo.loss=gspo requires grpo.loss_agg_mode=sequence-mean-token-mean, because it has one loss per "
+            f"grpo.loss={grpo.loss} requires grpo.loss_agg_mode=sequence-mean-token-mean, because it has one loss per "
             f"completion, but the mode is {grpo.loss_agg_mode}; change the mode, or use grpo.loss=gspo_token"
         )
-    if grpo.loss == "reinforce":
-        if grpo.num_iterations > 1:
-            yield (
-                "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
-                f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
-            )
-        for name in ("epsilon_high", "epsilon_c"):
-            if getattr(grpo, name) is not None:
-                yield f"grpo.{name} must be null with grpo.loss=reinforce, which does not clip; remove it"
+    if grpo.loss == "reinforce" and grpo.num_iterations > 1:
+        yield (
+            "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
+            f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
+        )
+    for name in _UNREAD_CLIPS.get(grpo.loss, ()):
+        if getattr(grpo, name) is not None:
+            yield f"grpo.{name} must be null with grpo.loss={grpo.loss}, which does not use it; remove it"
     if grpo.epsilon_c is not None and grpo.epsilon_c <= 1.0 + high:
         yield (
             f"grpo.epsilon_c must be above 1 + the upper clip = {1.0 + high:g}, not {grpo.epsilon_c:g}; 3 is usual, "
             "null disables it"
+        )
+    if grpo.entropy_target is not None and grpo.entropy_coefficient == 0.0:
+        yield (
+            "grpo.entropy_target requires grpo.entropy_coefficient above 0, but it is 0; set it, for example to 0.01, "
+            "or remove the target"
+        )
+    if grpo.off_policy_threshold is not None and grpo.num_iterations == 1:
+        yield (
+            "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
+            "policy that sampled, but it is 1; set it to 2, or remove the threshold"
+        )
+    if grpo.sampler_correction != "none" and grpo.num_iterations > 1:
+        yield (
+            f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
+            f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "
+            "grpo.sampler_correction=none"
+        )
+    if grpo.top_entropy_share < 1.0 and grpo.loss in ("gspo", "gmpo"):
+        yield (
+            f"grpo.top_entropy_share must be 1 with grpo.loss={grpo.loss}, which has one loss per completion, but is "
+            f"{grpo.top_entropy_share:g}; set it to 1, or use grpo.loss=grpo or gspo_token"
         )
     if grpo.dynamic_sampling_rounds > 0 and grpo.advantage_scaling == "component":
         yield (
@@ -550,6 +594,8 @@ def _length_problems(config: Config) -> Iterator[str]:
     eos = generation.eos_tokens
     if eos is not None and (not eos or min(eos) < 0):
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
+    if not all(generation.stop_strings):
+        yield f"generation.stop_strings must list texts that are not empty, not {generation.stop_strings}"
     needed = generation.max_prompt_length + episode_tokens(config)
     longest = "environment.max_episode_tokens" if has_environment(config) else "generation.max_generation_steps"
     if generation.cache_size is not None and needed > generation.cache_size:

@@ -7,7 +7,8 @@ from agent_tunix.config.schema import Config
 
 def has_environment(config: Config) -> bool:
     """Return True if the policy acts in an environment or has tools."""
-    return config.environment.name is not None or bool(config.environment.tools)
+    environment = config.environment
+    return environment.name is not None or bool(environment.tools or environment.mcp)
 
 
 def turn_tokens(config: Config) -> int:
@@ -42,8 +43,8 @@ def environment_problems(config: Config) -> Iterator[str]:
             f"environment.max_episode_tokens must be at least {key}={turn_tokens(config)}, not "
             f"{environment.max_episode_tokens}; raise it, or lower {key}"
         )
-    if config.distributed.mode != "none":
+    if config.distributed.mode != "none" and environment.schedule == "arrival":
         yield (
-            "environments require a run of one process, but distributed.mode is "
-            f"{config.distributed.mode}; set distributed.mode=none"
+            "environment.schedule=arrival requires a run of one process, but distributed.mode is "
+            f"{config.distributed.mode}; set environment.schedule=lockstep"
         )

@@ -324,28 +324,62 @@ class GrpoConfig:
     loss: str = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
-        "gradient per token; reinforce: neither ratio nor clip (RLOO).",
+        "gradient per token; cispo: bounded importance weights; sapo: a smooth gate; gmpo: the geometric mean of "
+        "clipped ratios; reinforce: neither ratio nor clip (RLOO); or your own: a registered name, a dotted path or "
+        "file.py:function.",
     )
     loss_agg_mode: str = key(
         "sequence-mean-token-mean",
-        "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); sequence-mean-token-sum (RLOO);"
+        "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); prompt-mean-token-mean "
+        "(ScaleRL); sequence-mean-token-sum (RLOO);"
         " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO).",
     )
     advantage_scaling: str = key(
         "group",
-        "Divisor of the advantages: the std of the `group` or of the `batch`; `none` (Dr. GRPO); `leave_one_out`: no "
-        "division, the mean of the others is the baseline (RLOO); `component`: each component is standardised "
-        "separately (GDPO).",
+        "Divisor of the advantages: the std of the `group` or of the `batch`; `batch_centred`: the std of the batch's "
+        "rewards less their groups' means (REINFORCE++, ScaleRL); `mean`: that of the group (MaxRL); `none` (Dr. GRPO);"
+        " `leave_one_out`: no division, the mean of the others is the baseline (RLOO); `component`: each component is "
+        "standardised separately (GDPO); or your own estimator: a registered name, a dotted path or file.py:function.",
     )
-    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε].")
+    modules: list[str] = key(
+        [], "Modules or files to import first, for the losses and advantage estimators that they register."
+    )
+    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε].")
     epsilon_high: float | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
     epsilon_c: float | None = key(
         None, "Dual clip: upper bound of the ratio when the advantage is negative, usually 3; null: no bound."
     )
+    tau_positive: float = key(1.0, "τ of sapo's gate for positive advantages; a higher one forgets sooner.")
+    tau_negative: float = key(1.05, "τ of sapo's gate for negative advantages.")
     beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0: no reference policy.")
     kl_estimator: str = key(
-        "low_var_kl", "low_var_kl (k3) or mse_kl (k2); k1 is an error: its expected gradient as a loss is zero."
+        "low_var_kl",
+        "low_var_kl (k3), mse_kl (k2) or unbiased_kl (k3 weighted by the importance ratio); k1 is an error: its "
+        "expected gradient as a loss is zero.",
     )
+    entropy_coefficient: float = key(0.0, "Coefficient of the entropy bonus; 0: none.")
+    entropy_target: float | None = key(
+        None,
+        "Entropy of the next token, in nats, below which the bonus begins; it reaches entropy_coefficient at an "
+        "entropy of 0. null: the bonus is fixed.",
+    )
+    top_entropy_share: float = key(
+        1.0, "Share of tokens, those with the highest entropy in a micro-batch, whose policy loss counts; 1: all."
+    )
+    off_policy_threshold: float | None = key(
+        None,
+        "δ: completions with a negative advantage that became less likely by more nats a token than this are masked, "
+        "with num_iterations above 1; null: none.",
+    )
+    positive_nll: float = key(
+        0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
+    )
+    sampler_correction: str = key(
+        "none",
+        "Truncated importance sampling for what sampling and training disagree by: none, token or sequence. With "
+        "num_iterations above 1 the importance ratios hold it already.",
+    )
+    sampler_correction_cap: float = key(2.0, "Largest weight of that correction.")
     reference_sync_steps: int = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."
     )
@@ -380,6 +414,9 @@ class GenerationConfig:
         0.0, "Draw only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
     )
     eos_tokens: list[int] | None = key(None, "Token ids that end a completion; null: the tokenizer's own.")
+    stop_strings: list[str] = key(
+        [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
+    )
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is an error.")
     over_long: str = key("drop", "A prompt over max_prompt_length: `drop` and count it, or `refuse` to run.")
 
@@ -394,6 +431,11 @@ class EnvironmentConfig:
         " the row's column `environment` chooses; null: none.",
     )
     tools: list[str] = key([], "Further tools: registered names, dotted paths or file.py:function.")
+    mcp: list[dict[str, Any]] = key(
+        [],
+        "MCP servers with further tools: items {command, args, env}, where command is a text or list and args and env"
+        " are optional, or items {url} (streamable HTTP).",
+    )
     args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
     max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
@@ -406,11 +448,20 @@ class EnvironmentConfig:
     max_result_tokens: int = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
     timeout_s: float = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
     memory_mb: int = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
-    num_workers: int = key(16, "Worker processes for your own environments and tools; each runs one call at a time.")
+    num_workers: int = key(
+        16,
+        "Worker processes for your own environments and tools, each of which runs one call at a time; also the most"
+        " episodes that call an MCP server or the tool python at the same time.",
+    )
     execution: str = key(
         "auto",
         "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"
-        " built-in ones inline, others in worker processes.",
+        " built-in ones inline, others in worker processes. MCP servers have processes of their own.",
+    )
+    schedule: str = key(
+        "lockstep",
+        "lockstep: all episodes write a turn, then all wait for the slowest tool; arrival: an episode writes on as soon"
+        " as its own tools have answered, at the price that equal runs may differ by rounding.",
     )
     on_tool_error: str = key(
         "tell", "If a tool raises an error: `tell` the model, or `fail` the episode, which then has no reward."

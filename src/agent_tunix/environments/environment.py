@@ -118,6 +118,10 @@ class EpisodeEnvironment(abc.ABC):
         """
         return None
 
+    def state(self) -> dict[str, Any]:
+        """Return what rewards may read of the environment itself, as plain data; called after `score`."""
+        return {}
+
     def close(self) -> None:  # noqa: B027  # optional
         """Release what the episode holds. It is called once, also after a failed `reset`."""
 
@@ -143,4 +147,6 @@ def faults_of(what: str, file: str | None = None) -> Iterator[None]:
     except EnvironmentFailedError:
         raise
     except USER_FAULTS as error:  # a user's code may raise anything
-        raise EnvironmentFailedError(f"{what} failed: {describe_fault(error, file)}") from error
+        # From a context manager, a StopIteration that is the cause of a RuntimeError would be raised instead of that.
+        cause = None if isinstance(error, StopIteration) else error
+        raise EnvironmentFailedError(f"{what} failed: {describe_fault(error, file)}") from cause

@@ -1,7 +1,7 @@
 """One episode on the host: a policy and an environment take turns.
 
 The policy is any function of the messages, such as a script or a client of a model. Its turns are text; tool calls are
-read from it in a model's format. Calls of one turn run one after the other.
+read from it in a model's format. Calls of one turn run one after the other, unless all their tools allow an overlap.
 """
 
 import contextlib
@@ -9,11 +9,19 @@ import enum
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.environments.environment import EpisodeEnvironment
-from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, cut
+from agent_tunix.environments.outcomes import (
+    DEFAULT_MAX_RESULT_CHARS,
+    CallOutcome,
+    CallResult,
+    Message,
+    cut,
+    to_unicode,
+)
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.sample import Outcome, Score
@@ -63,6 +71,8 @@ class EpisodeResult:
         num_turns: Number of the policy's turns.
         num_prompt_messages: Number of messages before the policy's first turn.
         error: Description of the fault of an episode that failed; "" otherwise.
+        text: The policy's turns as they were written, and what was answered, each on a line of its own.
+        state: State of the environment at the end, for rewards.
     """
 
     messages: list[Message]
@@ -72,6 +82,8 @@ class EpisodeResult:
     num_turns: int
     num_prompt_messages: int
     error: str = ""
+    text: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_episode(
@@ -157,6 +169,7 @@ class Episode:
         self._shorten = shorten or (lambda text: text)
         self._fails_on_tool_error = fail_on_tool_error
         self._ids = itertools.count()
+        self._texts: list[str] = []
 
     @property
     def environment(self) -> EpisodeEnvironment:
@@ -179,6 +192,11 @@ class Episode:
                 given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
                 made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
                 made = [message for message in made if message.get("content")]
+            made = [
+                {name: to_unicode(value) if isinstance(value, str) else value for name, value in message.items()}
+                for message in made
+            ]
+            first = first and to_unicode(first)
             if first and made and made[-1]["role"] == "user":
                 made[-1]["content"] = _appended(made[-1]["content"], first)
             elif first:
@@ -190,6 +208,7 @@ class Episode:
         """Add a turn of the policy, and let the environment answer."""
         with self._faults():
             self.num_turns += 1
+            self._texts.append(text)
             # An environment without tools reads the text itself, whatever it looks like.
             tools = self.environment.tools
             parsed = parse_turn(text, self._format, tools) if tools else None
@@ -202,6 +221,7 @@ class Episode:
     def cut(self, text: str, reason: StopReason) -> None:
         """Add a turn that was cut at a limit, and stop; the environment does not see it."""
         self.num_turns += 1
+        self._texts.append(text)
         self.messages.append({"role": "assistant", "content": text})
         self.stop(reason)
 
@@ -214,10 +234,12 @@ class Episode:
         """Score the episode, close its environment and return the result."""
         assert self.stop_reason is not None
         score: Score | None = None
+        state: Mapping[str, Any] = {}
         if self._environment is not None:
             with self._faults():
                 if not self.error:
                     score = self._environment.score(self.messages, self.stop_reason)
+                    state = self._environment.state()
             with self._faults():
                 self._environment.close()
         if self.error:
@@ -230,6 +252,8 @@ class Episode:
             self.num_turns,
             self.num_prompt_messages or len(self.messages),
             self.error,
+            "\n".join(self._texts),
+            state,
         )
 
     @contextlib.contextmanager
@@ -244,6 +268,7 @@ class Episode:
         reply = self.environment.respond(text)
         if reply.text is not None:
             content = self._shorten(cut(reply.text, self._max_result_chars))
+            self._texts.append(content)
             self.messages.append({"role": "user", "content": content})
         if reply.done:
             replies = self.environment.traits.replies
@@ -256,17 +281,28 @@ class Episode:
         if written:
             message["tool_calls"] = written
         self.messages.append(message)
-        for call, name in zip(calls, ids, strict=True):
-            if isinstance(call, MalformedCall):
-                result, arguments = CallResult(f"Error: {call.message}", CallOutcome.MALFORMED), {}
-            else:
-                result = self.environment.call(call.name, call.arguments, self._max_result_chars)
-                arguments = call.arguments
+        for call, name, result in zip(calls, ids, self._results(calls), strict=True):
+            arguments = call.arguments if isinstance(call, ToolCall) else {}
             self.calls.append(CallRecord(self.num_turns - 1, call.name, arguments, result))
             if self._fails_on_tool_error and result.outcome is CallOutcome.TOOL_ERROR:
                 raise EnvironmentFailedError(f"{call.name} failed: {result.detail or result.text}", code="tool_failed")
             text = self._shorten(result.text)
+            self._texts.append(text)
             self.messages.append({"role": "tool", "tool_call_id": name, "name": call.name, "content": text})
+
+    def _results(self, calls: Sequence[ToolCall | MalformedCall]) -> Iterator[CallResult]:
+        """Yield the results in the order of the calls."""
+        may_overlap = {tool.name: tool.may_overlap for tool in self.environment.tools}
+        if len(calls) > 1 and all(may_overlap.get(call.name) for call in calls):
+            with ThreadPoolExecutor(len(calls), "calls") as pool:
+                yield from pool.map(self._result, calls)
+        else:
+            yield from map(self._result, calls)
+
+    def _result(self, call: ToolCall | MalformedCall) -> CallResult:
+        if isinstance(call, MalformedCall):
+            return CallResult(f"Error: {call.message}", CallOutcome.MALFORMED)
+        return self.environment.call(call.name, call.arguments, self._max_result_chars)
 
 
 def _appended(content: Any, first: str) -> Any:

@@ -71,8 +71,14 @@ def to_text(value: Any) -> str:
     return str(value)
 
 
+def to_unicode(text: str) -> str:
+    r"""Return the text with � for lone surrogates, which cannot be encoded; a model can write them as `"\ud800"`."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def cut(text: str, max_chars: int) -> str:
-    """Return a text of at most about `max_chars` characters; a cut text says so at its end."""
+    """Return a text of at most about `max_chars` characters in valid Unicode; a cut text says so at its end."""
+    text = to_unicode(text)
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n[cut: the result has {len(text):,} characters, of which {max_chars:,} are shown]"

@@ -29,6 +29,7 @@ RegisteredKind = Literal["tool", "environment"]
 # Built-in name → kind, and `module:attribute` below `agent_tunix.environments.builtin`.
 BUILTIN: dict[str, tuple[RegisteredKind, str]] = {
     "calculator": ("tool", "calculator:calculator"),
+    "python": ("tool", "python:PythonSandbox"),
     "search": ("tool", "search:SearchCorpus"),
     "guess_number": ("environment", "guess_number:GuessNumber"),
     "word_ladder": ("environment", "word_ladder:WordLadder"),

@@ -34,6 +34,11 @@ class EnvironmentRecipe:
     tools: tuple[str, ...] = ()
     working_directory: Path = field(default_factory=Path.cwd)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if it has neither an environment nor tools."""
+        return self.spec is None and not self.tools
+
 
 def resolve_environment(
     spec: str,

@@ -3,12 +3,15 @@
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agent_tunix.closing import Closing
-from agent_tunix.environments.conventions import EnvironmentAdapter
+from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter
+from agent_tunix.environments.conventions.combined import CombinedSource
+from agent_tunix.environments.conventions.mcp import McpAdapter
+from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.environment import EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.hosting import HostedEnvironment
 from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment
@@ -30,7 +33,7 @@ class HostingLimits:
         execution: `inline`, `process`, or `auto`: built-in ones inline, others in worker processes.
         timeout_s: Wall time of one call.
         memory_mb: Memory of a worker.
-        num_workers: Worker processes of an environment.
+        num_workers: Worker processes of an environment; episodes that call an MCP server or `python` at the same time.
     """
 
     execution: str = "auto"
@@ -46,17 +49,25 @@ class EnvironmentSet(Closing):
         recipes: Recipe of each environment by name. Rows choose by their column `environment`; with one recipe, under
             the name None, all rows have that environment.
         limits: Where they run.
+        servers: MCP servers whose tools all of them have.
 
     Raises:
         UnknownEnvironmentError, InvalidEnvironmentError: An environment cannot be used.
     """
 
-    def __init__(self, recipes: Mapping[str | None, EnvironmentRecipe], limits: HostingLimits) -> None:
+    def __init__(
+        self,
+        recipes: Mapping[str | None, EnvironmentRecipe],
+        limits: HostingLimits,
+        servers: Sequence[McpServer] = (),
+    ) -> None:
         self._adapters: dict[str | None, EnvironmentAdapter] = {}
         self._sources: dict[str | None, EpisodeSource] = {}
-        for name, recipe in recipes.items():
-            adapter = self._adapters[name] = build_environment(recipe)
-            self._sources[name] = _source(adapter, recipe, limits)
+        with contextlib.ExitStack() as opened:
+            mcp = [opened.enter_context(McpAdapter(server, limits.timeout_s, limits.num_workers)) for server in servers]
+            for name, recipe in recipes.items():
+                self._adapters[name], self._sources[name] = _place(recipe, limits, mcp)
+            opened.pop_all()  # they stay open
         self._pool = _Pool(max((source.concurrency for source in self._sources.values()), default=1))
 
     def describe(self) -> str:
@@ -89,6 +100,14 @@ class EnvironmentSet(Closing):
         """Call a function on episodes or their places, several at once if they are in worker processes."""
         self._pool.for_each(function, items)
 
+    def release(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Call a function on episodes after an error."""
+        self._pool.for_each(function, items)
+
+    def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
+        """Call a function on one of them in another thread, or at once if they run in the trainer."""
+        return self._pool.submit(function, item)
+
     def close(self) -> None:
         """End all workers and release what episodes share."""
         self._pool.close()
@@ -112,17 +131,26 @@ class EnvironmentSet(Closing):
             )
 
 
-def _source(adapter: EnvironmentAdapter, recipe: EnvironmentRecipe, limits: HostingLimits) -> EpisodeSource:
+def _place(
+    recipe: EnvironmentRecipe, limits: HostingLimits, mcp: Sequence[McpAdapter]
+) -> tuple[EnvironmentAdapter, EpisodeSource]:
+    """Return an environment with the tools of MCP servers, and the source of its episodes in their place."""
+    own = [] if recipe.is_empty else [build_environment(recipe)]
+    adapters = [*own, *mcp]
+    adapter = adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)
     is_inline = adapter.is_builtin if limits.execution == "auto" else limits.execution == "inline"
-    if is_inline:
-        return adapter
-    return HostedEnvironment(
+    if is_inline or not own:
+        if adapter.is_builtin and adapter.waits:
+            adapter.concurrency = limits.num_workers
+        return adapter, adapter
+    hosted = HostedEnvironment(
         replace(recipe, working_directory=recipe.working_directory.resolve()),
         adapter.traits,
         timeout_s=limits.timeout_s,
         memory_mb=limits.memory_mb,
         num_workers=limits.num_workers,
     )
+    return adapter, CombinedSource([hosted, *mcp], hosted.concurrency) if mcp else hosted
 
 
 class _Pool:
@@ -131,12 +159,16 @@ class _Pool:
     def __init__(self, concurrency: int) -> None:
         self._executor = ThreadPoolExecutor(concurrency, "episodes") if concurrency > 1 else None
 
+    def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
+        if self._executor is not None:
+            return self._executor.submit(function, item)
+        function(item)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
     def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
-        if self._executor is None:
-            for item in items:
-                function(item)
-            return
-        for future in [self._executor.submit(function, item) for item in items]:
+        for future in [self.submit(function, item) for item in items]:
             future.result()
 
     def close(self) -> None:

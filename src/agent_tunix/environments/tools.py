@@ -60,7 +60,10 @@ class Tool(abc.ABC):
         name: Name in calls.
         description: Purpose, from the docstring.
         parameters: JSON schema of the arguments, an object.
+        may_overlap: True if calls of one turn may run at the same time.
     """
+
+    may_overlap = False
 
     def __init__(self, name: str, description: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

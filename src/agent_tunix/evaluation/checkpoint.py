@@ -131,7 +131,8 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     )
     trained = load_trained_policy(subject.run, subject.step)
     prompts = encode_examples(load_evaluation(config).examples, trained.tokenizer, config)
-    sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens)
+    generation = config.generation
+    sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, generation.eos_tokens, generation.stop_strings)
     with open_environments(config, subject.working_directory) as environments:
         episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer) if environments else None
         samples = complete_problems(episodes or sampler, prompts, config)

@@ -114,8 +114,9 @@ class Evaluator:
 
 
 def episode_results(samples: Sequence[Sample]) -> dict[str, float | None]:
-    """Return the metrics of the episodes of an evaluation; none for completions of one turn."""
-    return {f"eval/{name}": value for name, value in episode_metrics(samples).items()}
+    """Return the metrics of the episodes of an evaluation, except times; none for completions of one turn."""
+    found = episode_metrics(samples).items()
+    return {f"eval/{name}": value for name, value in found if not name.startswith("time/")}
 
 
 def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) -> list[Sample]:

@@ -25,7 +25,7 @@ class TokenStatistics(NamedTuple):
 
     Attributes:
         logps: Log-probability of the token at the sampling temperature, over all words.
-        entropies: Entropy of the distribution at that temperature, in nats; without gradient.
+        entropies: Entropy of the distribution at that temperature, in nats; without gradient unless requested.
         likeliest: The likeliest token at that position; None unless requested.
     """
 
@@ -43,6 +43,7 @@ def completion_statistics(
     temperature: float,
     chunk: int | None = None,
     likeliest: bool = False,
+    entropy_gradient: bool = False,
 ) -> TokenStatistics:
     """Compute log-probability and entropy of every token. Ignore the values at padding.
 
@@ -54,6 +55,7 @@ def completion_statistics(
         temperature: Sampling temperature.
         chunk: Tokens whose logits exist at once; by default as many as fit in 16 MB.
         likeliest: True to return the likeliest tokens too.
+        entropy_gradient: True if entropies are differentiated.
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
@@ -62,11 +64,11 @@ def completion_statistics(
     hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
     parts = row_parts(model.mesh, n)
-    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest, parts)
+    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest, parts, entropy_gradient)
     logps, entropies, tops = (x if x is None else x.reshape(n, T) for x in found)
     assert logps is not None
     assert entropies is not None
-    return TokenStatistics(logps, jax.lax.stop_gradient(entropies), tops)
+    return TokenStatistics(logps, entropies if entropy_gradient else jax.lax.stop_gradient(entropies), tops)
 
 
 def _in_chunks(
@@ -77,6 +79,7 @@ def _in_chunks(
     chunk: int | None,
     likeliest: bool,
     parts: int,
+    entropy_gradient: bool,
 ) -> tuple[jax.Array | None, ...]:
     """Return [N] log-probabilities, entropies, and likeliest tokens or None.
 
@@ -95,7 +98,9 @@ def _in_chunks(
         chosen_C = jnp.take_along_axis(logits_CV, tokens_C[..., None], axis=-1)[..., 0]
         entropy_C = normaliser_C - jnp.sum(jnp.exp(logits_CV - normaliser_C[..., None]) * logits_CV, axis=-1)
         top_C = jnp.argmax(logits_CV, axis=-1) if likeliest else None
-        return chosen_C - normaliser_C, jax.lax.stop_gradient(entropy_C), top_C
+        if not entropy_gradient:
+            entropy_C = jax.lax.stop_gradient(entropy_C)
+        return chosen_C - normaliser_C, entropy_C, top_C
 
     if chunk == own:
         whole: tuple[jax.Array | None, ...] = statistics(hidden_ND, tokens_N)

@@ -27,6 +27,7 @@ class LossInputs:
         settings: Settings of the objective, with arrays for its numbers: programs are not compiled for their values.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
+        sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
     """
 
     prompts: jax.Array
@@ -38,6 +39,7 @@ class LossInputs:
     settings: ObjectiveSettings
     reference_logps: jax.Array | None = None
     old_logps: jax.Array | None = None
+    sampled_logps: jax.Array | None = None
 
 
 def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Array, dict[str, jax.Array]]]:
@@ -51,7 +53,12 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
         with jax.named_scope("log_probabilities"):
             found = completion_statistics(
-                policy, example.prompts, example.prompt_lengths, example.tokens, temperature=temperature
+                policy,
+                example.prompts,
+                example.prompt_lengths,
+                example.tokens,
+                temperature=temperature,
+                entropy_gradient=example.settings.entropy_coefficient is not None,
             )
         batch = LossBatch(
             logps=found.logps,
@@ -60,6 +67,8 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             advantages=example.advantages,
             mask=example.mask,
             weights=example.weights,
+            entropies=found.entropies,
+            sampled_logps=example.sampled_logps,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
@@ -68,8 +77,16 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     return policy_loss
 
 
-def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
-    """Return the objective that a configuration selects."""
+def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> ObjectiveSettings:
+    """Return the objective that a configuration selects.
+
+    Args:
+        grpo: The configuration.
+        sampled_entropy: Ĥ, the mean of −log π over the sampled tokens, which a bonus with a target follows.
+    """
+    coefficient = grpo.entropy_coefficient
+    if grpo.entropy_target is not None:
+        coefficient *= max(0.0, 1.0 - sampled_entropy / grpo.entropy_target)
     return ObjectiveSettings(
         loss=grpo.loss,
         epsilon=float(grpo.epsilon),
@@ -77,4 +94,12 @@ def objective_settings(grpo: GrpoConfig) -> ObjectiveSettings:
         epsilon_c=None if grpo.epsilon_c is None else float(grpo.epsilon_c),
         beta=float(grpo.beta),
         kl_estimator=grpo.kl_estimator,
+        tau_positive=float(grpo.tau_positive),
+        tau_negative=float(grpo.tau_negative),
+        entropy_coefficient=float(coefficient) if grpo.entropy_coefficient else None,
+        top_entropy_share=float(grpo.top_entropy_share) if grpo.top_entropy_share < 1.0 else None,
+        off_policy_threshold=None if grpo.off_policy_threshold is None else float(grpo.off_policy_threshold),
+        positive_nll=float(grpo.positive_nll) if grpo.positive_nll else None,
+        sampler_correction=None if grpo.sampler_correction == "none" else grpo.sampler_correction,
+        sampler_correction_cap=float(grpo.sampler_correction_cap),
     )

@@ -84,26 +84,32 @@ def make_loss_inputs(
         mesh: Mesh of the policy.
     """
     mask = loss_mask(completions, config)
-    weights = completion_weights(mask.sum(axis=1), config.grpo.loss_agg_mode, mask.shape[1])
-    settings = place_numbers(mesh, objective_settings(config.grpo))
-    several_passes = config.grpo.num_iterations > 1
+    grpo = config.grpo
+    weights = completion_weights(mask.sum(axis=1), grpo.loss_agg_mode, mask.shape[1], grpo.num_generations)
+    sampled_entropy = float(-np.mean(completions.logps, where=mask)) if mask.any() else 0.0
+    settings = place_numbers(mesh, objective_settings(grpo, sampled_entropy))
+    several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
         rows, T = part.rows, part.tokens.shape[1]
-        arrays = {
-            "mask": mask[rows, :T],
-            "advantages": advantages[rows],
-            "weights": (weights[rows] * len(micro_batches)).astype(np.float32),
-        }
-        if several_passes:  # only the first pass trains the policy that sampled
-            arrays["old_logps"] = completions.logps[rows, :T]
+        placed = place_rows(
+            mesh,
+            {
+                "mask": mask[rows, :T],
+                "advantages": advantages[rows],
+                "weights": (weights[rows] * len(micro_batches)).astype(np.float32),
+                "sampled_logps": completions.logps[rows, :T],
+            },
+        )
         return LossInputs(
             prompts=part.prompts,
             prompt_lengths=part.prompt_lengths,
             tokens=part.tokens,
             settings=settings,
             reference_logps=part.reference_logps,
-            **place_rows(mesh, arrays),
+            # Only the first pass trains the policy that sampled.
+            old_logps=placed["sampled_logps"] if several_passes else None,
+            **placed,
         )
 
     return [make(part) for part in micro_batches], float((weights * mask.sum(axis=1)).sum())

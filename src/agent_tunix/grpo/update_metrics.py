@@ -1,6 +1,6 @@
 """The `policy/…` metrics of the updates of a step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ def describe_updates(
     def token_mean(name: str) -> float | None:
         return float(np.average(found(name), weights=tokens)) if tokens.sum() else None
 
+    def optional(name: str, mean: Callable[[str], float | None]) -> dict[str, float | None]:
+        return {name: mean(name)} if name in records[0] else {}
+
     def weighed_mean(name: str) -> float | None:
         # Always in nats per token: the weights of a loss that sums over tokens do not sum to 1.
         return float(found(name).mean()) / total_weight if total_weight else None
@@ -49,9 +52,21 @@ def describe_updates(
         "ratio_mean": token_mean("ratio_mean"),
         "ratio_max": float(found("ratio_max").max()) if tokens.sum() else None,
         "entropy": weighed_mean("entropy"),
+        "sampler_mismatch_kl": _of_first_update(records, tokens, accumulation),
+        **optional("masked_share", token_mean),
+        **optional("entropy_coefficient", lambda name: float(found(name)[0])),
         "grad_norm": float(found("grad_norm")[np.array(ends) - 1].mean()),
         **describe_norms([records[end - 1] for end in ends]),
     }
+
+
+def _of_first_update(
+    records: Sequence[Mapping[str, Any]], tokens: NDArray[np.int64], accumulation: int
+) -> float | None:
+    """Return the mean of `sampler_mismatch_kl` before the first update, after which the policy has moved."""
+    found = [record["sampler_mismatch_kl"] for record in records[:accumulation]]
+    counts = tokens[: len(found)]
+    return float(np.average(np.array(found, np.float64), weights=counts)) if counts.sum() else None
 
 
 def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:

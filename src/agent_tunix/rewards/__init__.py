@@ -4,7 +4,7 @@ The package is plain Python and NumPy. Importing it loads neither JAX nor Hydra.
 """
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.advantages import compute_advantages, compute_group_advantages
+from agent_tunix.rewards.advantages import compute_advantages, compute_group_advantages, register_advantage_estimator
 from agent_tunix.rewards.answers import extract_answer, verifiers  # noqa: F401  # verifiers run math-verify
 from agent_tunix.rewards.conventions import BaseReward, RewardConfig
 from agent_tunix.rewards.execution.probe import settle_completions
@@ -45,6 +45,7 @@ __all__ = [
     "get_reward_function",
     "list_reward_functions",
     "normalize_reward",
+    "register_advantage_estimator",
     "register_reward_function",
     "resolve_reward",
     "score_each",

@@ -5,13 +5,17 @@ of the whole batch, `grpo.advantage_scaling` chooses
 
     group            A_i = (r_i − mean(r)) / (std(r) + ε)
     batch            A_i = (r_i − mean(r)) / (STD(r) + ε)
+    batch_centred    A_i = (r_i − mean(r)) / (STD(r − mean(r)) + ε)
+    mean             A_i = (r_i − mean(r)) / (mean(|r|) + ε)
     none             A_i =  r_i − mean(r)
     leave_one_out    A_i =  r_i − mean(r_j, j ≠ i)  =  n / (n − 1) · (r_i − mean(r)),      n the scored members
     component        S_i = Σ_k w_k · (v_ki − mean(v_k)) / (std(v_k) + ε),      A_i = S_i / (STD(S) + ε)
 
 `group` is GRPO (https://arxiv.org/abs/2402.03300, section 4.1.2), `batch` is Lite PPO
-(https://arxiv.org/abs/2508.08221), `none` is Dr. GRPO (https://arxiv.org/abs/2503.20783), `leave_one_out` is RLOO
-(https://arxiv.org/abs/2402.14740), and `component` is GDPO (https://arxiv.org/abs/2601.05242).
+(https://arxiv.org/abs/2508.08221), `batch_centred` is REINFORCE++ with baseline (https://arxiv.org/abs/2501.03262) and
+ScaleRL (https://arxiv.org/abs/2510.13786), `mean` is MaxRL (https://arxiv.org/abs/2602.02710), `none` is Dr. GRPO
+(https://arxiv.org/abs/2503.20783), `leave_one_out` is RLOO (https://arxiv.org/abs/2402.14740), and `component` is GDPO
+(https://arxiv.org/abs/2601.05242). A function of `register_advantage_estimator` is any other.
 
 `component` standardises each component's values v_k within the group, sums them with their weights, and divides the
 sums by their deviation over the batch. So equal totals with different components keep different advantages, and a
@@ -24,17 +28,72 @@ Departures from the papers:
 - A completion without a score does not count in mean, std and STD, and gets 0.
 - A group with fewer than two scored members, or with equal members (in the total; for `component`, in a component),
   gives exactly 0.
-- GDPO also subtracts the mean of S over the batch. This is left out, because S sums to zero in each group.
+- GDPO also subtracts the mean of S over the batch, and REINFORCE++ that of r − mean(r). This is left out, because both
+  sum to zero in each group.
+- MaxRL divides by mean(r) and is derived for rewards of 0 and 1. The mean of |r| is the same for rewards of at least 0,
+  and keeps the sign of the advantage where rewards are negative.
 
-With every scaling, the advantages of a group's scored members sum to zero.
+With every built-in scaling, the advantages of a group's scored members sum to zero.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-SCALINGS = ("group", "batch", "none", "leave_one_out", "component")
+from agent_tunix.errors import RewardError
+from agent_tunix.own_functions import OwnFunctions
 
 Array = NDArray[np.float64]
+# Takes [P, G] totals, NaN for an unscored completion; returns [P, G] advantages.
+Estimator = Callable[[Array], Array]
+
+
+def _by_batch(centred: Array, values_PG: Array, epsilon: float) -> Array:
+    return centred / (unbiased_std(values_PG, ~np.isnan(values_PG)) + epsilon)
+
+
+def _by_centred_batch(centred: Array, values_PG: Array, epsilon: float) -> Array:
+    return centred / (unbiased_std(centre(values_PG), ~np.isnan(values_PG)) + epsilon)
+
+
+def _by_mean(centred: Array, values_PG: Array, epsilon: float) -> Array:
+    counts_P1 = np.maximum((~np.isnan(values_PG)).sum(axis=-1, keepdims=True), 1)
+    return np.asarray(centred / (np.nansum(np.abs(values_PG), axis=-1, keepdims=True) / counts_P1 + epsilon))
+
+
+# Each takes centred values [..., P, G], the totals [P, G] and ε, and scales the values. All are linear in the values,
+# so that the parts of the components are scaled as their sum is.
+SCALERS: dict[str, Callable[[Array, Array, float], Array]] = {
+    "group": lambda centred, totals_PG, epsilon: np.asarray(centred / (group_std(totals_PG) + epsilon)),
+    "batch": _by_batch,
+    "batch_centred": _by_centred_batch,
+    "mean": _by_mean,
+    "none": lambda centred, totals_PG, epsilon: centred,
+    "leave_one_out": lambda centred, totals_PG, epsilon: np.asarray(centred * leave_one_out(totals_PG)),
+}
+SCALINGS = (*SCALERS, "component")
+
+OWN_ESTIMATORS: OwnFunctions[Estimator] = OwnFunctions("advantage estimator", "grpo.advantage_scaling", SCALINGS)
+
+
+def register_advantage_estimator(name: str, *, overwrite: bool = False) -> Callable[[Estimator], Estimator]:
+    """Register a function as an advantage estimator, for `grpo.advantage_scaling=NAME`.
+
+    The function takes the rewards of a batch as an array [prompts, completions], NaN for an unscored completion, and
+    returns an array of advantages of that shape. An unscored completion gets 0 whatever the function returns.
+
+    Args:
+        name: Letters, digits and `_`; no built-in name.
+        overwrite: Replace another function of this name.
+
+    Returns:
+        A decorator that returns the function unchanged.
+
+    Raises:
+        ConfigError: The name is malformed or taken.
+    """
+    return OWN_ESTIMATORS.register(name, overwrite)
 
 
 def compute_advantages(
@@ -51,7 +110,7 @@ def compute_advantages(
     Args:
         totals_B: Rewards, the members of a group side by side: B = groups × G. NaN for an unscored completion.
         num_generations: G, the completions of a group.
-        scaling: One of `SCALINGS`.
+        scaling: One of `SCALINGS`, or a name or path of a user's own estimator.
         values_CB: For `component`: the value of each component that was weighed; ignored for an unscored completion.
         weights_C: For `component`: weights of the components.
         epsilon: ε, in units of reward.
@@ -61,6 +120,7 @@ def compute_advantages(
 
     Raises:
         ValueError: B is not divisible by G, a reward is infinite, or the scaling is unknown.
+        RewardError: The user's own estimator does not return a finite advantage for each scored completion.
     """
     totals_PG = _in_groups(totals_B, num_generations)
     scored_PG = ~np.isnan(totals_PG)
@@ -72,17 +132,27 @@ def compute_advantages(
             values_PG = np.where(scored_PG, _in_groups(values_B, num_generations, scored_PG), np.nan)
             sums_PG += weight * standardise(values_PG, epsilon)
         advantages_PG = sums_PG / (unbiased_std(sums_PG, scored_PG) + epsilon)
-    elif scaling == "group":
-        advantages_PG = standardise(totals_PG, epsilon)
-    elif scaling == "batch":
-        advantages_PG = centre(totals_PG) / (unbiased_std(np.where(scored_PG, totals_PG, 0.0), scored_PG) + epsilon)
-    elif scaling == "none":
-        advantages_PG = centre(totals_PG)
-    elif scaling == "leave_one_out":
-        advantages_PG = centre(totals_PG) * leave_one_out(totals_PG)
+    elif scaling in SCALERS:
+        advantages_PG = SCALERS[scaling](centre(totals_PG), totals_PG, epsilon)
     else:
-        raise ValueError(f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
+        advantages_PG = _by_own_estimator(scaling, totals_PG, scored_PG)
     return advantages_PG.reshape(-1)
+
+
+def _by_own_estimator(name: str, totals_PG: Array, scored_PG: NDArray[np.bool_]) -> Array:
+    found_PG = np.asarray(OWN_ESTIMATORS.get(name)(totals_PG.copy()), dtype=np.float64)
+    if found_PG.shape != totals_PG.shape or not np.isfinite(found_PG[scored_PG]).all():
+        raise RewardError(
+            f"grpo.advantage_scaling={name} must return a finite advantage for each scored completion, an array of the "
+            f"shape {totals_PG.shape}, but returned the shape {found_PG.shape}: {found_PG}; correct the function",
+            code="invalid_advantages",
+        )
+    return np.where(scored_PG, found_PG, 0.0)
+
+
+def needs_batch(scaling: str) -> bool:
+    """Return True if advantages depend on more than their group; those of a user's own estimator may."""
+    return scaling in ("batch", "batch_centred", "component") or scaling not in SCALINGS
 
 
 def compute_group_advantages(totals_B: ArrayLike, num_generations: int, epsilon: float = 1e-6) -> Array:

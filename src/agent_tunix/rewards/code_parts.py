@@ -22,7 +22,18 @@ from agent_tunix.rewards.judges.settings import OPENAI_KEY, OPENAI_URL
 from agent_tunix.rewards.reward_model import REWARD_MODELS
 
 Kind = Literal[
-    "file", "module", "custom_rewards", "entry_point", "reward_model", "judge", "uploaded", "dataset", "private", "hub"
+    "file",
+    "module",
+    "custom_rewards",
+    "entry_point",
+    "reward_model",
+    "judge",
+    "uploaded",
+    "dataset",
+    "private",
+    "hub",
+    "command",
+    "server",
 ]
 
 # Arguments of a judge that decide where text and keys are sent, and which file is written.
@@ -41,7 +52,8 @@ class CodePart:
             reward of an installed package; `reward_model`: a model that torch loads, or the Python that loads it;
             `judge`: an argument of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set;
             `dataset`: a dataset that is code; `private`: a file that other users cannot read; `hub`: a model or dataset
-            that the user's account at a hub may open.
+            that the user's account at a hub may open; `command`: a command that starts an MCP server; `server`: the
+            address of one.
         component: Component, or key of the configuration.
         text: The specification, or the value.
         file: File that would be loaded, if known.
@@ -69,6 +81,8 @@ _WORDS: dict[Kind, str] = {
     "dataset": "imports a dataset by its name,",
     "private": "reads files that other users cannot read,",
     "hub": "loads from a hub with your account or from your cache:",
+    "command": "runs the command",
+    "server": "sends tool calls to the MCP server",
 }
 
 

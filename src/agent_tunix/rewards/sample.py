@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from agent_tunix.visible_text import one_line
+
 # Up to this size, values and their moments, even the third, stay far from overflowing.
 LARGEST_VALUE = 1e60
 
@@ -82,12 +84,17 @@ class Sample:
         if self.episode is None:
             return self.response
         lines = [line for message in self.completion_messages for line in message_lines(message)]
-        return "\n".join([*lines, f"end        {self.episode.stop_reason} {self.fault}".rstrip()])
+        return "\n".join([*lines, one_line(f"end        {self.episode.stop_reason} {self.fault}".rstrip())])
 
     @property
     def fault(self) -> str:
         """Description of the environment's fault, because of which the sample has no score; "" without one."""
         return "" if self.episode is None else self.episode.error
+
+    @property
+    def whole_text(self) -> str:
+        """The response, or all turns of an episode with what was answered."""
+        return self.response if self.episode is None else self.episode.text
 
     @property
     def answer(self) -> Any:
@@ -107,6 +114,10 @@ class EpisodeSummary:
         calls: Tool calls in order: `turn`, `name`, `outcome` and `seconds` of each.
         score: Score of the environment; None if it does not score.
         error: Description of the environment's fault; "" without one.
+        text: The model's turns as it wrote them, and what was answered, each on a line of its own.
+        tokens: Token ids after the prompt, those of answers included.
+        loss_mask: For each of these tokens, 1 if the model wrote it, otherwise 0.
+        state: Public attributes of the environment at the end, if it is a class whose methods are tools.
     """
 
     stop_reason: str
@@ -115,6 +126,10 @@ class EpisodeSummary:
     calls: tuple[Mapping[str, Any], ...] = ()
     score: "Score | None" = None
     error: str = ""
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+    loss_mask: tuple[int, ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 def message_lines(message: Mapping[str, Any]) -> Iterator[str]:
@@ -122,12 +137,13 @@ def message_lines(message: Mapping[str, Any]) -> Iterator[str]:
     content = str(message.get("content") or "")
     if content:
         first, *rest = content.splitlines() or [""]
-        yield f"{message['role']:<9}  {first}".rstrip()
+        yield f"{one_line(str(message['role'])):<9}  {first}".rstrip()
         yield from (f"           {line}".rstrip() for line in rest)
     elif message["role"] == "tool":
         yield "tool       (nothing)"
     for call in message.get("tool_calls", ()):
-        yield f"call       {call['function']['name']} {call['function']['arguments']}"
+        # The model writes the name. With a line feed in it, the next line could look like the result of a tool.
+        yield one_line(f"call       {call['function']['name']} {call['function']['arguments']}")
 
 
 @dataclass(frozen=True, slots=True)

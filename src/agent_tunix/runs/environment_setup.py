@@ -10,6 +10,7 @@ from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example
 from agent_tunix.environments import EnvironmentRecipe
+from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def open_environments(config: Config, working_directory: Path) -> Iterator[Envir
     asked = config.environment
     template = EnvironmentRecipe(None, asked.args, tuple(asked.modules), working_directory=working_directory)
     limits = HostingLimits(asked.execution, asked.timeout_s, asked.memory_mb, asked.num_workers)
-    with EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits) as environments:
+    servers = [McpServer.read(one, working_directory) for one in asked.mcp]
+    with EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits, servers) as environments:
         yield environments
 
 
@@ -64,11 +66,18 @@ def make_episode_sampler(
 ) -> "EpisodeSampler":
     """Return the sampler of a run's episodes."""
     from agent_tunix.data.episode_prompts import EpisodeEncoder
+    from agent_tunix.distributed import here
+    from agent_tunix.distributed.shared_environments import SharedEnvironments
     from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
 
     asked = config.environment
     limits = EpisodeLimits(
-        asked.max_turns, asked.max_episode_tokens, asked.max_result_tokens, asked.on_tool_error == "fail"
+        asked.max_turns,
+        asked.max_episode_tokens,
+        asked.max_result_tokens,
+        fail_on_tool_error=asked.on_tool_error == "fail",
+        waits_for_all=asked.schedule == "lockstep",
     )
     _LOGGER.info("environment: %s", environments.describe())
-    return EpisodeSampler(sampler, environments, EpisodeEncoder(tokenizer, config.prompt), limits)
+    shared = environments if here().count == 1 else SharedEnvironments(environments, here())
+    return EpisodeSampler(sampler, shared, EpisodeEncoder(tokenizer, config.prompt), limits)

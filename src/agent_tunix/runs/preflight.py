@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples, peek_held_out
@@ -16,9 +17,10 @@ from agent_tunix.planning.mesh_choice import shape_problems
 from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
-from agent_tunix.rewards import Mixture, Sample, settle_completions
+from agent_tunix.rewards import EpisodeSummary, Mixture, Sample, settle_completions
 from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
+from agent_tunix.runs.algorithm_setup import register_own_algorithm
 from agent_tunix.runs.environment_setup import check_environments
 from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
 
@@ -58,6 +60,7 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     """
     check(config)
     _check_subset(config)
+    register_own_algorithm(config, working_directory)
     if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
         _check_mesh(config, find_model_directory(config.model))
     if config.prompt.chat_template is not None:
@@ -166,22 +169,30 @@ def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Ma
     # Inline rewards run without a memory limit, so the trial has none either.
     memory_mb = _NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb
     settle_completions(own, sample, memory_mb=memory_mb)
-    if config.environment.name is None and not config.environment.tools:  # a made-up completion is no episode
+    if not has_environment(config):  # a made-up completion is no episode
         try_rewards(decided, sample, timeout_s=settings.timeout_s, memory_mb=memory_mb)
     settle_completions(uploaded, sample, memory_mb=settings.memory_mb, allow_unsandboxed=settings.allow_unsandboxed)
 
 
 def _sample_of(example: Example, config: Config) -> Sample:
-    """Return an invented completion of an example, to call rewards with."""
+    """Return an invented completion or episode of an example, to call rewards with."""
     try:
         messages = messages_for(config.prompt, example)
     except RowError:  # encoding the prompts drops and counts this row
         messages = [{"role": "user", "content": example.prompt}]
     response = f"<reasoning>It is known.</reasoning>\n<answer>{example.columns.get('answer', '')}</answer>"
+    turns: list[dict[str, Any]] = []
+    episode = None
+    if has_environment(config):
+        function = {"name": "tool", "arguments": "{}"}
+        call = {"id": "call_0", "type": "function", "function": function}
+        turns.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        turns.append({"role": "tool", "tool_call_id": "call_0", "name": "tool", "content": "It is known."})
+        episode = EpisodeSummary("finished", 2, len(messages), text=f"It is known.\n{response}")
     return Sample(
         response,
         prompt=example.prompt,
-        messages=(*messages, {"role": "assistant", "content": response}),
+        messages=(*messages, *turns, {"role": "assistant", "content": response}),
         columns=example.columns,
         format=config.prompt.format,
         step=1,
@@ -189,4 +200,5 @@ def _sample_of(example: Example, config: Config) -> Sample:
         rollout_id="0_0_0",  # that of no completion of a training step
         num_tokens=1,
         tokens=(0,),
+        episode=episode,
     )

@@ -18,6 +18,7 @@ from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
+from agent_tunix.runs.algorithm_setup import algorithm_parts
 from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
 from agent_tunix.runs.trust import parts_of
 from agent_tunix.tracking.stored_run import StoredRun
@@ -82,7 +83,7 @@ def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[
     own = change_reward(Config(), reward, overrides)
     added = {name: one for name, one in own.reward.components.items() if not is_change(one)}
     own = dataclasses.replace(own, reward=RewardGroupConfig(added))
-    parts = parts_of(own, Path.cwd())
+    parts = parts_of(own, Path.cwd()) + algorithm_parts(own, Path.cwd())
     # The user may change arguments of a judge that the run names. So the judge is resolved with the user's arguments
     # and without the run's.
     functions = {

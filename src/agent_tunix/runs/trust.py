@@ -26,11 +26,13 @@ from typing import Any
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config, RewardsConfig
 from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
+from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError, StoreError, UntrustedRunError
 from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.rewards.registry import is_name
+from agent_tunix.runs.algorithm_setup import algorithm_parts
 from agent_tunix.runs.directory import write_json
 from agent_tunix.runs.reward_setup import correct_spec, reward_directories, reward_spec
 from agent_tunix.runs.weights.initial import find_initial
@@ -71,7 +73,7 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
     try:
         key = _read_key() or _make_key()
         parts = parts_of(config, working_directory) + correct_parts(config, working_directory)
-        parts += environment_parts(config, working_directory, root)
+        parts += environment_parts(config, working_directory, root) + algorithm_parts(config, working_directory)
         signed = {
             "version": _VERSION,
             "root": os.path.realpath(root),
@@ -98,6 +100,7 @@ def settle_trust(
     with_data: bool = False,
     with_policy: bool = False,
     with_environment: bool = False,
+    with_advantages: bool = False,
 ) -> Config:
     """Return a run's configuration with the limits on rewards and environments that apply to it, or refuse the run.
 
@@ -116,6 +119,7 @@ def settle_trust(
         with_data: True if the run's data will be read.
         with_policy: True if the run's policy will be written where others may read it.
         with_environment: True if the policy will act in the run's environments.
+        with_advantages: True if the run's advantage estimator will be called.
 
     Raises:
         UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
@@ -126,6 +130,7 @@ def settle_trust(
     used = parts_of(config, working_directory) if with_reward else []
     used += correct_parts(config, working_directory) if with_correct else []
     used += environment_parts(config, working_directory, root) if with_environment else []
+    used += algorithm_parts(config, working_directory, with_loss=False) if with_advantages else []
     parts = [part for part in dict.fromkeys(used) if part not in own_parts]
     doubts = _doubts(root, content, parts)
     if doubts.is_foreign:
@@ -168,7 +173,7 @@ def _is_own_in_place(root: Path) -> bool:
 
 
 def check_directory(root: Path, config: Config) -> None:
-    """Refuse to train in a foreign directory that has links, or whose uploaded rewards would run unsandboxed.
+    """Refuse to train in a foreign directory with links or pipes, or whose uploaded rewards would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
 
@@ -177,17 +182,20 @@ def check_directory(root: Path, config: Config) -> None:
         config: The user's own configuration.
 
     Raises:
-        RunDirectoryError: Links in the directory would redirect writes to another place.
+        RunDirectoryError: Links in the directory would redirect writes to another place, or pipes would block them.
         UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
     if _is_own_in_place(root):
         return
-    links = [
-        os.path.join(directory, name)
-        for directory, inner, names in os.walk(root)
-        for name in (*inner, *names)
-        if os.path.islink(os.path.join(directory, name))
-    ]
+    within = [os.path.join(directory, name) for directory, inner, names in os.walk(root) for name in (*inner, *names)]
+    links = [path for path in within if os.path.islink(path)]
+    if others := [path for path in within if not (os.path.isfile(path) or os.path.isdir(path) or path in links)]:
+        names = escape_hidden(", ".join(os.path.relpath(path, root) for path in others[:5]))
+        raise RunDirectoryError(
+            f"{root} is not marked as your run, and the run would wait without end for pipes or devices in it: {names};"
+            " remove them, or choose another hydra.run.dir",
+            code="pipes_in_run",
+        )
     if links:
         names = escape_hidden(", ".join(os.path.relpath(path, root) for path in links[:5]))
         raise RunDirectoryError(
@@ -236,7 +244,7 @@ def correct_parts(config: Config, working_directory: Path) -> list[CodePart]:
 
 
 def environment_parts(config: Config, working_directory: Path, root: Path) -> list[CodePart]:
-    """Return the code of environments and tools beyond the built-in ones, and the private files in their arguments."""
+    """Return the code of environments and tools beyond the built-in ones, MCP servers, and private files named."""
     asked = config.environment
     names = asked.name if isinstance(asked.name, dict) else {} if asked.name is None else {"": asked.name}
     specs = {f"environment.name.{key}".rstrip("."): str(spec) for key, spec in names.items()}
@@ -249,6 +257,11 @@ def environment_parts(config: Config, working_directory: Path, root: Path) -> li
     for key, value in asked.args.items():
         if isinstance(value, str):
             parts += [CodePart("private", f"environment.args.{key}", str(f), f) for f in _private_files(value, root)]
+    for place, item in enumerate(asked.mcp):
+        server, key = McpServer.read(item, working_directory), f"environment.mcp.{place}"
+        parts.append(CodePart("server" if server.url else "command", key, server.text))
+        named = [(word, Path(os.path.realpath(server.directory / word))) for word in server.command]
+        parts += [CodePart("file", key, word, file) for word, file in named if file.is_file()]
     return parts
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Prefix, grow_cache
 from agent_tunix.sampling.compaction import Arrangement, arrange, fits
-from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
+from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
 
 
 class Sampled(NamedTuple):
@@ -32,13 +32,15 @@ class Sampled(NamedTuple):
         tokens: Ids, padded after the end.
         logps: Log-probability of each token; 0 at padding.
         lengths: Tokens of each row, the end-of-sequence token included.
-        done: True if the row has ended with an end-of-sequence token.
+        done: True if the row has ended with an end-of-sequence token or a stop string.
+        stop_state: State of each row in the table of stop strings; None without stop strings.
     """
 
     tokens: Int[Array, "n T"]
     logps: Float[Array, "n T"]
     lengths: Int[Array, " n"]
     done: Bool[Array, " n"]
+    stop_state: Int[Array, " n"] | None
 
 
 class _Carry(NamedTuple):
@@ -54,6 +56,7 @@ def generate(
     prompt_BP: Int[Array, "B P"],
     length_B: Int[Array, " B"],
     key: jax.Array,
+    stop_table: Int[Array, "S V"] | None = None,
     *,
     num_generations: int,
     stages: Sequence[Stage],
@@ -69,6 +72,7 @@ def generate(
         prompt_BP: Ids, padded on the left.
         length_B: Tokens of each prompt.
         key: PRNG key of the call; not read if sampling is greedy.
+        stop_table: Table of `make_stop_table`; None without stop strings.
         num_generations: G.
         stages: Stages from `planning/cache_plan.py`. They change the amount of work, not the samples.
         sampling: How tokens are chosen.
@@ -81,7 +85,6 @@ def generate(
     N = B * G
     # In some tokenizers padding and end-of-sequence share an id. A row must still be able to end.
     forbidden = None if pad_id in eos_ids else pad_id
-    eos = jnp.array(eos_ids)
     # Drawn in advance for all tokens, because otherwise every stage would compile its own drawing code and run it at
     # every token.
     noise_TN2 = None if sampling.greedy else jax.vmap(lambda t: uniforms(key, t, N))(jnp.arange(T))
@@ -92,11 +95,13 @@ def generate(
         token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
         token_n = jnp.where(sampled.done, pad_id, token_n).astype(jnp.int32)
         logp_n = jnp.where(sampled.done, 0.0, logp_n)
+        ends_n, stop_state_n = ends(token_n, eos_ids, stop_table, sampled.stop_state)
         return token_n, Sampled(
             jax.lax.dynamic_update_slice_in_dim(sampled.tokens, token_n[:, None], t, axis=1),
             jax.lax.dynamic_update_slice_in_dim(sampled.logps, logp_n[:, None], t, axis=1),
             sampled.lengths + ~sampled.done,
-            sampled.done | jnp.isin(token_n, eos),
+            sampled.done | ends_n,
+            stop_state_n,
         )
 
     def live_rows(done_n: jax.Array, arrangement: Arrangement | None) -> Bool[Array, "B G"]:
@@ -136,6 +141,7 @@ def generate(
         jnp.zeros((N, T), jnp.float32),
         jnp.zeros(N, jnp.int32),
         jnp.zeros(N, jnp.bool_),
+        None if stop_table is None else jnp.zeros(N, jnp.int32),
     )
     token_N, sampled = sample(jnp.int32(0), logits_NV, jnp.arange(N), empty)
     carry = _Carry(jnp.int32(0), token_N, model.init_cache(N, stages[0].length, model.dtype), sampled)

@@ -1,16 +1,19 @@
 """Sampling of episodes: the policy and its environments take turns until every episode has ended.
 
-All rows write a turn; then the environments and tools of all rows run at the same time; then all rows whose episodes
-continue write the next turn. Which rows share a batch depends on their tokens alone, so a slow tool changes no token.
+There are two schedules. With `lockstep`, all rows write a turn; then the environments and tools of all rows run at the
+same time; then all rows whose episodes continue write the next turn. Which rows share a batch depends on their tokens
+alone, so a slow tool changes no token. With `arrival`, the rows write some tokens at a time, and a row joins the others
+as soon as its own tools have answered. A slow tool then delays only its own episode, but the rounding of a row's
+numbers, and with it now and then a token, depends on which rows shared its batches.
 
 Axes: B prompts, G episodes of each, N = B × G, L tokens of an episode.
 """
 
-import itertools
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -18,8 +21,8 @@ import numpy as np
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeResult, Message, StopReason
+from agent_tunix.environments.environment import EpisodeEnvironment
 from agent_tunix.environments.episode import Episode
-from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.policy.mesh import fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.lengths import bucket
@@ -30,10 +33,32 @@ from agent_tunix.sampling.turns import TurnInputs, draw_noise, new_cache, pack, 
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
 _DEFAULT_MAX_TURNS = 8
+# Tokens after which rows whose tools have answered join the others, with the schedule `arrival`.
+_TOKENS_BETWEEN_ARRIVALS = 32
 # Slots up to which one length of the cache serves all turns: unused slots cost less than another program.
 _SMALL_CACHE = 512
 # Characters of a result are limited to this many times its tokens, before it is encoded.
 _CHARACTERS_OF_TOKEN = 16
+
+
+class Environments(Protocol):
+    """The environments of a run, such as `EnvironmentSet`."""
+
+    def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
+        """Return the environment of a new episode of a row."""
+        ...
+
+    def for_each(self, function: Callable[["_Row"], None], items: Iterable["_Row"]) -> None:
+        """Call a function on episodes."""
+        ...
+
+    def submit(self, function: Callable[["_Row"], None], item: "_Row") -> Future[None]:
+        """Begin to call a function on an episode."""
+        ...
+
+    def release(self, function: Callable[["_Row"], None], items: Iterable["_Row"]) -> None:
+        """Call a function on episodes after an error."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -45,15 +70,17 @@ class EpisodeLimits:
         max_episode_tokens: L, the most tokens after the prompt.
         max_result_tokens: Most tokens of a tool result or reply.
         fail_on_tool_error: True if an error of a tool ends the episode without a score.
+        waits_for_all: True for the schedule `lockstep`, False for `arrival`.
     """
 
     max_turns: int | None
     max_episode_tokens: int
     max_result_tokens: int
     fail_on_tool_error: bool = False
+    waits_for_all: bool = True
 
 
-@dataclass
+@dataclass(eq=False)
 class _Row:
     """An episode and its tokens.
 
@@ -65,6 +92,9 @@ class _Row:
         sampled: True for each of them that the policy wrote.
         logps: Log-probability of each of them; 0 for those that it did not write.
         unread: Last tokens of the text, which the model has not read.
+        turn_start: Number of tokens before its last turn.
+        stop_state: State of that turn in the table of stop strings.
+        is_writing: True until that turn has ended.
         text: Text of its last turn.
         cut_reason: Limit at which its last turn was cut; None if the policy ended it.
         place: Row of the cache.
@@ -78,6 +108,9 @@ class _Row:
     sampled: list[bool] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
+    turn_start: int = 0
+    stop_state: int = 0
+    is_writing: bool = True
     text: str = ""
     cut_reason: StopReason | None = None
     place: int = 0
@@ -104,7 +137,7 @@ class EpisodeSampler:
     """
 
     def __init__(
-        self, sampler: Sampler, environments: EnvironmentSet, encoder: EpisodeEncoder, limits: EpisodeLimits
+        self, sampler: Sampler, environments: Environments, encoder: EpisodeEncoder, limits: EpisodeLimits
     ) -> None:
         self.mesh = sampler.mesh
         self._sampler = sampler
@@ -140,20 +173,24 @@ class EpisodeSampler:
             _Row(number, self._new_episode(batch.columns[number // num_generations]))
             for number in range(len(batch.prompts) * num_generations)
         ]
+        answering: dict[Future[None], _Row] = {}
+        results: dict[int, EpisodeResult] = {}
+
+        def conclude(row: _Row) -> None:
+            results[row.number] = row.episode.conclude()
+
         try:
             self._begin(rows, batch, key, num_generations, max_prompt_length)
             if any(row.is_live for row in rows):
-                self._take_turns(rows, key, sampling, num_generations, max_prompt_length)
-        finally:
-            for row in rows:  # an error of the trainer itself must not leave episodes open
+                self._take_turns(rows, answering, key, sampling, num_generations, max_prompt_length)
+        except BaseException:  # an error of the trainer itself must not leave episodes open
+            wait(answering)
+            for row in rows:
                 row.episode.stop(StopReason.ERROR, "the run was interrupted")
-            results: list[EpisodeResult | None] = [None] * len(rows)
-
-            def conclude(row: _Row) -> None:
-                results[row.number] = row.episode.conclude()
-
-            self._environments.for_each(conclude, rows)
-        return self._collect(rows, [result for result in results if result is not None], max_prompt_length)
+            self._environments.release(conclude, rows)
+            raise
+        self._environments.for_each(conclude, rows)
+        return self._collect(rows, [results[row.number] for row in rows], max_prompt_length)
 
     # --- beginning -------------------------------------------------------------------------------------------------
 
@@ -221,12 +258,22 @@ class EpisodeSampler:
     def _take_turns(
         self,
         rows: Sequence[_Row],
+        answering: dict[Future[None], _Row],
         key: jax.Array,
         sampling: SamplingParams,
         num_generations: int,
         max_prompt_length: int,
     ) -> None:
-        """Let the policy and the environments take turns until every episode has stopped."""
+        """Let the policy and the environments take turns until every episode has stopped.
+
+        Args:
+            rows: The rows.
+            answering: Rows whose environments are at work; empty.
+            key: PRNG key of the batch.
+            sampling: How tokens are chosen.
+            num_generations: G.
+            max_prompt_length: Longest prompt.
+        """
         mesh, N = self.mesh, len(rows)
         arguments = self._parts.split()
         noise = None
@@ -235,10 +282,13 @@ class EpisodeSampler:
         prefix = self._read_prompts(
             *arguments, *place_rows(mesh, self._prefixes(rows[::num_generations], max_prompt_length))
         )
+        turn_tokens = sampling.max_new_tokens
+        if not self._limits.waits_for_all:
+            sampling = replace(sampling, max_new_tokens=min(turn_tokens, _TOKENS_BETWEEN_ARRIVALS))
         cache = None
-        for turn in itertools.count():
+        while any(row.is_live for row in rows):
             layout = self._arrange(rows, num_generations)
-            inputs, num_slots = self._inputs(layout, sampling.max_new_tokens)
+            inputs, num_slots = self._inputs(layout, sampling.max_new_tokens, turn_tokens)
             if cache is None:
                 cache = self._new_cache(*arguments, num_rows=len(layout), num_slots=num_slots)
             else:
@@ -250,16 +300,26 @@ class EpisodeSampler:
                 cache,
                 placed,
                 noise,
+                self._sampler.stop_table,
                 sampling=sampling,
                 pad_id=self._sampler.pad_id,
                 eos_ids=self._sampler.eos_ids,
             )
-            live = [(place, row) for place, row in enumerate(layout) if row is not None]
-            self._read_turn(live, inputs, fetch(written))
-            self._environments.for_each(_answer, [row for _, row in live])
-            self._reply([row for _, row in live if row.is_live], turn + 1)
-            if not any(row.is_live for row in rows):
-                return
+            finished = self._read(layout, inputs, fetch(written), turn_tokens)
+            if self._limits.waits_for_all:
+                self._environments.for_each(_answer, finished)
+            else:
+                answering |= {self._environments.submit(_answer, row): row for row in finished}
+                finished = self._answered(answering, [row for row in layout if row is not None])
+            self._reply([row for row in finished if row.is_live])
+
+    def _answered(self, answering: dict[Future[None], _Row], live: Sequence[_Row]) -> list[_Row]:
+        """Return the rows whose tools have answered. Wait for one of them if no row can write."""
+        nobody_writes = not any(row.is_writing for row in live)
+        done = wait(answering, None if nobody_writes else 0, FIRST_COMPLETED).done
+        for future in done:
+            future.result()
+        return sorted((answering.pop(future) for future in done), key=lambda row: row.number)
 
     def _prefixes(self, rows: Sequence[_Row], max_prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the prompts of the groups without their last tokens, padded on the left, and their lengths."""
@@ -286,9 +346,15 @@ class EpisodeSampler:
                 places = -(-places // 4)
         return [row for group in groups for row in [*group, *[None] * (places - len(group))]]
 
-    def _inputs(self, layout: Sequence[_Row | None], turn_tokens: int) -> tuple[TurnInputs, int]:
-        """Return what the rows begin a turn with, and the slots that the cache needs."""
-        longest = max(len(row.unread) for row in layout if row is not None)
+    def _inputs(self, layout: Sequence[_Row | None], num_tokens: int, turn_tokens: int) -> tuple[TurnInputs, int]:
+        """Return what the rows begin a call with, and the slots that the cache needs.
+
+        Args:
+            layout: The row at each place.
+            num_tokens: Tokens that a row writes at most in the call.
+            turn_tokens: Longest turn.
+        """
+        longest = max([1, *(len(row.unread) for row in layout if row is not None and row.is_writing)])
         C = 1 if longest == 1 else bucket(longest, self._limits.max_episode_tokens + 1)
         inputs = TurnInputs(
             chunk=np.full((len(layout), C), self._sampler.pad_id, np.int32),
@@ -298,48 +364,66 @@ class EpisodeSampler:
             limits=np.zeros(len(layout), np.int32),
             written=np.zeros(len(layout), np.int32),
             rows=np.zeros(len(layout), np.int32),
+            stop_states=np.zeros(len(layout), np.int32),
         )
         for place, row in enumerate(layout):
             if row is None:
                 continue
+            inputs.filled[place] = len(row.slots)
+            if not row.is_writing:
+                continue
             inputs.chunk[place, : len(row.unread)] = row.unread
             inputs.chunk_lengths[place] = len(row.unread)
-            inputs.filled[place] = len(row.slots)
             inputs.positions[place] = len(row.prompt) + len(row.tokens) - len(row.unread)
-            inputs.limits[place] = min(turn_tokens, self._limits.max_episode_tokens - len(row.tokens))
+            inputs.limits[place] = min(
+                num_tokens,
+                row.turn_start + turn_tokens - len(row.tokens),
+                self._limits.max_episode_tokens - len(row.tokens),
+            )
             inputs.written[place] = len(row.tokens)
             inputs.rows[place] = row.number
-        most = self._limits.max_episode_tokens + C + turn_tokens
-        return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + turn_tokens, most)
+            inputs.stop_states[place] = row.stop_state
+        most = self._limits.max_episode_tokens + C + num_tokens
+        return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + num_tokens, most)
 
-    def _read_turn(self, live: Sequence[tuple[int, _Row]], inputs: TurnInputs, written: Any) -> None:
-        """Add what the policy wrote to its rows, and tell the episodes that were cut."""
+    def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, written: Any, turn_tokens: int) -> list[_Row]:
+        """Add what the policy wrote to its rows, and return those whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
-        lengths = [int(written.lengths[place]) for place, _ in live]
-        ids = [written.tokens[place, :length].tolist() for (place, _), length in zip(live, lengths, strict=True)]
-        texts = self._sampler.tokenizer.decode_batch(ids)
-        for (place, row), tokens, text in zip(live, ids, texts, strict=True):
+        finished = []
+        for place, row in enumerate(layout):
+            if row is None:
+                continue
             row.place = place
+            row.slots = np.arange(len(row.slots), dtype=np.int32)
+            if not row.is_writing:
+                continue
+            length = int(written.lengths[place])
+            tokens = written.tokens[place, :length].tolist()
             row.slots = np.concatenate(
-                [
-                    np.arange(len(row.slots)),
-                    start + np.arange(len(row.unread)),
-                    start + C + np.arange(len(tokens) - 1),
-                ]
+                [row.slots, start + np.arange(len(row.unread)), start + C + np.arange(length - 1)]
             ).astype(np.int32)
-            row.add(tokens, sampled=True, logps=written.logps[place, : len(tokens)].tolist())
+            row.add(tokens, sampled=True, logps=written.logps[place, :length].tolist())
             row.unread = tokens[-1:]
-            row.text = text
-            if not written.ended[place]:
-                is_full = len(row.tokens) == self._limits.max_episode_tokens
-                row.cut_reason = StopReason.MAX_EPISODE_TOKENS if is_full else StopReason.MAX_TURN_TOKENS
+            row.stop_state = 0 if written.stop_state is None else int(written.stop_state[place])
+            if written.ended[place]:
+                finished.append(row)
+            elif len(row.tokens) == self._limits.max_episode_tokens:
+                row.cut_reason = StopReason.MAX_EPISODE_TOKENS
+                finished.append(row)
+            elif len(row.tokens) == row.turn_start + turn_tokens:
+                row.cut_reason = StopReason.MAX_TURN_TOKENS
+                finished.append(row)
+        texts = self._sampler.decode([row.tokens[row.turn_start :] for row in finished])
+        for row, text in zip(finished, texts, strict=True):
+            row.text, row.is_writing = text, False
+        return finished
 
-    def _reply(self, rows: Sequence[_Row], num_turns: int) -> None:
+    def _reply(self, rows: Sequence[_Row]) -> None:
         """Add the replies of tools and environments to the rows whose episodes continue."""
         continuing = []
         for row in rows:
             limit = self._limits.max_turns or row.episode.max_turns or _DEFAULT_MAX_TURNS
-            if num_turns >= limit:
+            if row.episode.num_turns >= limit:
                 row.episode.stop(StopReason.MAX_TURNS)
             else:
                 continuing.append(row)
@@ -350,6 +434,7 @@ class EpisodeSampler:
             else:
                 row.add(ids, sampled=False)
                 row.unread = row.unread + ids
+                row.turn_start, row.stop_state, row.is_writing = len(row.tokens), 0, True
 
     # --- the result ------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.decode_loop import generate
 from agent_tunix.sampling.lengths import bucket
+from agent_tunix.sampling.stop_strings import cut_at_stop, make_stop_table
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.startup.compiled_function import CompiledFunction
 
@@ -41,7 +42,7 @@ class Completions:
             occur in a prompt: if a tokenizer has no padding id of its own, it is the end-of-sequence id.
         tokens: [N, T], padded on the right, the end-of-sequence token included.
         lengths: [N], tokens after the prompt, those of tools and environments included.
-        ended: [N], True if the row ended with an end-of-sequence token.
+        ended: [N], True if the row ended with an end-of-sequence token or a stop string.
         texts: N texts without special tokens.
         logps: [N, T] float32, the log-probability of each token under the model that sampled it, 0 at padding. The
             training loss uses the same distribution: the model's at the sampling temperature, over all words, before
@@ -126,16 +127,24 @@ class Sampler:
         tokenizer: Its tokenizer.
         mesh: Mesh of the policy.
         eos_tokens: Ids that end a completion; by default the tokenizer's.
+        stop_strings: Strings that end a completion too. Their tokens stay; the text ends before them.
     """
 
     def __init__(
-        self, policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh, eos_tokens: Sequence[int] | None = None
+        self,
+        policy: nnx.Module,
+        tokenizer: Tokenizer,
+        mesh: jax.sharding.Mesh,
+        eos_tokens: Sequence[int] | None = None,
+        stop_strings: Sequence[str] = (),
     ) -> None:
         self.policy = policy
         self.tokenizer = tokenizer
         self.mesh = mesh
         self.pad_id = tokenizer.pad_id()
         self.eos_ids: tuple[int, ...] = tuple(eos_tokens or tokenizer.eos_ids)
+        self.stop_table = make_stop_table(tokenizer.token_texts(), stop_strings) if stop_strings else None
+        self._stop_strings = tuple(stop_strings)
         self._parts = Parts(policy)
         self._generate = CompiledFunction(generate, static_argnames=_STATICS)
 
@@ -161,16 +170,20 @@ class Sampler:
         prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
         args, statics = self._arguments(prompt_BP, length_B, key, sampling, num_generations)
         sampled = fetch(self._generate(*args, **statics))
-        tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled)
+        tokens_NT, logps_NT, lengths_N, ended_N = (array[:N] for array in sampled[:4])
         return Completions(
             prompt_tokens=np.repeat(prompt_BP, num_generations, axis=0)[:N],
             prompt_lengths=np.repeat(length_B, num_generations)[:N],
             tokens=tokens_NT,
             lengths=lengths_N,
             ended=ended_N,
-            texts=self.tokenizer.decode_batch([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
+            texts=self.decode([row[:n] for row, n in zip(tokens_NT, lengths_N, strict=True)]),
             logps=logps_NT,
         )
+
+    def decode(self, ids_of_rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row, up to its first stop string and without special tokens."""
+        return [cut_at_stop(text, self._stop_strings) for text in self.tokenizer.decode_batch(ids_of_rows)]
 
     def sample_batch(
         self,
@@ -223,7 +236,12 @@ class Sampler:
     ) -> tuple[tuple[Any, ...], dict[str, Hashable]]:
         """Return the arguments of `generate`, and its static arguments."""
         width = bucket(int(length_B.max()), prompt_BP.shape[1])
-        return (*self._parts.split(), *place_rows(self.mesh, (prompt_BP[:, -width:], length_B)), key), {
+        return (
+            *self._parts.split(),
+            *place_rows(self.mesh, (prompt_BP[:, -width:], length_B)),
+            key,
+            self.stop_table,
+        ), {
             "num_generations": num_generations,
             "stages": self._stages(len(prompt_BP), num_generations, width, sampling.max_new_tokens),
             "sampling": sampling,

@@ -1,5 +1,7 @@
 """Completions in the form that rewards take."""
 
+import numpy as np
+
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeResult
 from agent_tunix.rewards import EpisodeSummary, Sample
@@ -33,6 +35,7 @@ def make_samples(
         prompt, generation = divmod(row, num_generations)
         group = first_group + prompt
         episode = None if completions.episodes is None else completions.episodes[row]
+        length = int(completions.lengths[row])
         samples.append(
             Sample(
                 response=text,
@@ -52,14 +55,24 @@ def make_samples(
                 tokens=tuple(completions.tokens[row][mask[row]].tolist()),
                 ended=bool(completions.ended[row]),
                 index=first_group * num_generations + row,
-                episode=None if episode is None else summarize_episode(episode),
+                episode=(
+                    None
+                    if episode is None
+                    else summarize_episode(episode, completions.tokens[row][:length], mask[row][:length])
+                ),
             )
         )
     return samples
 
 
-def summarize_episode(episode: EpisodeResult) -> EpisodeSummary:
-    """Return an episode as rewards see it, besides its messages."""
+def summarize_episode(episode: EpisodeResult, tokens: np.ndarray, sampled: np.ndarray) -> EpisodeSummary:
+    """Return an episode as rewards see it, besides its messages.
+
+    Args:
+        episode: The episode.
+        tokens: Token ids after the prompt.
+        sampled: True at those that the model wrote.
+    """
     calls = tuple(
         {
             "turn": call.turn,
@@ -76,4 +89,8 @@ def summarize_episode(episode: EpisodeResult) -> EpisodeSummary:
         calls,
         episode.score,
         episode.error,
+        episode.text,
+        tuple(tokens.tolist()),
+        tuple(sampled.astype(int).tolist()),
+        episode.state,
     )

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.config.episodes import turn_tokens
 from agent_tunix.config.schema import Config
+from agent_tunix.sampling.stop_strings import STOPPED
 
 # The bits of 1.0. Non-negative floats have the same order as their bits read as integers.
 _ONE = 0x3F800000
@@ -103,6 +104,27 @@ def choose(
         token_N = pick(keep(weights_NV, sampling.top_k, sampling.top_p, sampling.min_p), uniforms_N2)
     chosen_N = jnp.take_along_axis(logits_NV, token_N[:, None], axis=-1)[:, 0]
     return token_N, chosen_N - highest_N1[:, 0] - normaliser_N
+
+
+def ends(
+    token_N: Int[Array, " N"],
+    eos_ids: tuple[int, ...],
+    stop_table_SV: Int[Array, "S V"] | None,
+    stop_state_N: Int[Array, " N"] | None,
+) -> tuple[Bool[Array, " N"], Int[Array, " N"] | None]:
+    """Return which tokens end their rows, and the rows' next states in the table of stop strings.
+
+    Args:
+        token_N: Tokens chosen.
+        eos_ids: End-of-sequence ids.
+        stop_table_SV: Table of `make_stop_table`; None without stop strings.
+        stop_state_N: State of each row; None without stop strings.
+    """
+    ends_N = jnp.isin(token_N, jnp.array(eos_ids))
+    if stop_table_SV is None:
+        return ends_N, None
+    state_N = stop_table_SV[stop_state_N, token_N].astype(jnp.int32)
+    return ends_N | (state_N == STOPPED), jnp.maximum(state_N, 0)
 
 
 def keep(weights_NV: Float[Array, "N V"], top_k: int | None, top_p: float, min_p: float) -> Float[Array, "N V"]:

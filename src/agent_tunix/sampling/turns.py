@@ -4,7 +4,9 @@ The cache of an episode is kept over its turns. What a turn reads first, the *ch
 wrote, which the model has not read yet, and the reply of tools or the environment. Each row reads it at its own
 position. Then all rows write their turn, one token of each at a time.
 
-Within a turn all rows write to the same slots of the cache, so that a write is one slice; rows of other lengths leave
+A call may also end before the turns do; the next one continues with the last token as the chunk.
+
+Within a call all rows write to the same slots of the cache, so that a write is one slice; rows of other lengths leave
 slots unused. Between turns `pack` moves the slots of each row together and leaves out rows that have ended.
 
 Axes: B prompts, n rows, S slots of the cache, C tokens of the chunk, T of a turn, L of an episode, V words.
@@ -19,7 +21,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.network.decoder import Prefix
-from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
+from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
 
 
 class TurnInputs(NamedTuple):
@@ -33,6 +35,7 @@ class TurnInputs(NamedTuple):
         limits: Most tokens that the row may write; 0 for a row that takes no part.
         written: Number of the turn's first token in the episode, which chooses its random numbers.
         rows: Number of the row in the batch, for the same purpose.
+        stop_states: State of the row in the table of stop strings; 0 at the beginning of a turn.
     """
 
     chunk: Int[Array | np.ndarray, "n C"]
@@ -42,6 +45,7 @@ class TurnInputs(NamedTuple):
     limits: Int[Array | np.ndarray, " n"]
     written: Int[Array | np.ndarray, " n"]
     rows: Int[Array | np.ndarray, " n"]
+    stop_states: Int[Array | np.ndarray, " n"]
 
 
 class WrittenTurn(NamedTuple):
@@ -51,13 +55,15 @@ class WrittenTurn(NamedTuple):
         tokens: Ids, padded after the end.
         logps: Log-probability of each token; 0 at padding.
         lengths: Tokens of each row, an end-of-sequence token included.
-        ended: True if the row wrote an end-of-sequence token.
+        ended: True if the row wrote an end-of-sequence token or a stop string.
+        stop_state: State of the row in the table of stop strings; None without stop strings.
     """
 
     tokens: Int[Array, "n T"]
     logps: Float[Array, "n T"]
     lengths: Int[Array, " n"]
     ended: Bool[Array, " n"]
+    stop_state: Int[Array, " n"] | None
 
 
 class _Carry(NamedTuple):
@@ -110,6 +116,7 @@ def take_turn(
     cache: Any,
     inputs: TurnInputs,
     noise_LN2: Float[Array, "L N 2"] | None,
+    stop_table: Int[Array, "S V"] | None,
     *,
     sampling: SamplingParams,
     pad_id: int,
@@ -125,6 +132,7 @@ def take_turn(
             has filled.
         inputs: What the rows begin with.
         noise_LN2: Random numbers of `draw_noise`; None if sampling is greedy.
+        stop_table: Table of `make_stop_table`; None without stop strings.
         sampling: How tokens are chosen; `max_new_tokens` is T.
         pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
         eos_ids: Ids that end a turn.
@@ -137,7 +145,6 @@ def take_turn(
     n, C = inputs.chunk.shape
     S, T = cache["positions"].shape[1], sampling.max_new_tokens
     forbidden = None if pad_id in eos_ids else pad_id
-    eos = jnp.array(eos_ids)
     slot_S = jnp.arange(S)
     start = inputs.filled.max()
     own_nS = slot_S < inputs.filled[:, None]
@@ -153,12 +160,14 @@ def take_turn(
         token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
         token_n = jnp.where(done_n, pad_id, token_n).astype(jnp.int32)
         lengths_n = turn.lengths + ~done_n
-        ended_n = turn.ended | (~done_n & jnp.isin(token_n, eos))
+        ends_n, stop_state_n = ends(token_n, eos_ids, stop_table, turn.stop_state)
+        ended_n = turn.ended | (~done_n & ends_n)
         turn = WrittenTurn(
             jax.lax.dynamic_update_slice_in_dim(turn.tokens, token_n[:, None], t, axis=1),
             jax.lax.dynamic_update_slice_in_dim(turn.logps, jnp.where(done_n, 0.0, logp_n)[:, None], t, axis=1),
             lengths_n,
             ended_n,
+            stop_state_n,
         )
         return token_n, done_n | ended_n | (lengths_n >= inputs.limits), turn
 
@@ -185,6 +194,7 @@ def take_turn(
             jnp.zeros((n, T), jnp.float32),
             jnp.zeros(n, jnp.int32),
             jnp.zeros(n, jnp.bool_),
+            None if stop_table is None else jnp.asarray(inputs.stop_states),
         )
         token_n, done_n, turn = sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, empty)
         carry = _Carry(jnp.int32(0), token_n, done_n, cache, turn)

@@ -124,7 +124,8 @@ def build_components(
     with spend("learner"):
         updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules)
         reference = make_reference(config, policy)
-    sampler = Sampler(policy, tokenizer, mesh, config.generation.eos_tokens)
+    generation = config.generation
+    sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
     episodes = make_episode_sampler(config, sampler, environments, tokenizer) if environments else None
     return TrainingComponents(
         config=config,

@@ -72,24 +72,24 @@ def find_source(given: Path, step: Step) -> PolicySource:
     return PolicySource(FoundRun(given, Config(model=model), given / "checkpoints"), 0, is_run=False)
 
 
-def choose_prompt(name: str | None, *, raw: bool) -> PromptConfig | None:
-    """Return the prompt configuration that the user chose; None for the one of the run or the model.
+def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicySource:
+    """Return the source with the prompt configuration that the user chose, if any.
 
     Args:
-        name: Name of a file of `conf/prompt`.
+        source: Policy of a run or model.
+        name: Name of a file of `conf/prompt`; None for the prompt of the run or model.
         raw: True to use the text unchanged, without a template.
 
     Raises:
         ConfigError: There is no file of that name.
     """
+    config = source.run.config
     if raw:
-        return PromptConfig(system=None, chat_template=_RAW_TEMPLATE)
-    return None if name is None else compose_overrides([f"prompt={name}"]).prompt
-
-
-def with_prompt(source: PolicySource, prompt: PromptConfig) -> PolicySource:
-    """Return the source with another prompt configuration."""
-    config = dataclasses.replace(source.run.config, prompt=prompt)
+        config = dataclasses.replace(config, prompt=PromptConfig(system=None, chat_template=_RAW_TEMPLATE))
+    elif name is not None:
+        chosen = compose_overrides([f"prompt={name}"])
+        generation = dataclasses.replace(config.generation, stop_strings=chosen.generation.stop_strings)
+        config = dataclasses.replace(config, prompt=chosen.prompt, generation=generation)
     return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config))
 
 
@@ -160,7 +160,11 @@ class Generator:
         self.config = source.run.config
         self._trained: TrainedPolicy = load_trained_policy(source.run, source.step)
         self._sampler = Sampler(
-            self._trained.policy, self._trained.tokenizer, self._trained.mesh, self.config.generation.eos_tokens
+            self._trained.policy,
+            self._trained.tokenizer,
+            self._trained.mesh,
+            self.config.generation.eos_tokens,
+            self.config.generation.stop_strings,
         )
         self._episodes = None
         if environments is not None:

@@ -68,7 +68,8 @@ def run_pilot(
     mesh = open_mesh(config, read_architecture(directory), num_rows=None)
     policy = load_policy(directory, config.model, mesh, config.seed)
     load_initial(config, policy)
-    sampler = Sampler(policy, tokenizer, mesh, config.generation.eos_tokens)
+    generation = config.generation
+    sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
     prompts, rows = _first_prompts(config, tokenizer, num_problems)
     totals, clipped = {}, {}
     for number, temperature in enumerate(temperatures):

@@ -145,7 +145,15 @@ def _rollouts(run: Path) -> Iterator[dict[str, Any]]:
             for component in row["components"]:
                 for name in _COMPONENT_FIELDS_LEFT_OUT:
                     del component[name]
+            if row["episode"] is not None:
+                row["episode"] = _without_seconds(json.loads(row["episode"]))
             yield row
+
+
+def _without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_seconds(inner) for name, inner in value.items() if name != "seconds"}
+    return [_without_seconds(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _kill_repeatedly(

@@ -12,6 +12,7 @@ from agent_tunix.grpo.losses import ObjectiveSettings
 Array = NDArray[np.float64]
 MAX_LENGTH = 6
 NUM_ROWS = 4
+GENERATIONS = 2
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Batch:
     reference: Array
     advantages: Array
     mask: NDArray[np.bool_]
+    entropies: Array | None = None
+    correction: Array | None = None  # weights of the sampler's correction, if they do not follow `logps`
 
 
 @st.composite
@@ -44,7 +47,8 @@ def batches(draw: st.DrawFn, *, shift: float = 30.0) -> Batch:
     mask = np.arange(MAX_LENGTH) < lengths[:, None]
     # In float32 first, so that both sides are given the same numbers.
     logps, old, reference = (x.astype(np.float32).astype(np.float64) for x in (logps, moved(logps), moved(logps)))
-    return Batch(logps, old, reference, advantages.astype(np.float32).astype(np.float64), mask)
+    entropies = rng.permutation(np.arange(1.0, rows * MAX_LENGTH + 1)).reshape(rows, MAX_LENGTH) / 8  # without ties
+    return Batch(logps, old, reference, advantages.astype(np.float32).astype(np.float64), mask, entropies)
 
 
 # --- the surrogates: minus the gain of each token ---------------------------------------------------------------------
@@ -67,6 +71,19 @@ def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> flo
     advantage = batch.advantages[i]
     if settings.loss == "reinforce":
         return float(-advantage * batch.logps[i, t])
+    if settings.loss == "cispo":
+        weight = min(math.exp(cut(batch.logps[i, t] - batch.old[i, t])), 1 + float(settings.epsilon_high))
+        return float(-weight * advantage * batch.logps[i, t])
+    if settings.loss == "sapo":
+        tau = float(settings.tau_positive if advantage > 0 else settings.tau_negative)
+        ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
+        return float(-4 / tau / (1 + math.exp(-tau * (ratio - 1))) * advantage)
+    if settings.loss == "gmpo":
+        members = np.flatnonzero(batch.mask[i]).tolist()
+        logs = [cut(batch.logps[i, s] - batch.old[i, s]) for s in members]
+        low, high = -float(settings.epsilon), float(settings.epsilon_high)
+        kept = [min(log, high) if advantage > 0 else max(log, low) for log in logs]
+        return float(-(np.prod(np.exp(kept)) ** (1 / len(kept))) * advantage)
     if settings.loss == "grpo":
         ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
     else:  # the value of GSPO-token is that of GSPO
@@ -77,7 +94,54 @@ def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> flo
 
 def divergence(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
     d = batch.reference[i, t] - batch.logps[i, t]
-    return float(d * d / 2 if settings.kl_estimator == "mse_kl" else math.exp(d) - d - 1)
+    if settings.kl_estimator == "mse_kl":
+        return float(d * d / 2)
+    ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t])) if settings.kl_estimator == "unbiased_kl" else 1.0
+    return float(ratio * (math.exp(d) - d - 1))
+
+
+def distance(batch: Batch, i: int) -> float:
+    """Return the mean of log π_old − log π over the tokens of a completion."""
+    members = np.flatnonzero(batch.mask[i])
+    return float((batch.old[i, members] - batch.logps[i, members]).mean())
+
+
+def counts(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> bool:
+    """Return True if no mask removes the policy loss of a token."""
+    threshold = settings.off_policy_threshold
+    if threshold is not None and batch.advantages[i] < 0 and distance(batch, i) > float(threshold):
+        return False
+    if settings.top_entropy_share is not None:
+        assert batch.entropies is not None
+        highest = sorted(batch.entropies[batch.mask].tolist(), reverse=True)
+        num_kept = math.ceil(float(settings.top_entropy_share) * len(highest) - 1e-4)
+        return bool(batch.entropies[i, t] >= highest[max(num_kept - 1, 0)])
+    return True
+
+
+def correction(batch: Batch, settings: ObjectiveSettings) -> Array:
+    """Return the truncated importance weights of the tokens, with `old` as the sampler's log-probabilities."""
+    weights = np.ones_like(batch.logps)
+    for i, t in np.argwhere(batch.mask):
+        logs = [cut(batch.logps[i, s] - batch.old[i, s]) for s in np.flatnonzero(batch.mask[i])]
+        log = logs[t] if settings.sampler_correction == "token" else cut(sum(logs))
+        weights[i, t] = min(math.exp(log), float(settings.sampler_correction_cap))
+    return weights
+
+
+def loss_of(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
+    """Return the loss of a token, with all terms."""
+    loss = token_loss(batch, i, t, settings) if counts(batch, i, t, settings) else 0.0
+    if settings.sampler_correction is not None:
+        weights = correction(batch, settings) if batch.correction is None else batch.correction
+        loss *= weights[i, t]
+    loss += float(settings.beta) * divergence(batch, i, t, settings)
+    if settings.entropy_coefficient is not None:
+        assert batch.entropies is not None
+        loss -= float(settings.entropy_coefficient) * batch.entropies[i, t]
+    if settings.positive_nll is not None and batch.advantages[i] > 0:
+        loss -= float(settings.positive_nll) * batch.logps[i, t]
+    return float(loss)
 
 
 def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: int = MAX_LENGTH) -> float:
@@ -85,12 +149,7 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
     rows = []
     for i in range(len(batch.mask)):
         members = np.flatnonzero(batch.mask[i]).tolist()
-        rows.append(
-            [
-                token_loss(batch, i, t, settings) + float(settings.beta) * divergence(batch, i, t, settings)
-                for t in members
-            ]
-        )
+        rows.append([loss_of(batch, i, t, settings) for t in members])
     present = [row for row in rows if row]
     if not present:
         return 0.0
@@ -98,6 +157,11 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
         return float(np.mean([np.mean(row) for row in present]))
     if mode == "token-mean":
         return float(np.mean(np.concatenate(present)))
+    if mode == "prompt-mean-token-mean":
+        prompts = [
+            [loss for row in rows[i : i + GENERATIONS] for loss in row] for i in range(0, len(rows), GENERATIONS)
+        ]
+        return float(np.mean([np.mean(tokens) for tokens in prompts if tokens]))
     if mode == "sequence-mean-token-sum":
         return float(np.mean([np.sum(row) for row in present]))
     assert mode == "sequence-mean-token-sum-norm"
@@ -120,12 +184,18 @@ def gradient(batch: Batch, settings: ObjectiveSettings, mode: str) -> Array:
 
 def near_a_kink(batch: Batch, settings: ObjectiveSettings, width: float = 1e-4) -> bool:
     """Return True if a ratio is so near a bound that float32, or a difference, may see its other side."""
+    if settings.off_policy_threshold is not None:
+        distances = [distance(batch, i) for i in range(len(batch.mask)) if batch.mask[i].any()]
+        if any(abs(one - float(settings.off_policy_threshold)) < width for one in distances):
+            return True
     if settings.loss == "reinforce":
         return False
     logs = np.where(batch.mask, batch.logps - batch.old, 0.0)
-    if settings.loss != "grpo":
+    if settings.loss in ("gspo", "gspo_token"):
         logs = logs.sum(axis=1) / np.maximum(batch.mask.sum(axis=1), 1)
     bounds = [math.log(1 - settings.epsilon), math.log(1 + settings.epsilon_high), -20.0, 20.0]
+    if settings.loss == "gmpo":
+        bounds = [-float(settings.epsilon), float(settings.epsilon_high), -20.0, 20.0]
     if settings.epsilon_c is not None:
         bounds.append(math.log(settings.epsilon_c))
     return bool(min(np.abs(logs - bound).min() for bound in bounds) < width)

@@ -10,8 +10,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from agent_tunix.config.schema import GrpoConfig
+from agent_tunix.grpo.loss import objective_settings
 from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
-from tests.grpo.losses.support import MAX_LENGTH, NUM_ROWS, Batch, batches, gradient, near_a_kink, objective
+from agent_tunix.grpo.losses.terms import MASKS, TERMS
+from tests.grpo.losses.support import (
+    GENERATIONS,
+    MAX_LENGTH,
+    NUM_ROWS,
+    Batch,
+    batches,
+    correction,
+    gradient,
+    near_a_kink,
+    objective,
+)
 from tests.tiers import in_tiers
 
 OBJECTIVES = {
@@ -24,6 +37,34 @@ OBJECTIVES = {
     "GSPO of wide bounds": (ObjectiveSettings("gspo", 0.2, 0.28, 3.0, 0.1), "sequence-mean-token-mean"),
     "GSPO-token": (ObjectiveSettings("gspo_token", 0.2, 0.28), "sequence-mean-token-mean"),
     "GSPO-token over all tokens": (ObjectiveSettings("gspo_token", 0.2, 0.28), "token-mean"),
+    "CISPO": (ObjectiveSettings("cispo", epsilon_high=1.0), "token-mean"),
+    "ScaleRL": (ObjectiveSettings("cispo", epsilon_high=4.0), "prompt-mean-token-mean"),
+    "SAPO": (ObjectiveSettings("sapo", tau_positive=1.0, tau_negative=1.5), "sequence-mean-token-mean"),
+    "GMPO": (ObjectiveSettings("gmpo", 0.4, 0.4), "sequence-mean-token-mean"),
+    "GRPO with an unbiased KL": (
+        ObjectiveSettings("grpo", 0.2, 0.2, None, 0.3, "unbiased_kl"),
+        "sequence-mean-token-mean",
+    ),
+    "GRPO with an entropy bonus": (ObjectiveSettings(entropy_coefficient=0.05), "token-mean"),
+    "GRPO of the top entropies": (ObjectiveSettings(top_entropy_share=0.2), "token-mean"),
+    "GRPO with off-policy masking": (ObjectiveSettings(off_policy_threshold=0.05), "sequence-mean-token-mean"),
+    "GRPO with positive examples": (ObjectiveSettings(positive_nll=0.1), "token-mean"),
+    "GRPO with corrected tokens": (ObjectiveSettings(sampler_correction="token"), "token-mean"),
+    "RLOO with corrected sequences": (
+        ObjectiveSettings("reinforce", sampler_correction="sequence", sampler_correction_cap=3.0),
+        "sequence-mean-token-sum",
+    ),
+    "All terms": (
+        ObjectiveSettings(
+            "grpo",
+            beta=0.1,
+            entropy_coefficient=0.1,
+            top_entropy_share=0.5,
+            off_policy_threshold=0.1,
+            positive_nll=0.2,
+        ),
+        "sequence-mean-token-sum-norm",
+    ),
     "RLOO": (ObjectiveSettings("reinforce", beta=0.04), "sequence-mean-token-sum"),
 }
 
@@ -34,7 +75,7 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
     def hidden(values: NDArray[np.float64]) -> jax.Array:
         return jnp.asarray(np.where(batch.mask, values, np.nan)[rows], jnp.float32)
 
-    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH)
+    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH, GENERATIONS)
     return LossBatch(
         logps=hidden(batch.logps),
         old_logps=None if on_policy else hidden(batch.old),
@@ -42,6 +83,8 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
         advantages=jnp.asarray(batch.advantages[rows], jnp.float32),
         mask=jnp.asarray(batch.mask[rows]),
         weights=jnp.asarray(weights[rows], jnp.float32),
+        sampled_logps=hidden(batch.old),
+        entropies=None if batch.entropies is None else hidden(batch.entropies),
     )
 
 
@@ -70,6 +113,16 @@ def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
 
 @each_objective
 @settings(max_examples=30)
+@given(batch=batches(shift=0.5))
+def test_near_the_sampling_policy_the_loss_is_exact(name: str, batch: Batch) -> None:
+    chosen, mode = OBJECTIVES[name]
+    assume(not near_a_kink(batch, chosen, 1e-6))
+    value, _ = value_and_gradient(as_jax(batch, mode), chosen)
+    np.testing.assert_allclose(value, objective(batch, chosen, mode), rtol=1e-6, atol=1e-6)
+
+
+@each_objective
+@settings(max_examples=30)
 @given(batch=batches(shift=5.0))
 def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
     """With old log-probabilities that are the policy's own, too, where every ratio is 1."""
@@ -81,20 +134,29 @@ def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
 
 
 def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArray[np.float64]:
-    """Central differences; of GSPO-token, whose ratio has a stopped factor, in closed form.
+    """Central differences; of CISPO and GSPO-token, which stop a gradient, in closed form. Of GSPO-token it is
 
     ∇ = sg[s_i] Â_i ∇ log π(o_it) for each token that is not clipped, weighed as it is aggregated.
     """
+    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH, GENERATIONS)
+    if chosen.loss == "cispo":
+        ratios = np.minimum(np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0)), 1 + chosen.epsilon_high)
+        return np.where(batch.mask, (-weights * batch.advantages)[:, None] * ratios, 0.0)
+    if chosen.sampler_correction is not None:
+        batch = replace(batch, correction=correction(batch, chosen))
     if chosen.loss != "gspo_token":
         return gradient(batch, chosen, mode)
-    weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH)
     lengths = np.maximum(batch.mask.sum(axis=1), 1)
     ratios = np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0).sum(axis=1) / lengths)
     clipped = np.where(batch.advantages > 0, ratios > 1 + chosen.epsilon_high, ratios < 1 - chosen.epsilon)
     return np.where(batch.mask, (-weights * ratios * batch.advantages * ~clipped)[:, None], 0.0)
 
 
-@pytest.mark.parametrize("name", in_tiers(list(OBJECTIVES), "DAPO", "GSPO of wide bounds"))
+# The threshold of the top entropies is that of the part.
+DIVISIBLE = [name for name, (chosen, _) in OBJECTIVES.items() if chosen.top_entropy_share is None]
+
+
+@pytest.mark.parametrize("name", in_tiers(DIVISIBLE, "DAPO", "GSPO of wide bounds"))
 @settings(max_examples=20)
 @given(batch=batches(), cut=st.sampled_from([1, 3]))
 def test_parts_of_a_batch_sum_to_the_whole(name: str, batch: Batch, cut: int) -> None:
@@ -114,7 +176,7 @@ def test_a_batch_without_tokens_has_no_loss_and_no_gradient(name: str) -> None:
     """Not even NaN, of which `as_jax` puts one into every place outside the mask."""
     chosen, mode = OBJECTIVES[name]
     ones = np.full((NUM_ROWS, MAX_LENGTH), -1.0)
-    batch = Batch(ones, ones, ones, np.array([1.0, -1.0, 1.0, 1.0]), np.zeros((NUM_ROWS, MAX_LENGTH), bool))
+    batch = Batch(ones, ones, ones, np.array([1.0, -1.0, 1.0, 1.0]), np.zeros((NUM_ROWS, MAX_LENGTH), bool), ones)
     value, slope = value_and_gradient(as_jax(batch, mode), chosen)
     assert float(value) == 0.0
     assert not np.asarray(slope).any()
@@ -139,7 +201,7 @@ def test_on_policy_all_families_have_the_gradient_of_reinforce(batch: Batch) -> 
     mode = "sequence-mean-token-mean"
     data = as_jax(batch, mode, on_policy=True)._replace(reference_logps=None)
     _, expected = value_and_gradient(data, ObjectiveSettings("reinforce"))
-    for loss in ("grpo", "gspo", "gspo_token"):
+    for loss in ("grpo", "gspo", "gspo_token", "cispo", "sapo", "gmpo"):
         _, found = value_and_gradient(data, ObjectiveSettings(loss))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7, err_msg=loss)
 
@@ -187,13 +249,44 @@ def test_clipped_tokens_are_those_of_no_slope(loss: str, ratio: float, advantage
 
 def test_the_kl_is_what_beta_weighs() -> None:
     rng = np.random.default_rng(0)
-    logps, reference = -rng.exponential(size=(2, 3, MAX_LENGTH))
-    batch = Batch(logps, logps, reference, np.zeros(3), np.arange(MAX_LENGTH) < np.array([[6], [1], [3]]))
+    logps, reference = -rng.exponential(size=(2, 4, MAX_LENGTH))
+    batch = Batch(logps, logps, reference, np.zeros(4), np.arange(MAX_LENGTH) < np.array([[6], [1], [3], [0]]))
     for mode in AGGREGATIONS:
         data = as_jax(batch, mode)
         loss, statistics = policy_objective(data, ObjectiveSettings(beta=0.3))
         assert float(loss) == pytest.approx(0.3 * float(statistics["kl"]), rel=1e-6)
         assert float(statistics["kl"]) == pytest.approx(objective(batch, ObjectiveSettings(beta=1.0), mode), rel=1e-5)
+
+
+def test_the_mismatch_is_the_divergence_of_the_sampler_from_the_policy() -> None:
+    rng = np.random.default_rng(0)
+    logps = -rng.exponential(size=(2, MAX_LENGTH))
+    sampled = logps + 0.01 * rng.normal(size=logps.shape)
+    mask = np.arange(MAX_LENGTH) < np.array([[6], [2]])
+    batch = as_jax(Batch(logps, sampled, logps, np.ones(2), mask), "token-mean")
+    _, statistics = policy_objective(batch, ObjectiveSettings())
+    expected = (np.exp(logps - sampled) - (logps - sampled) - 1)[mask].mean()
+    assert float(statistics["sampler_mismatch_kl"]) == pytest.approx(expected, abs=1e-6, rel=1e-3)
+
+
+def test_the_share_of_masked_tokens_is_told() -> None:
+    logps = np.full((2, MAX_LENGTH), -1.0)
+    entropies = np.arange(2.0 * MAX_LENGTH).reshape(2, MAX_LENGTH)
+    mask = np.ones((2, MAX_LENGTH), bool)
+    batch = as_jax(Batch(logps, logps, logps, np.ones(2), mask, entropies), "token-mean")
+    _, statistics = policy_objective(batch, ObjectiveSettings(top_entropy_share=0.25))
+    assert float(statistics["masked_share"]) == 0.75
+    assert "masked_share" not in policy_objective(batch, ObjectiveSettings())[1]
+
+
+@pytest.mark.parametrize(("entropy", "expected"), [(0.0, 0.1), (0.3, 0.04), (0.5, 0.0), (2.0, 0.0)])
+def test_the_bonus_shrinks_towards_the_target(entropy: float, expected: float) -> None:
+    grpo = replace(GrpoConfig(), entropy_coefficient=0.1, entropy_target=0.5)
+    assert objective_settings(grpo, entropy).entropy_coefficient == pytest.approx(expected)
+
+
+def test_parts_that_are_not_set_are_not_in_the_program() -> None:
+    assert all(getattr(objective_settings(GrpoConfig()), name) is None for name in (*MASKS, *TERMS))
 
 
 # --- what a loss rewards ----------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import pytest
 from agent_tunix.execution.isolation import scratch
 from tests.execution.users import run_as, users
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_directory_is_measured_by_size_number_and_depth(tmp_path: Path) -> None:
     assert not scratch.holds_more(str(tmp_path), 1 << 20, 10)
@@ -63,7 +65,6 @@ print(os.path.exists(top))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("user", users())
 def test_directories_without_any_rights_are_removed_by_an_ordinary_user_too(user: str) -> None:
     assert run_as(user, "-c", _REMOVE, "{directory}").strip() == "False"

@@ -190,8 +190,9 @@ def oracle_advantages(case: Case, scaling: str) -> NDArray[np.float64]:
         elif len(group) > 1 and np.ptp(totals[group]) > 0:
             spread = {"group": group, "batch": everyone}.get(scaling)
             divisor = 1.0 if spread is None else totals[spread].std(ddof=1) + epsilon
+            divisor = np.abs(totals[group]).mean() + epsilon if scaling == "mean" else divisor
             result[group] = (totals[group] - totals[group].mean()) / divisor
-    if scaling == "component" and len(everyone) > 1:
+    if scaling in ("component", "batch_centred") and len(everyone) > 1:
         result[everyone] /= result[everyone].std(ddof=1) + epsilon
     return result
 

@@ -63,12 +63,14 @@ def naive_parts(totals: Any, values: Any, weights: Any, scaling: str) -> list[li
             divisor = {
                 "group": std([totals[i] for i in group]) + epsilon,
                 "batch": std([total for total in totals if not math.isnan(total)]) + epsilon,
+                "batch_centred": 1.0,
+                "mean": float(np.mean([abs(totals[i]) for i in group])) + epsilon,
                 "none": 1.0,
                 "leave_one_out": (len(group) - 1) / len(group),
                 "component": std(own) + epsilon,
             }[scaling]
             parts[c][index] = part / divisor
-    if scaling == "component":
+    if scaling in ("component", "batch_centred"):
         sums = [sum(column) for column, ok in zip(zip(*parts, strict=True), scored, strict=True) if ok]
         parts = [[part / (std(sums) + epsilon) for part in parts_B] for parts_B in parts]
     return parts

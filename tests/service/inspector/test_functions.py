@@ -15,6 +15,8 @@ from tests.service.inspector.support import EVIL, Visitor, visiting
 from tests.service.replaying.support import DOUBLED, POLITENESS, PROMPT, G, saved, write_run
 from tests.service.support import Server, new_name, serving
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = f'"""{EVIL}"""\n\n\ndef reward(completions, **kwargs):\n    raise ValueError({EVIL!r})\n'
 TRIES, REPLAYS = TryLimits(timeout_s=60, total_timeout_s=300), ReplayLimits(timeout_s=60, total_timeout_s=300)
 
@@ -172,7 +174,6 @@ def test_a_failed_try_says_why_and_keeps_the_form(alice: Visitor, form: dict[str
     assert form.get("columns", "") in html.unescape(answer.text)
 
 
-@pytest.mark.slow
 def test_code_of_a_page_runs_isolated(alice: Visitor) -> None:
     path = upload(alice)
     source = "def reward(completions, **kwargs):\n    import os; os.kill(os.getppid(), 9); return [1.0]\n"
@@ -335,7 +336,6 @@ def test_a_source_is_shown_from_its_first_character(alice: Visitor, first: str) 
     assert html.unescape(shown[1]).removeprefix("\n") == expected
 
 
-@pytest.mark.slow
 def test_a_source_of_a_hundred_thousand_lines_has_a_page(alice: Visitor) -> None:
     source = POLITENESS.decode() + "\n" * 130_000
     path = upload(alice, source)

@@ -48,6 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = (root / "config.yaml").read_text()
     (root / "config.yaml").write_text(config.replace("seed: 0", f"seed: {json.dumps(EVIL)}"))
     write_run(directory / "live", 3)
+    write_run(directory / "episodes", 2, episodes_of=EVIL)
     return directory
 
 
@@ -237,6 +238,29 @@ def test_a_rollout_is_found_and_its_group_opened(seen: Seen) -> None:
     seen.page.go_back()
     assert seen.page.url == address
     seen.assert_quiet()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_an_episode_is_a_readable_conversation(browser: Browser, server: Server, width: int, scheme: str) -> None:
+    with looking(browser, server, width, scheme) as seen:
+        seen.log_in(server.secret)
+        url = open_run(seen.page, "episodes")
+        for path in ("/rollouts", "/steps/1/groups/0", "/compare"):
+            seen.page.goto(url + path)
+            call = seen.page.locator("details.call").first
+            expect(call.locator("summary")).to_contain_text(EVIL)
+            expect(call.locator("pre").first).to_be_hidden()
+            call.locator("summary").press("Enter")
+            expect(call.locator("pre").last).to_have_text(f"the result {EVIL}")
+            seen.assert_readable()
+            seen.assert_fits()
+        seen.page.goto(f"{url}/rollouts")
+        seen.page.get_by_label("Ended").select_option("finished")
+        seen.page.get_by_label("Called tool").fill(EVIL)
+        seen.page.get_by_role("button", name="Show").click()
+        seen.page.wait_for_url("**stop_reason=finished*")
+        expect(seen.page.get_by_role("article")).to_have_count(8)
+        seen.assert_quiet()
 
 
 def test_completions_are_browsed_by_keyboard(seen: Seen) -> None:

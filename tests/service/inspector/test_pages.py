@@ -28,6 +28,7 @@ ODD = {
     "no rows": {"num_steps": 0},
     "one step": {"num_steps": 1, "components": ["only"]},
     "nothing scored": {"num_steps": 3, "unscored_share": 1.0},
+    "episodes": {"num_steps": 2, "episodes_of": "add"},
     "twelve components": {"num_steps": 2, "components": [f"a_long_component_name_{n}" for n in range(12)]},
 }
 
@@ -130,6 +131,18 @@ def test_rollouts_are_sorted_and_filtered_by_what_they_earned(alice: Visitor, ru
     assert "took longer than 10 s" in failed
 
 
+def test_episodes_are_conversations_and_found_by_end_and_tool(alice: Visitor, ids: dict[str, str]) -> None:
+    path = f"/runs/{ids['episodes']}/rollouts"
+    page = alice.get(f"{path}?stop_reason=error&tool=add").text
+    assert {anchor[:4] for anchor in anchors(page)} == {"r-1_"}
+    assert page.count('<summary><code>add</code> <span class="when">250\u00a0ms</span></summary>') == 8
+    assert page.count('<span class="chip">malformed</span>') == 8
+    for text in ("the result add", "reply add", "fault add", "{&#34;expression&#34;: &#34;add&#34;}"):
+        assert text in page
+    assert anchors(alice.get(f"{path}?tool=other").text) == []
+    assert 'name="stop_reason"' not in alice.get(f"/runs/{ids['one step']}/rollouts").text
+
+
 def test_pages_of_rollouts_follow_one_another_and_share_by_their_address(alice: Visitor, run: str) -> None:
     path = f"{run}/rollouts?q=reasoning&sort=length"
     seen: list[str] = []
@@ -141,7 +154,9 @@ def test_pages_of_rollouts_follow_one_another_and_share_by_their_address(alice: 
     assert len(seen) == len(set(seen)) == 6 * 7  # all but the one of each step that says something else
 
 
-@pytest.mark.parametrize("asked", ["step=1e3", "outcome=fine", "min_reward=nan", f"q={'a' * 201}", "after=x"])
+@pytest.mark.parametrize(
+    "asked", ["step=1e3", "outcome=fine", "stop_reason=x", "min_reward=nan", f"q={'a' * 201}", "after=x"]
+)
 def test_an_impossible_query_is_explained_on_a_page(alice: Visitor, run: str, asked: str) -> None:
     page = alice.get(f"{run}/rollouts?{asked}")
     assert page.status_code == 400
@@ -239,7 +254,7 @@ def _write_hostile_run(root: Path) -> None:
     """A stranger's run with markup wherever a run holds text."""
     finding = {"name": "saturated", "subject": EVIL, "severity": "warning", "step": 1, "summary": EVIL}
     finding |= {"evidence": {EVIL: EVIL}, "edits": [EVIL], "rollout_ids": [EVIL, "1_0_0"]}
-    write_run(root, 2, (EVIL, "brevity"), respond=lambda *_: EVIL, findings=[finding])
+    write_run(root, 2, (EVIL, "brevity"), respond=lambda *_: EVIL, findings=[finding], episodes_of=EVIL)
     config = yaml.safe_load(to_yaml(Config()))
     config |= {"project_name": EVIL}
     config["prompt"]["system"] = EVIL

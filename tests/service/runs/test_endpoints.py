@@ -89,6 +89,8 @@ def test_runs_need_the_scope_read(server: Server) -> None:
         ("/rollouts", {"step": 10**30}, "step"),
         ("/rollouts", {"outcome": "good"}, "outcome"),
         ("/rollouts", {"sort": "size"}, "sort"),
+        ("/rollouts", {"stop_reason": "good"}, "stop_reason"),
+        ("/rollouts", {"tool": "x" * 201}, "tool"),
         ("/rollouts", {"min_reward": "nan"}, "min_reward"),
         ("/rollouts", {"max_reward": "inf"}, "max_reward"),
         ("/rollouts", {"q": "x" * 201}, "q"),

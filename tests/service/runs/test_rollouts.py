@@ -1,13 +1,16 @@
 import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import pyarrow.parquet as pq
 import pytest
 
+from agent_tunix.environments import StopReason
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs import rollouts
 from agent_tunix.service.runs.queries import RolloutQuery
+from agent_tunix.service.runs.queries import StopReason as StopReasonName
 from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.service.runs.selection import Reading
 from tests.service.runs.support import write_many
@@ -61,6 +64,29 @@ def test_filters_keep_the_matching_rows(stored: StoredRollouts) -> None:
     ):
         found = _all(stored, query)
         assert found == [row for row in everything if wanted(row)]
+
+
+def test_episodes_are_found_by_their_end_and_their_tools(tmp_path: Path) -> None:
+    tool = 'ä "quoted" tool'
+    stored = StoredRollouts(write_run(tmp_path / "run", 2, episodes_of=tool).root / "rollouts")
+    for query, steps in (
+        (RolloutQuery(stop_reason="error"), {1}),
+        (RolloutQuery(stop_reason="finished", tool=tool), {2}),
+        (RolloutQuery(stop_reason="length"), set()),
+        (RolloutQuery(tool="ä"), set()),
+    ):
+        assert {row["step"] for row in _all(stored, query)} == steps
+    assert set(get_args(StopReasonName)) == {"stop", "length", *StopReason}
+
+
+def test_a_run_from_before_there_were_episodes_is_shown_and_has_none(tmp_path: Path) -> None:
+    write(tmp_path, make_step(1))
+    (path,) = tmp_path.iterdir()
+    pq.write_table(pq.read_table(path).drop_columns(["episode"]), path)
+    stored = StoredRollouts(tmp_path)
+    assert len(stored.page(RolloutQuery(), in_full=True).rows) == 4
+    page = stored.page(RolloutQuery(tool="add"))
+    assert (page.rows, page.problems) == ([], [])
 
 
 def test_a_group_has_its_completions_with_advantages(stored: StoredRollouts) -> None:
@@ -140,7 +166,6 @@ def _damaged(directory: Path, kind: str) -> None:
         path.write_text("PAR1 no file of rollouts PAR1")
     elif kind == "other":
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         pq.write_table(pa.table({"step": ["a"]}), path)
 

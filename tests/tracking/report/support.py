@@ -1,5 +1,6 @@
 """Runs made by hand for the tests of reports: real files of every kind, without training."""
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ import numpy as np
 
 from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config, RolloutsConfig
-from agent_tunix.rewards import Outcome, Sample, Score, summarise
+from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score, summarise
 from agent_tunix.rewards.sample import Term
 from agent_tunix.tracking.metrics_file import MetricsFile
 from agent_tunix.tracking.rollouts import RolloutWriter, ScoringSettings, StoredStep
@@ -25,6 +26,28 @@ def plain_response(step: int, place: int) -> str:
     return f"<reasoning>3*{place}={3 * place}</reasoning><answer>{3 * place}</answer>"
 
 
+def as_episode(sample: Sample, text: str) -> Sample:
+    """Return the sample as the last turn of an episode, in which a text is tool, argument, result, reply and fault.
+
+    The calls are a good one and a malformed one, in one turn. The episodes of odd steps end by a fault.
+    """
+    function = {"name": text, "arguments": json.dumps({"expression": text})}
+    messages = (
+        {"role": "user", "content": sample.prompt},
+        {"role": "assistant", "content": "First.", "tool_calls": [{"id": "0", "function": function}]},
+        {"role": "tool", "tool_call_id": "0", "name": text, "content": f"the result {text}"},
+        {"role": "tool", "tool_call_id": "1", "name": "", "content": "Error: malformed"},
+        {"role": "user", "content": f"reply {text}"},
+        {"role": "assistant", "content": sample.response},
+    )
+    calls = (
+        {"turn": 0, "name": text, "outcome": "ok", "seconds": 0.25},
+        {"turn": 0, "name": "", "outcome": "malformed", "seconds": 0.0},
+    )
+    stop, error = ("error", f"fault {text}") if sample.step % 2 else ("finished", "")
+    return dataclasses.replace(sample, messages=messages, episode=EpisodeSummary(stop, 2, 1, calls, None, error))
+
+
 def write_run(
     root: Path,
     num_steps: int = 6,
@@ -35,8 +58,12 @@ def write_run(
     unscored_share: float = 0.0,
     findings: Sequence[Mapping[str, Any]] = (),
     max_steps: int | None = None,
+    episodes_of: str = "",
 ) -> StoredRun:
-    """A run whose first component is learned and may time out, and whose others hover; without steps, no rows."""
+    """A run whose first component is learned and may time out, and whose others hover; without steps, no rows.
+
+    With `episodes_of`, its completions are episodes of `as_episode`.
+    """
     root.mkdir(parents=True)
     (root / "config.yaml").write_text(to_yaml(Config()), encoding="utf-8")
     environment = {
@@ -61,6 +88,9 @@ def write_run(
             stored = _make_step(
                 step, components, num_prompts, respond, unscored_share, random, max_steps or num_steps, step / num_steps
             )
+            if episodes_of:
+                samples = [as_episode(sample, episodes_of) for sample in stored.samples]
+                stored = dataclasses.replace(stored, samples=samples)
             row = _make_row(stored, components)
             if step == num_steps:
                 row |= {"eval/accuracy": 0.95, "eval/format_accuracy": 1.0}

@@ -1,5 +1,6 @@
 """`report.html` in a real Chromium: it draws, answers to pointer and keyboard, and asks for and runs nothing else."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -143,6 +144,31 @@ def test_markup_in_a_completion_a_name_or_a_finding_does_not_run(seen: Seen) -> 
     assert seen.messages == []
 
 
+def test_an_episode_is_a_conversation_with_folded_calls(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2, episodes_of=EVIL)
+    with opened(browser, write_report(run, run.root, plots=False), 390, dark=True, at="#rollout/1_0_0") as seen:
+        page = seen.page
+        turns = page.locator("#conversation > li")
+        assert [text.split("\n")[0] for text in turns.all_inner_texts()] == ["Policy", "Environment", "Policy"]
+        good, malformed = page.locator("details.call").all()
+        assert good.locator("summary").inner_text() == f"{EVIL} 250\u00a0ms"
+        assert "malformed" in malformed.locator("summary").inner_text()
+        assert not good.get_by_text("the result").is_visible()
+        good.locator("summary").press("Enter")
+        assert good.locator("pre").all_inner_texts() == [json.dumps({"expression": EVIL}), f"the result {EVIL}"]
+        assert page.get_by_text(f"fault {EVIL}").is_visible()
+        assert page.evaluate("document.getElementById('rollout').scrollWidth") <= 390
+        page.keyboard.press("Escape")
+        page.get_by_label("Ended").select_option(label="finished")
+        page.get_by_label("Called tool").select_option(EVIL)
+        page.get_by_role("searchbox").fill("THE RESULT <script>")
+        expect(page.locator("#count")).to_have_text("8 of 16 rollouts")
+        page.locator("#table tbody button").first.click()
+        assert page.locator("details.call[open]").count() == 1
+        assert page.evaluate("window.hacked") is None
+        assert seen.messages == []
+
+
 def test_even_markup_that_got_in_could_not_run(seen: Seen) -> None:
     """The page's policy alone stops a script and a request that some defect would let in."""
     markup = EVIL.partition("</script><!")[0]
@@ -170,6 +196,10 @@ def test_the_table_sorts_by_a_column_and_by_presets(page: Page) -> None:
     assert set(cells(page, 3)) == {"timeout"}
     steps = [int(step) for step in cells(page, 1)]
     assert steps == sorted(steps, reverse=True)
+
+
+def test_only_a_run_of_episodes_has_their_filters(page: Page) -> None:
+    assert page.locator("[name=stop], [name=tool]").count() == 0
 
 
 def test_rows_are_filtered_by_step_by_component_and_by_text(page: Page) -> None:

@@ -150,6 +150,19 @@ def test_subclasses_come_back_as_what_they_are_a_kind_of() -> None:
     assert same(found, ["yes", (1,), {"a": 1}, {"b": 2}])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"$type":"scalar","dtype":"<U500000000","value":"a"}',
+        f'{{"$type":"array","dtype":"<U900","shape":[100000],"values":{[0] * 100_000}}}',
+        '{"$type":"array","dtype":"(9,)i4","shape":[1],"values":[1]}',
+    ],
+)
+def test_an_array_that_takes_far_more_memory_than_its_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a stored value"):
+        decode(text)
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"$type":"no such"}', '{"$type":"bytes","base64":"é"}', '{"$type":"int"}'])
 def test_text_that_was_not_written_so_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a stored value"):

@@ -84,8 +84,11 @@ def test_an_unfinished_file_is_passed_over(tmp_path: Path) -> None:
     assert RolloutReader(tmp_path).steps() == [1]
 
 
-def replace_column(table: pa.Table) -> pa.Table:
-    return table.set_column(table.column_names.index("columns"), "columns", pa.array(["{"] * table.num_rows))
+def replace_column(table: pa.Table, name: str = "columns", text: str = "{") -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array([text] * table.num_rows))
+
+
+_TURN = '{"stop_reason":"x","num_turns":1,"num_prompt_messages":%s,"calls":[]%s,"score":null,"error":""}'
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,13 @@ def replace_column(table: pa.Table) -> pa.Table:
         (lambda path: pq.write_table(pa.table({"step": [1]}), path), "it contains no rollouts"),
         (lambda path: pq.write_table(of_version(99, pq.read_table(path)), path), "version 99 of the schema"),
         (lambda path: pq.write_table(replace_column(pq.read_table(path)), path), "'{' is not a stored value"),
+        *(
+            (
+                lambda path, text=text: pq.write_table(replace_column(pq.read_table(path), "episode", text), path),
+                "a row is not a completion",
+            )
+            for text in ("[]", "[" * 100_000, _TURN % (1, ',"more":1'), _TURN % ('"x"', ""))
+        ),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:

@@ -120,7 +120,6 @@ def test_a_gate_that_moves(before: float, after: float, first: list[float], agai
         (G, "batch", False, "partial_batch", "rollouts.share=1"),
         (G, "component", False, "partial_batch", "step 3"),
         (G - 1, "group", True, "damaged_rollouts", "step 3 must have complete groups of 3"),
-        (G, "median", True, "invalid_advantage_scaling", "one of group"),
     ],
 )
 def test_a_step_of_which_too_little_is_stored_is_refused(

@@ -43,7 +43,8 @@ def environments() -> None:
 
     NAME is a registered name, a dotted path or file.py:NAME: a function that is a tool, a class whose public methods
     are tools (as in TRL), a benchmax BaseEnv, or a class with reset and step(action). Train on it with
-    environment.name=NAME, or environment.tools=[NAME] for a tool.
+    environment.name=NAME, or environment.tools=[NAME] for a tool. With --mcp, NAME is the command or URL of an MCP
+    server, for environment.mcp.
     """
 
 
@@ -53,6 +54,7 @@ class EnvironmentOptions:
 
     modules: tuple[str, ...]
     args: tuple[str, ...]
+    is_mcp: bool = False
     place: str = "inline"
     timeout_s: float = 10.0
 
@@ -66,17 +68,19 @@ def _environment_options(*, runs: bool) -> Callable[[Callable[..., Any]], Callab
             *,
             modules: tuple[str, ...],
             args: tuple[str, ...],
+            mcp: bool,
             place: str = "inline",
             timeout: float = 10.0,
             **others: Any,
         ) -> Any:
-            return command(options=EnvironmentOptions(modules, args, place, timeout), **others)
+            return command(options=EnvironmentOptions(modules, args, mcp, place, timeout), **others)
 
         added: list[Callable[[Any], Any]] = [
             click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable."),
             click.option(
                 "--arg", "args", multiple=True, metavar="PARAM=VALUE", help="Argument of the constructor; YAML."
             ),
+            click.option("--mcp", is_flag=True, help="NAME is an MCP server: its command, or its URL."),
         ]
         if runs:
             added += [
@@ -144,11 +148,11 @@ def show(name: str, options: EnvironmentOptions, as_json: bool) -> None:
     """
     from agent_tunix.cli.environments.pages import describe_environment, environment_page
 
-    adapter = _resolve(name, options)
-    if as_json:
-        echo_json(describe_environment(name, adapter))
-    else:
-        echo(environment_page(name, adapter))
+    with _resolve(name, options) as adapter:
+        if as_json:
+            echo_json(describe_environment(name, adapter))
+        else:
+            echo(environment_page(name, adapter))
 
 
 @environments.command("try")
@@ -220,14 +224,19 @@ def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: 
 
 def _resolve(name: str, options: EnvironmentOptions) -> "EnvironmentAdapter":
     from agent_tunix.environments import resolve_environment
+    from agent_tunix.environments.conventions.mcp import McpAdapter
+    from agent_tunix.environments.conventions.mcp_server import McpServer
 
+    if options.is_mcp:
+        key = "url" if name.startswith(("http://", "https://")) else "command"
+        return McpAdapter(McpServer.read({key: name}, Path.cwd()), options.timeout_s)
     return resolve_environment(name, args=_read_args(options.args), modules=options.modules)
 
 
 @contextlib.contextmanager
 def _placed(name: str, adapter: "EnvironmentAdapter", options: EnvironmentOptions) -> "Iterator[EpisodeSource]":
     """Yield the environment in the place where it runs."""
-    if options.place == "inline" or (options.place == "auto" and adapter.is_builtin):
+    if options.is_mcp or options.place == "inline" or (options.place == "auto" and adapter.is_builtin):
         with adapter:
             yield adapter
         return

@@ -9,12 +9,14 @@ from typing import Any
 from agent_tunix.environments import EnvironmentAdapter, EpisodeResult, Tool
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.sample import message_lines
+from agent_tunix.visible_text import one_line
 
 _FORMS = {
     "class": "a class whose public methods are tools",
     "benchmax": "a benchmax BaseEnv",
     "text": "a text environment, which replies to each turn",
     "tools": "a function, a tool without state",
+    "mcp": "an MCP server",
 }
 
 
@@ -24,7 +26,7 @@ def describe_environment(name: str, adapter: EnvironmentAdapter) -> dict[str, An
         "name": name,
         "convention": adapter.convention,
         "source": adapter.describe(),
-        "documentation": inspect.getdoc(adapter.given) or "",
+        "documentation": "" if adapter.convention == "mcp" else inspect.getdoc(adapter.given) or "",
         "system_prompt": adapter.system_prompt,
         "max_turns": adapter.traits.max_turns,
         "columns": adapter.reset_parameters,
@@ -77,9 +79,9 @@ def episode_page(result: EpisodeResult) -> str:
     for message in result.messages:
         lines += message_lines(message)
         if message["role"] == "tool" and (call := next(calls)).result.detail:
-            lines.append(f"           {call.result.detail}")
+            lines.append(f"           {one_line(call.result.detail)}")
     if result.error:
-        lines.append(f"error      {result.error}")
+        lines.append(one_line(f"error      {result.error}"))
     elif result.score is None:
         lines.append("score      none: the environment does not score")
     else:

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeSource, faults_of
@@ -58,10 +57,15 @@ class EnvironmentAdapter(EpisodeSource):
         """System message of every prompt; "" for none."""
         return ""
 
-    @cached_property
+    @property
     def is_builtin(self) -> bool:
-        """True if the environment comes with this package."""
+        """True if the environment comes with this package, and needs no worker process."""
         return str(getattr(self.given, "__module__", "")).startswith("agent_tunix.environments.builtin.")
+
+    @property
+    def waits(self) -> bool:
+        """True if calls wait for other processes, so that several episodes may make them at the same time."""
+        return self.is_builtin and bool(getattr(self.given, "waits", False))
 
     @property
     def reset_parameters(self) -> dict[str, bool]:

@@ -10,6 +10,7 @@
 Each may be async.
 """
 
+import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,10 +24,12 @@ from agent_tunix.environments.conventions.base import (
 )
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
 from agent_tunix.environments.outcomes import Message, to_text
-from agent_tunix.environments.tools import FunctionTool, Tool
+from agent_tunix.environments.tools import USER_FAULTS, FunctionTool, Tool
 from agent_tunix.rewards.conventions.values import to_score
+from agent_tunix.rewards.execution import wire
 from agent_tunix.rewards.sample import Score
 
+_PLAIN = (bool, int, float, str, list, tuple, set, frozenset, dict, type(None))
 NOT_TOOLS = ("reset", "get_reward", "close")
 
 
@@ -88,6 +91,15 @@ class ClassEnvironment(EpisodeEnvironment):
         with faults_of(f"{self._name}.get_reward", self._file):
             returned = finished(self._instance.get_reward())
         return to_score(returned, "expected a number or None from get_reward")
+
+    def state(self) -> dict[str, Any]:
+        """Return the public attributes of the instance that are plain data or arrays."""
+        found: dict[str, Any] = {}
+        for name, value in getattr(self._instance, "__dict__", {}).items():
+            if not name.startswith("_") and (isinstance(value, _PLAIN) or hasattr(value, "tolist")):
+                with contextlib.suppress(*USER_FAULTS):  # an item's `__repr__` may raise anything
+                    found |= wire.plain_mapping({name: value})
+        return found
 
     def close(self) -> None:
         """Call `close`, if there is one."""

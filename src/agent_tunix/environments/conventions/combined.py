@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.environments.conventions.base import EnvironmentAdapter
-from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallResult, Message, Reply
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
@@ -45,6 +45,10 @@ class CombinedAdapter(EnvironmentAdapter):
         """Traits of the first environment."""
         return self._adapters[0].traits
 
+    def describe(self) -> str:
+        """Return the descriptions of all."""
+        return ", ".join(adapter.describe() for adapter in self._adapters)
+
     def declare(self) -> Sequence[Tool]:
         """Return the tools of all."""
         return [tool for adapter in self._adapters for tool in adapter.declare()]
@@ -60,6 +64,11 @@ class CombinedAdapter(EnvironmentAdapter):
         return all(adapter.is_builtin for adapter in self._adapters)
 
     @property
+    def waits(self) -> bool:
+        """True if calls of any of them wait for other processes."""
+        return any(adapter.waits for adapter in self._adapters)
+
+    @property
     def reset_parameters(self) -> dict[str, bool]:
         """Columns of the row that any `reset` names."""
         named: dict[str, bool] = {}
@@ -70,19 +79,50 @@ class CombinedAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
-        opened: list[EpisodeEnvironment] = []
-        try:
-            for adapter in self._adapters:
-                opened.append(adapter.open())
-        except EnvironmentFailedError:
-            _close_all(opened)
-            raise
-        return _Combined(opened, self.traits)
+        return _open_all(self._adapters)
 
     def close(self) -> None:
         """Release what all episodes share."""
         for adapter in self._adapters:
             adapter.close()
+
+
+class CombinedSource(EpisodeSource):
+    """An environment, wherever it runs, with the tools of MCP servers.
+
+    Args:
+        sources: The environment, and then the servers.
+        concurrency: Number of threads that may use its episodes at the same time.
+    """
+
+    def __init__(self, sources: Sequence[EpisodeSource], concurrency: int) -> None:
+        self.concurrency = concurrency
+        self._sources = list(sources)
+
+    @property
+    def traits(self) -> EnvironmentTraits:
+        """Traits of the environment."""
+        return self._sources[0].traits
+
+    def open(self) -> EpisodeEnvironment:
+        """Return the environment of a new episode."""
+        return _open_all(self._sources)
+
+    def close(self) -> None:
+        """Release what all episodes share."""
+        for source in self._sources:
+            source.close()
+
+
+def _open_all(sources: Sequence[EpisodeSource]) -> EpisodeEnvironment:
+    opened: list[EpisodeEnvironment] = []
+    try:
+        for source in sources:
+            opened.append(source.open())
+    except EnvironmentFailedError:
+        _close_all(opened)
+        raise
+    return _Combined(opened, sources[0].traits)
 
 
 class _Combined(EpisodeEnvironment):
@@ -120,6 +160,10 @@ class _Combined(EpisodeEnvironment):
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the score of the first environment."""
         return self._all[0].score(messages, stop_reason)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the first environment."""
+        return self._all[0].state()
 
     def close(self) -> None:
         """Close all, and then raise the first fault."""

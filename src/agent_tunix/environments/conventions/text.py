@@ -98,9 +98,9 @@ class TextEnvironment(EpisodeEnvironment):
             names, _ = parameters_of(reset)
             given = {"options": own_copy(dict(row)), **row} if "options" in names else row
             returned = finished(reset(**arguments_of_row(reset, given, seed)))
-        if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
-            returned = returned[0]
-        return _observed(_field(returned, "observation", returned))
+            if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
+                returned = returned[0]
+            return _observed(_field(returned, "observation", returned))
 
     def respond(self, text: str) -> Reply:
         """Return what `step` replies to the text of a turn."""
@@ -109,15 +109,15 @@ class TextEnvironment(EpisodeEnvironment):
                 action = self._action_of(text)
             except ValueError as error:
                 return Reply(f"Error: {error}")
-            returned = finished(self._instance.step(action))
-        observation, reward, done = _read_step(returned, self._name)
+            observation, reward, done = _read_step(finished(self._instance.step(action)), self._name)
+            observed = _observed(observation)
         if reward is not None:
             number = to_number(reward)
             if isinstance(number, str):
                 self._fault = self._fault or f"the reward of step: {number}"
             else:
                 self._rewards.append(number)
-        return Reply(_observed(observation), done)
+        return Reply(observed, done)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the sum of the rewards; None if `step` gave none."""

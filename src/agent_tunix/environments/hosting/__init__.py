@@ -1,5 +1,6 @@
-"""Environments in a worker process with limits on time and memory."""
+"""Environments in other processes: in a worker with limits on time and memory, or in process 0 of a run of several."""
 
 from agent_tunix.environments.hosting.client import HostedEnvironment
+from agent_tunix.environments.hosting.requests import RemoteEpisode, answer_request
 
-__all__ = ["HostedEnvironment"]
+__all__ = ["HostedEnvironment", "RemoteEpisode", "answer_request"]

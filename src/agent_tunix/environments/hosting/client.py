@@ -10,22 +10,18 @@ import logging
 import os
 import selectors
 import threading
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.hosting import program
-from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
+from agent_tunix.environments.hosting.requests import RemoteEpisode
 from agent_tunix.environments.resolve import EnvironmentRecipe
-from agent_tunix.environments.tools import DeclaredTool, Tool
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.execution.workers import linux
 from agent_tunix.execution.workers.connection import Connection
 from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.nursery_client import NurseryClient
-from agent_tunix.rewards.execution import wire
-from agent_tunix.rewards.sample import Score
 
 logger = logging.getLogger("agent_tunix.environments")
 
@@ -105,54 +101,22 @@ class _Slot:
         self.worker: _Worker | None = None
 
 
-class HostedEpisode(EpisodeEnvironment):
+class HostedEpisode(RemoteEpisode):
     """An episode in a worker process."""
 
     def __init__(self, worker: "_Worker", number: int, traits: EnvironmentTraits, timeout_s: float) -> None:
-        self.traits = traits
+        super().__init__(traits)
         self._worker = worker
         self._number = number
         self._timeout_s = timeout_s
-        self._tools: list[Tool] = []
-        self._prompt: list[Message] | None = None
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """Declarations of the tools, known after `reset`."""
-        return self._tools
-
-    def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
-        """Begin the episode."""
-        first, self._prompt, tools = self._ask("reset", "reset", dict(row), seed)
-        self._tools = [DeclaredTool(*tool) for tool in tools]
-        return None if first is None else str(first)
-
-    def prompt(self) -> list[Message] | None:
-        """Return the messages that the environment made of the row."""
-        return self._prompt
-
-    def call(
-        self, name: str, arguments: Mapping[str, Any], max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
-    ) -> CallResult:
-        """Call a tool; EnvironmentFailedError if it takes too long or ends its process."""
-        text, outcome, seconds, detail = self._ask(name, "call", name, dict(arguments), max_result_chars)
-        return CallResult(text, CallOutcome(outcome), seconds, detail)
-
-    def respond(self, text: str) -> Reply:
-        """Return the environment's reply to a turn without tool calls."""
-        return Reply(*self._ask("step", "respond", text))
-
-    def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
-        """Return the environment's score."""
-        plain = self._ask("the score", "score", list(messages), stop_reason)
-        return None if plain is None else wire.from_plain(plain)
 
     def close(self) -> None:
         """Release the episode, unless its worker is dead."""
         if self._worker.is_alive:
-            self._ask("close", "close")
+            super().close()
 
-    def _ask(self, what: str, method: str, *arguments: Any) -> Any:
+    def ask(self, what: str, method: str, *arguments: Any) -> Any:
+        """Return the worker's answer."""
         return self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
 
 

@@ -3,8 +3,13 @@
     batch         inputs of every loss: log-probabilities, advantages, mask, weights
     grpo          ratios clipped token by token: GRPO, Dr. GRPO, DAPO
     gspo          ratios clipped sequence by sequence: GSPO, GSPO-token
-    reinforce     the plain policy gradient: RLOO
+    cispo         the policy gradient with bounded importance weights: CISPO, ScaleRL
+    sapo          a smooth gate in place of the clip
+    gmpo          the geometric mean of clipped token ratios
+    reinforce     the plain policy gradient: RLOO, MaxRL
     kl            estimators of the divergence from the reference policy
+    terms         entropy bonus, positive examples, and masks of tokens and completions
+    sampler_mismatch   what sampling and training disagree by, and its correction
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`
 
@@ -15,9 +20,9 @@ Axes: B completions, T tokens of each.
 """
 
 from agent_tunix.grpo.losses.aggregation import AGGREGATIONS, aggregate, completion_weights
-from agent_tunix.grpo.losses.batch import LossBatch
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, log_ratios, token_ratios
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
-from agent_tunix.grpo.losses.objective import LOSSES, ObjectiveSettings, policy_objective
+from agent_tunix.grpo.losses.objective import LOSSES, policy_objective
 
 __all__ = [
     "AGGREGATIONS",
@@ -25,7 +30,10 @@ __all__ = [
     "LOSSES",
     "LossBatch",
     "ObjectiveSettings",
+    "TokenLosses",
     "aggregate",
     "completion_weights",
+    "log_ratios",
     "policy_objective",
+    "token_ratios",
 ]

@@ -2,10 +2,12 @@
 
 Every mode is a weighted sum, loss = Σ_i w_i Σ_t m_it l_it, in which w_i depends only on lengths. |o_i| is the number of
 tokens of completion i that take part, N the number of completions in the batch, N' the number of those with such a
-token, and L the length of the longest completion that can be sampled:
+token, g(i) the completions of the prompt of i, P' the number of prompts with such a token, and L the length of the
+longest completion that can be sampled:
 
     sequence-mean-token-mean        w_i = 1 / (N' |o_i|)     GRPO, equation 3 of https://arxiv.org/abs/2402.03300
     token-mean                      w_i = 1 / Σ_j |o_j|      DAPO, equation 8 of https://arxiv.org/abs/2503.14476
+    prompt-mean-token-mean          w_i = 1 / (P' Σ_j∈g(i) |o_j|)     ScaleRL, https://arxiv.org/abs/2510.13786
     sequence-mean-token-sum         w_i = 1 / N'             RLOO, whose action is the whole completion
     sequence-mean-token-sum-norm    w_i = 1 / (N L)          Dr. GRPO, section 3.2 of https://arxiv.org/abs/2503.20783
 
@@ -14,7 +16,7 @@ therefore sum to those of the batch, even if their lengths differ: the division 
 computed at once.
 
 Departure: a completion without a token that takes part, such as a masked truncated one, does not count among the N' of
-the mean. It counts in the last mode, whose divisor is meant to be constant.
+the mean, and a prompt without one not among the P'. It counts in the last mode, whose divisor is meant to be constant.
 """
 
 import jax.numpy as jnp
@@ -25,18 +27,22 @@ from numpy.typing import ArrayLike, NDArray
 AGGREGATIONS = (
     "sequence-mean-token-mean",
     "token-mean",
+    "prompt-mean-token-mean",
     "sequence-mean-token-sum",
     "sequence-mean-token-sum-norm",
 )
 
 
-def completion_weights(lengths_N: ArrayLike, mode: str, max_length: int) -> NDArray[np.float64]:
+def completion_weights(
+    lengths_N: ArrayLike, mode: str, max_length: int, num_generations: int = 1
+) -> NDArray[np.float64]:
     """Return [N] w_i, the weight of each token of a completion.
 
     Args:
         lengths_N: Number of tokens of each completion of the batch that take part, from 0.
         mode: One of `AGGREGATIONS`.
         max_length: L, in tokens.
+        num_generations: Completions of each prompt, which lie side by side.
 
     Returns:
         Finite weights; 0 for a completion without a token that takes part.
@@ -52,6 +58,9 @@ def completion_weights(lengths_N: ArrayLike, mode: str, max_length: int) -> NDAr
         divisors = num_present * np.maximum(lengths_N, 1.0)
     elif mode == "token-mean":
         divisors = max(lengths_N.sum(), 1.0)
+    elif mode == "prompt-mean-token-mean":
+        of_prompts = lengths_N.reshape(-1, num_generations).sum(axis=1)
+        divisors = max((of_prompts > 0).sum(), 1) * np.repeat(np.maximum(of_prompts, 1.0), num_generations)
     elif mode == "sequence-mean-token-sum":
         divisors = num_present
     elif mode == "sequence-mean-token-sum-norm":

@@ -1,5 +1,6 @@
 """The inputs and results that all losses share."""
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -25,6 +26,8 @@ class LossBatch(NamedTuple):
         advantages: One for each completion.
         mask: True at tokens that take part. Values elsewhere have no effect.
         weights: `completion_weights`, the weight of each token of a completion in the loss.
+        entropies: Entropy of the next token, in nats; differentiated if its bonus is in the loss. None if unknown.
+        sampled_logps: Log-probabilities that the sampler's program computed; None if unknown.
     """
 
     logps: Float[Array, "B T"]
@@ -33,6 +36,49 @@ class LossBatch(NamedTuple):
     advantages: Float[Array, " B"]
     mask: Bool[Array, "B T"]
     weights: Float[Array, " B"]
+    entropies: Float[Array, "B T"] | None = None
+    sampled_logps: Float[Array, "B T"] | None = None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ObjectiveSettings:
+    """Settings of the objective; a JAX pytree.
+
+    The numbers may be arrays that a compiled program takes as inputs, so that one program serves all their values. The
+    names, and which of the optional numbers are None, are part of the program.
+
+    Attributes:
+        loss: A key of `LOSSES`, or a name or path of a user's own loss.
+        epsilon: Lower clip. A loss ignores the settings that its equation lacks.
+        epsilon_high: Upper clip.
+        epsilon_c: Dual clip for negative advantages; None for no dual clip.
+        beta: β, the coefficient of the KL penalty.
+        kl_estimator: A key of `KL_ESTIMATORS`.
+        tau_positive: τ_pos of SAPO.
+        tau_negative: τ_neg of SAPO.
+        entropy_coefficient: Coefficient of the entropy bonus. This and the following are explained in `terms`.
+        top_entropy_share: Share of tokens whose policy loss counts.
+        off_policy_threshold: Distance from the sampling policy, in nats a token, above which completions are masked.
+        positive_nll: Coefficient of the likelihood of completions with a positive advantage.
+        sampler_correction: None, or a key of `sampler_mismatch.CORRECTIONS`.
+        sampler_correction_cap: Largest weight of that correction.
+    """
+
+    loss: str = field(default="grpo", metadata={"static": True})
+    epsilon: Number = 0.2
+    epsilon_high: Number = 0.2
+    epsilon_c: Number | None = None
+    beta: Number = 0.0
+    kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
+    tau_positive: Number = 1.0
+    tau_negative: Number = 1.05
+    entropy_coefficient: Number | None = None
+    top_entropy_share: Number | None = None
+    off_policy_threshold: Number | None = None
+    positive_nll: Number | None = None
+    sampler_correction: str | None = field(default=None, metadata={"static": True})
+    sampler_correction_cap: Number = 2.0
 
 
 class TokenLosses(NamedTuple):
@@ -42,7 +88,7 @@ class TokenLosses(NamedTuple):
         losses: Loss of each token.
         ratios: Importance ratio of each token.
         clipped_low: True if the lower bound removed the gradient: the ratio is too small and the advantage negative.
-        clipped_high: True if an upper bound removed the gradient: the ratio is too large.
+        clipped_high: True if an upper bound removed the gradient, or limited the weight: the ratio is too large.
     """
 
     losses: Float[Array, "B T"]
@@ -66,7 +112,20 @@ def clean(batch: LossBatch) -> LossBatch:
         advantages=batch.advantages.astype(jnp.float32),
         mask=mask,
         weights=batch.weights.astype(jnp.float32),
+        entropies=keep(batch.entropies),
+        sampled_logps=keep(batch.sampled_logps),
     )
+
+
+def token_ratios(batch: LossBatch) -> Float[Array, "B T"]:
+    """Return the importance ratio of each token, with the log-ratio limited to ±20."""
+    return jnp.exp(jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
+
+
+def unclipped(losses: Float[Array, "B T"], ratios: Float[Array, "B T"]) -> TokenLosses:
+    """Return the losses of a method without a clip."""
+    nowhere = jnp.zeros(losses.shape, jnp.bool_)
+    return TokenLosses(losses, ratios, nowhere, nowhere)
 
 
 def log_ratios(batch: LossBatch) -> Float[Array, "B T"]:

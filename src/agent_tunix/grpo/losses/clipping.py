@@ -14,27 +14,20 @@ give each of them half of the gradient.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from agent_tunix.grpo.losses.batch import Number, TokenLosses
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses
 
 
-def clipped_surrogate(
-    ratios: Float[Array, "B T"],
-    advantages: Float[Array, "B 1"],
-    *,
-    epsilon: Number,
-    epsilon_high: Number,
-    epsilon_c: Number | None = None,
-) -> TokenLosses:
+def clipped_surrogate(ratios: Float[Array, "B T"], batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
     """Compute the loss of each token, and mark where clipping removed the gradient.
 
     Args:
         ratios: r, at least 0.
-        advantages: A of each completion.
-        epsilon: ε. With A < 0, r below 1 − ε gains nothing more.
-        epsilon_high: ε_high. With A > 0, r above 1 + ε_high gains nothing more.
-        epsilon_c: c of dual clipping; None for no dual clipping.
+        batch: The completions, with their advantages A.
+        settings: ε: with A < 0, r below 1 − ε gains nothing more. ε_high: with A > 0, r above 1 + ε_high gains nothing
+            more. c of dual clipping, or None.
     """
-    low, high = 1.0 - epsilon, 1.0 + epsilon_high
+    advantages, epsilon_c = batch.advantages[:, None], settings.epsilon_c
+    low, high = 1.0 - settings.epsilon, 1.0 + settings.epsilon_high
     clipped_low = (advantages < 0) & (ratios < low)
     clipped_high = (advantages > 0) & (ratios > high)
     bounds = jnp.where(clipped_low, low, high)

@@ -11,15 +11,10 @@ tokens. The differences are in `aggregation` and in `rewards.advantages`.
 Departure: log-ratios are limited to ±20.
 """
 
-import jax.numpy as jnp
-
-from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, Number, TokenLosses, log_ratios
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, token_ratios
 from agent_tunix.grpo.losses.clipping import clipped_surrogate
 
 
-def grpo(batch: LossBatch, *, epsilon: Number, epsilon_high: Number, epsilon_c: Number | None = None) -> TokenLosses:
-    """Return the token losses of GRPO. The arguments are those of `clipped_surrogate`."""
-    ratios = jnp.exp(jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
-    return clipped_surrogate(
-        ratios, batch.advantages[:, None], epsilon=epsilon, epsilon_high=epsilon_high, epsilon_c=epsilon_c
-    )
+def grpo(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
+    """Return the token losses of GRPO."""
+    return clipped_surrogate(token_ratios(batch), batch, settings)

@@ -17,30 +17,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, Number, TokenLosses, log_ratios
+from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, ObjectiveSettings, TokenLosses, log_ratios
 from agent_tunix.grpo.losses.clipping import clipped_surrogate
 
 
-def gspo(batch: LossBatch, *, epsilon: Number, epsilon_high: Number, epsilon_c: Number | None = None) -> TokenLosses:
-    """Return the loss of each completion at each of its tokens, so that their mean over the completion is that loss.
-
-    The arguments are those of `clipped_surrogate`.
-    """
+def gspo(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
+    """Return the loss of each completion at each of its tokens, so that their mean over the completion is that loss."""
     ratios = jnp.broadcast_to(jnp.exp(_mean_log_ratios(batch)), batch.logps.shape)
-    return clipped_surrogate(
-        ratios, batch.advantages[:, None], epsilon=epsilon, epsilon_high=epsilon_high, epsilon_c=epsilon_c
-    )
+    return clipped_surrogate(ratios, batch, settings)
 
 
-def gspo_token(
-    batch: LossBatch, *, epsilon: Number, epsilon_high: Number, epsilon_c: Number | None = None
-) -> TokenLosses:
-    """Return the loss of each token. The arguments are those of `clipped_surrogate`."""
+def gspo_token(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
+    """Return the loss of each token."""
     sequence_ratios = jax.lax.stop_gradient(jnp.exp(_mean_log_ratios(batch)))
     ratios = sequence_ratios * jnp.exp(batch.logps - jax.lax.stop_gradient(batch.logps))
-    return clipped_surrogate(
-        ratios, batch.advantages[:, None], epsilon=epsilon, epsilon_high=epsilon_high, epsilon_c=epsilon_c
-    )
+    return clipped_surrogate(ratios, batch, settings)
 
 
 def _mean_log_ratios(batch: LossBatch) -> Float[Array, "B 1"]:

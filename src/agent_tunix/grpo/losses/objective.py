@@ -1,46 +1,34 @@
-"""The whole objective: the aggregated surrogate loss plus β times the KL divergence from the reference policy."""
+"""The whole objective: the aggregated policy loss, β times the KL divergence from the reference policy, and terms."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.losses.aggregation import aggregate
-from agent_tunix.grpo.losses.batch import LossBatch, Number, TokenLosses, clean
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, clean, token_ratios, unclipped
+from agent_tunix.grpo.losses.cispo import cispo
+from agent_tunix.grpo.losses.gmpo import gmpo
 from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
 from agent_tunix.grpo.losses.reinforce import reinforce
+from agent_tunix.grpo.losses.sampler_mismatch import CORRECTIONS, mismatch_kl
+from agent_tunix.grpo.losses.sapo import sapo
+from agent_tunix.grpo.losses.terms import MASKS, TERMS
+from agent_tunix.own_functions import OWN_LOSSES
 
-_CLIPPED: dict[str, Callable[..., TokenLosses]] = {"grpo": grpo, "gspo": gspo, "gspo_token": gspo_token}
-LOSSES = (*_CLIPPED, "reinforce")
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class ObjectiveSettings:
-    """Settings of the objective; a JAX pytree.
-
-    The numbers may be arrays that a compiled program takes as inputs, so that one program serves all their values. The
-    names, and whether there is a dual clip, are part of the program.
-
-    Attributes:
-        loss: One of `LOSSES`.
-        epsilon: Lower clip. `reinforce` ignores this and the other clips.
-        epsilon_high: Upper clip.
-        epsilon_c: Dual clip for negative advantages; None for no dual clip.
-        beta: β, the coefficient of the KL penalty.
-        kl_estimator: A key of `KL_ESTIMATORS`.
-    """
-
-    loss: str = field(default="grpo", metadata={"static": True})
-    epsilon: Number = 0.2
-    epsilon_high: Number = 0.2
-    epsilon_c: Number | None = None
-    beta: Number = 0.0
-    kl_estimator: str = field(default="low_var_kl", metadata={"static": True})
+LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
+    "grpo": grpo,
+    "gspo": gspo,
+    "gspo_token": gspo_token,
+    "cispo": cispo,
+    "sapo": sapo,
+    "gmpo": gmpo,
+    "reinforce": reinforce,
+}
 
 
 def policy_objective(
@@ -56,11 +44,20 @@ def policy_objective(
     Returns:
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
         the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
-        with a reference policy, and is aggregated like the loss.
+        with a reference policy, and is aggregated like the loss. `sampler_mismatch_kl` is there if the sampler's
+        log-probabilities are. `masked_share`, the share of tokens whose policy loss a mask of `terms` removed, and
+        `entropy_coefficient` are there if they are set.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)
-    loss = aggregate(tokens.losses, batch.mask, batch.weights)
+    losses, counted = tokens.losses, batch.mask
+    if settings.sampler_correction is not None:
+        losses = losses * CORRECTIONS[settings.sampler_correction](batch, settings.sampler_correction_cap)
+    masks = {name: value for name in MASKS if (value := getattr(settings, name)) is not None}
+    for name, value in masks.items():
+        counted &= MASKS[name](batch, value)
+        losses = jnp.where(counted, losses, 0.0)
+    loss = aggregate(losses, batch.mask, batch.weights)
     count = jnp.maximum(batch.mask.sum(), 1)
 
     def mean(values: Array) -> Float[Array, ""]:
@@ -73,15 +70,32 @@ def policy_objective(
         "ratio_max": jnp.max(jnp.where(batch.mask, tokens.ratios, 0.0), initial=0.0),
     }
     if batch.reference_logps is not None:
-        divergences = KL_ESTIMATORS[settings.kl_estimator](batch.logps, batch.reference_logps)
+        divergences = KL_ESTIMATORS[settings.kl_estimator](batch)
         statistics["kl"] = aggregate(divergences, batch.mask, batch.weights)
         loss = loss + settings.beta * statistics["kl"]
+    if batch.sampled_logps is not None:
+        statistics["sampler_mismatch_kl"] = mean(mismatch_kl(batch))
+    if masks:
+        statistics["masked_share"] = mean(~counted)
+    for name, term in TERMS.items():
+        if (coefficient := getattr(settings, name)) is not None:
+            loss = loss + coefficient * aggregate(term(batch), batch.mask, batch.weights)
+    if settings.entropy_coefficient is not None:
+        statistics["entropy_coefficient"] = jnp.asarray(settings.entropy_coefficient)
     return loss, jax.tree.map(jax.lax.stop_gradient, statistics)
 
 
 def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
-    if settings.loss == "reinforce":
-        return reinforce(batch)
-    return _CLIPPED[settings.loss](
-        batch, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high, epsilon_c=settings.epsilon_c
-    )
+    if settings.loss in LOSSES:
+        return LOSSES[settings.loss](batch, settings)
+    found = OWN_LOSSES.get(settings.loss)(batch, settings)
+    if isinstance(found, TokenLosses):
+        return found
+    shape = getattr(found, "shape", None)
+    if shape != batch.logps.shape:
+        raise ConfigError(
+            f"grpo.loss={settings.loss} must return a loss for each token, an array of the shape {batch.logps.shape}, "
+            f"but returned {type(found).__name__} of the shape {shape}; do not sum or average in the function",
+            code="invalid_policy_loss",
+        )
+    return unclipped(found, token_ratios(batch))

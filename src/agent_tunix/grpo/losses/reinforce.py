@@ -11,10 +11,9 @@ of the loss, as in GRPO, so that the logged rewards are those that train.
 
 import jax.numpy as jnp
 
-from agent_tunix.grpo.losses.batch import LossBatch, TokenLosses
+from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, unclipped
 
 
-def reinforce(batch: LossBatch) -> TokenLosses:
+def reinforce(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:  # as all losses
     """Return the token losses −A log π."""
-    nowhere = jnp.zeros_like(batch.mask)
-    return TokenLosses(-batch.advantages[:, None] * batch.logps, jnp.ones_like(batch.logps), nowhere, nowhere)
+    return unclipped(-batch.advantages[:, None] * batch.logps, jnp.ones_like(batch.logps))

@@ -221,6 +221,16 @@ class Tokenizer:
         texts: list[str] = self._special.decode_batch(rows, skip_special_tokens=True)
         return texts
 
+    def token_texts(self) -> list[str]:
+        """Return the text that each token id adds to a text; "" for special tokens.
+
+        A token with a part of a character has the text "\ufffd".
+        """
+        # Decoders treat the first token of a text differently, so every token is decoded after the same one.
+        first = self.encode("x", allow_special=False)
+        before, *texts = self.decode_batch([first, *([*first, token] for token in range(self.vocab_size))])
+        return [text.removeprefix(before) for text in texts]
+
     @functools.cached_property
     def _hidden_ids(self) -> set[int]:
         """Ids of special tokens, including those that `tokenizer.json` does not mark as special."""

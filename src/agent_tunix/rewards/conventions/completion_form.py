@@ -7,7 +7,7 @@ So a trial passes completions that record how they are used:
 - messages whose content is read.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,7 +75,8 @@ def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: 
     messages = attempt("messages", sample)
     if text.refusal and messages.refusal:
         reason = f"it accepts neither text ({text.refusal}) nor messages ({messages.refusal})"
-        return FormChoice(native or "text", reason, is_guess=True)
+        usual = "text" if sample.episode is None else "messages"
+        return FormChoice(native or usual, reason, is_guess=True)
     if text.refusal:
         return FormChoice("messages", f"it accepts messages but not text ({text.refusal})")
     if text.used_as_message and not messages.refusal:
@@ -153,15 +154,15 @@ class UseRecorder:
 
         return _Text(response)
 
-    def messages(self, response: str) -> list[dict[str, str]]:
-        """Return a list of one chat message that records if its content is read."""
+    def messages(self, messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return chat messages that record if their content is read."""
         recorder = self
 
-        class _Message(dict[str, str]):
+        class _Message(dict[str, Any]):
             def __iter__(self) -> Iterator[str]:  # makes `dict(message)` read items by `__getitem__`
                 return super().__iter__()
 
-            def __getitem__(self, key: str) -> str:
+            def __getitem__(self, key: str) -> Any:
                 recorder.used |= key == "content"
                 return super().__getitem__(key)
 
@@ -181,4 +182,4 @@ class UseRecorder:
                 recorder.used |= key == "content"
                 return super().pop(key, *default)
 
-        return [_Message(role="assistant", content=response)]
+        return [_Message(message) for message in messages]

@@ -125,7 +125,9 @@ class FormedConvention(Convention):
         """Return the completion in its form; in a trial, one that records its use."""
         if self._recorder is None:
             return completion_of(sample, self._as_messages)
-        return (self._recorder.messages if self._as_messages else self._recorder.text)(sample.response)
+        if self._as_messages:
+            return self._recorder.messages(completion_of(sample, as_messages=True))
+        return self._recorder.text(sample.response)
 
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
         scores = super()._finish(scores, started, lines)

@@ -53,16 +53,17 @@ class MilesSample:
 
     Attributes:
         prompt: Text of the prompt; with `rewards.completions=messages`, the chat messages before the completion.
-        response: Text of the completion.
+        response: Text of the completion; of an episode, all turns with what was answered.
         label: The reference: the row's `label`, or else `answer`.
         metadata: All columns of the dataset's row.
         status: `COMPLETED`, or `TRUNCATED` at the length limit.
-        tokens: The `response_length` token ids of the completion, if known.
+        tokens: The `response_length` token ids of the completion, if known; of an episode, those of answers too.
         index: Number within the step, from 0, with the completions of a prompt side by side; outside training, within
             the call.
         group_index: Number of the prompt within the step, from 0.
         reward: None; values assigned to it are not read.
-        loss_mask: None, as are `rollout_log_probs`, `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
+        loss_mask: For each token of an episode, 1 if the model wrote it, otherwise 0; None without an episode.
+        rollout_log_probs: None, as are `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
     """
 
     prompt: str | list[dict[str, Any]] = ""
@@ -166,14 +167,17 @@ class MilesReward(Convention):
         )
 
     def _sample(self, sample: Sample, place: int) -> MilesSample:
+        episode = sample.episode
+        tokens = list(episode.tokens if episode is not None and episode.tokens else sample.tokens)
         return MilesSample(
             prompt=prompt_of(sample, self.settings.completions == "messages"),
-            response=sample.response,
+            response=sample.whole_text,
             label=reference_of(sample.columns, "label"),
             metadata=own_copy(dict(sample.columns)),
             status=MilesStatus.COMPLETED if sample.ended else MilesStatus.TRUNCATED,
-            tokens=list(sample.tokens),
-            response_length=sample.num_tokens,
+            tokens=tokens,
+            response_length=len(tokens) or sample.num_tokens,
+            loss_mask=None if episode is None else list(episode.loss_mask),
             index=place if sample.index is None else sample.index,
             group_index=sample.group_id,
         )

@@ -8,7 +8,8 @@
 | --- | --- |
 | `completions` | texts, or lists of one chat message, depending on `rewards.completions` |
 | `prompts` | texts, or the chat messages before each completion |
-| `completion_ids` | the token ids of each completion |
+| `completion_ids` | the token ids of each completion; of an episode, those of tool results too |
+| `environments` | the environment of each episode after its end: its public attributes, and `get_reward()` |
 | `trainer_state` | an object with `global_step`, the steps completed so far (0 in the first), and `max_steps` |
 | `log_extra(column, values)` | a function that stores a list of one value per completion with the completions |
 | `log_metric(name, value)` | a function that logs a number of the whole batch |
@@ -25,6 +26,7 @@ completions (a number, a generator, an array, a list of another length) is an er
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from agent_tunix.rewards.conventions import running
@@ -35,7 +37,7 @@ from agent_tunix.rewards.sample import Sample, Score
 
 EXPECTED = "a batch reward returns a list of one number, or None, for each completion"
 EXPECTED_ITEM = "each value of the list is a number or None"
-BATCH_NAMES = ("prompts", "completions", "completion_ids")
+BATCH_NAMES = ("prompts", "completions", "completion_ids", "environments")
 OWN_NAMES: tuple[str, ...] = (*BATCH_NAMES, "trainer_state", "log_extra", "log_metric")
 
 
@@ -99,6 +101,8 @@ class TrlReward(FormedConvention):
             "log_extra": lambda: log.extra,
             "log_metric": lambda: log.metric,
         }
+        if any(sample.episode is not None for sample in samples):
+            lazily["environments"] = lambda: [_environment_of(sample) for sample in samples]
         call = self.calls[0]
         if "completion_ids" in call.names or all(sample.tokens for sample in samples):
             lazily["completion_ids"] = lambda: [token_ids_of(sample) for sample in samples]
@@ -148,12 +152,23 @@ class _Log:
         ]
 
 
+def _environment_of(sample: Sample) -> Any:
+    """Return an object like the environment of an episode at its end; None without an episode."""
+    if sample.episode is None:
+        return None
+    score = sample.episode.score
+    value = None if score is None else score.value
+    return SimpleNamespace(**{"get_reward": lambda: value, **own_copy(dict(sample.episode.state))})
+
+
 def token_ids_of(sample: Sample) -> list[int]:
     """Return the token ids of the completion.
 
     Raises:
         LookupError: They are unknown. An empty list would look like an empty completion.
     """
+    if sample.episode is not None and sample.episode.tokens:
+        return list(sample.episode.tokens)
     if not sample.tokens and (sample.num_tokens or sample.response):
         raise LookupError(
             "`completion_ids` is not available, because the token ids of this completion are unknown here"

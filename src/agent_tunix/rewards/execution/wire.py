@@ -24,7 +24,7 @@ def to_plain(score: Score) -> PlainScore:
         None if score.value is None else float(score.value),
         str(score.outcome.value),
         _clip(score.detail),
-        _plain_extras(score.extras),
+        plain_mapping(score.extras),
         float(score.seconds),
         {_clip(name): None if value is None else float(value) for name, value in score.components.items()},
         {_clip(name): float(value) for name, value in score.metrics.items()},
@@ -50,8 +50,9 @@ def _visible(value: Any) -> Any:
     return value
 
 
-def _plain_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    return _plain_mapping(extras, iter(range(LARGEST_EXTRA_ITEMS)), depth=7)
+def plain_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return named values of users in built-in types, of limited size."""
+    return _plain_mapping(values, iter(range(LARGEST_EXTRA_ITEMS)), depth=7)
 
 
 def _plain(value: Any, budget: Iterator[int], depth: int) -> Any:

@@ -227,7 +227,7 @@ class Mixture:
     def advantages(self, scores: Sequence[Score], num_generations: int, scaling: str = "group") -> NDArray[np.float64]:
         """Return the advantage of each completion from this mixture's scores, the completions of a group side by side.
 
-        `scaling` is one of `advantages.SCALINGS`.
+        `scaling` is `grpo.advantage_scaling`.
         """
         values_CB, weights_C = weighed(scores, self.on_failure)
         return compute_advantages(

@@ -6,9 +6,13 @@ over those of the batch, and S is the sum over the components before the last di
 
     group            A = Σ_c w_c · (v_c − mean(v_c)) / (std(r) + ε)
     batch            A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r) + ε)
+    batch_centred    A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r − mean(r)) + ε)
+    mean             A = Σ_c w_c · (v_c − mean(v_c)) / (mean(|r|) + ε)
     none             A = Σ_c w_c · (v_c − mean(v_c))
     leave_one_out    A = Σ_c w_c · (v_c − mean(v_c)) · n / (n − 1)
     component        A = Σ_c w_c · (v_c − mean(v_c)) / (std(v_c) + ε) / (STD(S) + ε)
+
+A user's own estimator need not be such a sum; its shares are those of `none`.
 
 So A = Σ_c a_c, and each part a_c sums to zero in each group, as A does. The variance of the advantages is then the sum
 of the components' covariances with them:
@@ -21,8 +25,8 @@ mean of each group is 0. This is the natural decomposition of variance by factor
 
 A component that works against the outcome has a negative share, and the others then sum to more than 1. Weights, gates
 and transforms count. A component whose values never differ within a group has the share 0, however large they are. A
-divisor that is equal for the whole batch cancels: `batch`, `none` and, if every completion is scored, `leave_one_out`
-give the same shares. `group` gives each live group the same influence, however small its spread.
+divisor that is equal for the whole batch cancels: `batch`, `batch_centred`, `none` and, if every completion is scored,
+`leave_one_out` give the same shares. `group` gives each live group the same influence, however small its spread.
 """
 
 from collections.abc import Sequence
@@ -30,7 +34,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_tunix.rewards.advantages import centre, group_std, is_dead, leave_one_out, standardise, unbiased_std
+from agent_tunix.rewards.advantages import SCALERS, centre, is_dead, standardise, unbiased_std
 
 Array = NDArray[np.float64]
 
@@ -50,7 +54,7 @@ def advantage_parts(
     """Return the part of each component in each advantage, of shape [C, B].
 
     The sum over C equals `compute_advantages` up to rounding. Parts are 0 for unscored completions (NaN in `totals_B`)
-    and in dead groups. `values_CB` are transformed and gated values, `scaling` is one of `advantages.SCALINGS`, and
+    and in dead groups. `values_CB` are transformed and gated values, `scaling` is `grpo.advantage_scaling`, and
     `epsilon` has the unit of reward.
     """
     totals_PG = totals_B.reshape(-1, num_generations)
@@ -62,12 +66,7 @@ def advantage_parts(
         parts_CPG = parts_CPG / (unbiased_std(parts_CPG.sum(axis=0), scored_PG) + epsilon)
         return parts_CPG.reshape(values_CB.shape)
     parts_CPG = np.where(is_dead(totals_PG)[:, None], 0.0, weights_C11 * centre(values_CPG))
-    if scaling == "group":
-        parts_CPG = parts_CPG / (group_std(totals_PG) + epsilon)
-    elif scaling == "batch":
-        parts_CPG = parts_CPG / (unbiased_std(totals_PG, scored_PG) + epsilon)
-    elif scaling == "leave_one_out":
-        parts_CPG = parts_CPG * leave_one_out(totals_PG)
+    parts_CPG = SCALERS.get(scaling, SCALERS["none"])(parts_CPG, totals_PG, epsilon)
     return parts_CPG.reshape(values_CB.shape)
 
 

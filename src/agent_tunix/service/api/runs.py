@@ -13,7 +13,7 @@ from agent_tunix.service.gate import API
 from agent_tunix.service.runs.index import MAX_LIMIT
 from agent_tunix.service.runs.metrics import MAX_ROWS
 from agent_tunix.service.runs.queries import MAX_LIMIT as MAX_ROLLOUTS
-from agent_tunix.service.runs.queries import MAX_QUERY, Order, Outcome, RolloutQuery
+from agent_tunix.service.runs.queries import MAX_QUERY, Order, Outcome, RolloutQuery, StopReason
 from agent_tunix.service.state import service_of
 
 PATH = f"{API}/runs"
@@ -84,12 +84,14 @@ async def rollouts(
     max_reward: Annotated[float | None, Query(description="Only with at most this reward")] = None,
     q: Annotated[str, Query(max_length=MAX_QUERY, description="Only responses that contain this text")] = "",
     sort: Annotated[Order, Query(description="The order within a step; with `-` in descending order")] = "place",
+    stop_reason: Annotated[StopReason | None, Query(description="Only with this reason why it ended")] = None,
+    tool: Annotated[str, Query(max_length=MAX_QUERY, description="Only episodes that called this tool")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_ROLLOUTS, description="Most rollouts to return")] = 20,
     after: Annotated[str | None, Query(description="`next` of the previous page of the same query")] = None,
 ) -> Response:
     """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""
     service = service_of(request)
-    query = RolloutQuery(step, group, outcome, min_reward, max_reward, q, sort)
+    query = RolloutQuery(step, group, outcome, min_reward, max_reward, q, sort, stop_reason, tool)
     page = await service.run_reads.make(lambda: service.runs.get(id).rollouts.page(query, limit, after))
     return Json(
         {

@@ -34,7 +34,7 @@ from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying import ReplayRequest, Review, StepRange, sha256_of
 from agent_tunix.service.state import service_of
 from agent_tunix.service.trying import TrialRow, check_size
-from agent_tunix.tracking.report.sampling import cut
+from agent_tunix.tracking.report.cutting import cut
 
 _MOST = 500
 _LONGEST_TEXT = 4000

@@ -14,7 +14,7 @@ from agent_tunix.rewards.advantages import group_std
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery
+from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery, StopReason
 from agent_tunix.service.runs.rollouts import RolloutPage
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.state import service_of
@@ -50,6 +50,8 @@ async def list_rollouts(request: Request, id: str) -> Response:
         page = RolloutPage([], None, [])
         if refusal is None:
             page = run.rollouts.page(query, _ROLLOUTS_A_PAGE, params.get("after") or None, in_full=True)
+        rollouts = [show(row, _LONGEST_IN_LIST, query.text) for row in page.rows]
+        tools = {call.name for shown in rollouts for turn, _ in shown.turns for call in turn.calls if call.name}
         return render(
             request,
             "rollouts.html",
@@ -57,7 +59,9 @@ async def list_rollouts(request: Request, id: str) -> Response:
             refusal=refusal and refusal.message,
             run=run,
             span=run.rollouts.span(),
-            rollouts=[show(row, _LONGEST_IN_LIST, query.text) for row in page.rows],
+            rollouts=rollouts,
+            has_episodes=any(shown.turns for shown in rollouts) or _has_environment(run),
+            tools=sorted(tools),
             next=page.next,
             problems=page.problems,
             query=query,
@@ -65,10 +69,16 @@ async def list_rollouts(request: Request, id: str) -> Response:
             is_first=not params.get("after"),
             address=address,
             outcomes=get_args(Outcome),
+            stop_reasons=[reason for reason in get_args(StopReason) if reason not in ("stop", "length")],
             max_query=MAX_QUERY,
         )
 
     return await service.run_reads.make(look)
+
+
+def _has_environment(run: RunView) -> bool:
+    environment = (run.config or {}).get("environment")
+    return isinstance(environment, dict) and bool(environment.get("name") or environment.get("tools"))
 
 
 def query_of(params: Mapping[str, str]) -> RolloutQuery:
@@ -81,6 +91,8 @@ def query_of(params: Mapping[str, str]) -> RolloutQuery:
         most=_real(params, "max_reward"),
         text=params.get("q", ""),
         order=params.get("sort") or "place",
+        stop_reason=params.get("stop_reason") or None,
+        tool=params.get("tool", ""),
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_tunix.rewards.answers import Source, find_answer
-from agent_tunix.tracking.report.sampling import cut
+from agent_tunix.tracking.report.conversation import ShownTurn, as_text, show_conversation
+from agent_tunix.tracking.report.cutting import cut
 
 _LONGEST_NOTE = 4000
 _MOST_HITS = 200
@@ -56,6 +57,8 @@ class Shown:
         row: The columns of `SHOWN_IN_FULL`.
         anchor: Id of its element in the page.
         reference: The row's `answer`; None if it has none.
+        turns: Turns of an episode, each with the pieces of its text; empty for a completion of one turn.
+        fault: Description of the environment's fault; "" without one.
         found: Rule by which verifiers find an answer in it; None if they find none.
         more: Extras of the reward as a whole, as JSON; "" for none.
     """
@@ -65,6 +68,8 @@ class Shown:
     prompt: str
     reference: str | None
     response: Sequence[TextPiece]
+    turns: Sequence[tuple[ShownTurn, Sequence[TextPiece]]]
+    fault: str
     found: str | None
     parts: Sequence[Part]
     more: str
@@ -74,11 +79,12 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
     """Return the display of a completion.
 
     Args:
-        row: The columns of `SHOWN_IN_FULL`.
+        row: The columns of `SHOWN_IN_FULL`, of an episode also `EPISODE_COLUMNS`.
         longest: Maximum characters of a text; a longer one loses its middle.
         query: The text that was searched for.
     """
     columns, extras, logged = (_object(row[name]) for name in ("columns", "extras", "logged"))
+    episode = _object(row.get("episode") or "")
     names = [part["name"] for part in row["components"]]
     found = find_answer(row["response"])
     return Shown(
@@ -87,10 +93,30 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
         prompt=cut(row["prompt"], longest),
         reference=_text(columns["answer"]) if "answer" in columns else None,
         response=list(pieces(cut(row["response"], longest), query)),
+        turns=_turns(row, episode, longest, query) if episode else (),
+        fault=cut(as_text(episode.get("error")), _LONGEST_NOTE),
         found=found.source.value if found and found.text else None,
         parts=[_part(part, extras.get(part["name"]), logged.get(part["name"])) for part in row["components"]],
         more=_pretty({name: value for name, value in extras.items() if name not in names}),
     )
+
+
+def _turns(
+    row: Mapping[str, Any], episode: Mapping[str, Any], longest: int, query: str
+) -> list[tuple[ShownTurn, list[TextPiece]]]:
+    """Return the turns of an episode; the policy's last one is the response, which is searched and scored."""
+    messages = _loaded(row["messages"])
+    end = messages[-1] if isinstance(messages, list) and messages else None
+    if isinstance(end, dict) and end.get("content") == {"$type": "response"}:
+        end["content"] = row["response"]
+    calls = episode.get("calls")
+    calls = calls.get("items") if isinstance(calls, dict) else calls  # a tuple, as `encode` writes it
+    turns = show_conversation(messages, calls, episode.get("num_prompt_messages"), longest)
+    last = max((number for number, turn in enumerate(turns) if turn.role == "assistant"), default=None)
+    return [
+        (turn, list(pieces(turn.text, query)) if number == last else [TextPiece(turn.text)])
+        for number, turn in enumerate(turns)
+    ]
 
 
 def anchor_of(rollout_id: str) -> str:
@@ -172,11 +198,16 @@ def _part(stored: Mapping[str, Any], extras: Any, logged: Any) -> Part:
 
 def _object(stored: str) -> dict[str, Any]:
     """Return a stored JSON object; empty if it is not one."""
-    try:
-        loaded = json.loads(stored)
-    except (ValueError, RecursionError):
-        return {}
+    loaded = _loaded(stored)
     return loaded if isinstance(loaded, dict) else {}
+
+
+def _loaded(stored: str) -> Any:
+    """Return a stored JSON value without decoding its `$type`s, which could build large arrays; None if invalid."""
+    try:
+        return json.loads(stored)
+    except (TypeError, ValueError, RecursionError):  # TypeError: null in a stranger's file
+        return None
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, cast
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Component, Mixture
+from agent_tunix.rewards.advantages import needs_batch
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying.result import Replayed, Tally
@@ -23,8 +24,6 @@ from agent_tunix.store import Format
 from agent_tunix.store.uploads import check_upload
 from agent_tunix.workbench.replay import RecordedStep, ReplayedStep, compare, contrast, replay
 
-# Advantage scalings that need more than the group.
-_OVER_THE_BATCH = ("batch", "component")
 # Component name of a function that is the whole reward. Its own name may not be a valid component name.
 _ALONE = "uploaded"
 
@@ -76,7 +75,7 @@ def replay_source(
             return stack.enter_context(in_workers(source, name, called, sample, limits, deadline, allow_unsandboxed))
 
         reward = place(replace(request.saved, content=request.changed, origin="the editor"))
-        whole = settings.advantage_scaling in _OVER_THE_BATCH or reward.needs_batch
+        whole = needs_batch(settings.advantage_scaling) or reward.needs_batch
         recorded = _while_there_is_time(selection.steps(whole=whole), deadline)
         # A failure that would end training only leaves a completion unscored here.
         on_failure = "zero" if settings.on_failure == "zero" else "exclude"

@@ -15,6 +15,16 @@ MAX_QUERY = 200
 
 Order = Literal["place", "reward", "-reward", "length", "-length"]
 Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout"]
+StopReason = Literal[
+    "stop",
+    "length",
+    "finished",
+    "environment_done",
+    "max_turns",
+    "max_turn_tokens",
+    "max_episode_tokens",
+    "error",
+]
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,9 @@ class RolloutQuery:
         text: Text that the response contains, ignoring case; "" for all.
         order: `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a
             reward come last.
+        stop_reason: Only those that ended for this reason; `stop` and `length` are of completions, the others of
+            episodes.
+        tool: Only episodes that called the tool of this name; "" for all.
 
     Raises:
         Problem: A value is invalid.
@@ -41,14 +54,21 @@ class RolloutQuery:
     most: float | None = None
     text: str = ""
     order: str = "place"
+    stop_reason: str | None = None
+    tool: str = ""
 
     def __post_init__(self) -> None:
         if self.order not in get_args(Order):
             raise Problem(400, "invalid_sort", f"sort must be one of {', '.join(get_args(Order))}", "sort")
         if self.outcome is not None and self.outcome not in get_args(Outcome):
             raise Problem(400, "invalid_outcome", f"outcome must be one of {', '.join(get_args(Outcome))}", "outcome")
-        if len(self.text) > MAX_QUERY:
-            raise Problem(400, "invalid_q", f"q must have at most {MAX_QUERY} characters, not {len(self.text)}", "q")
+        if self.stop_reason is not None and self.stop_reason not in get_args(StopReason):
+            reasons = ", ".join(get_args(StopReason))
+            raise Problem(400, "invalid_stop_reason", f"stop_reason must be one of {reasons}", "stop_reason")
+        for param, text in (("q", self.text), ("tool", self.tool)):
+            if len(text) > MAX_QUERY:
+                said = f"{param} must have at most {MAX_QUERY} characters, not {len(text)}"
+                raise Problem(400, f"invalid_{param}", said, param)
         for param, value in (("min_reward", self.least), ("max_reward", self.most)):
             if value is not None and not math.isfinite(value):
                 raise Problem(400, f"invalid_{param}", f"{param} must be a finite number", param)

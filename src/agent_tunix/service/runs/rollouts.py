@@ -19,7 +19,7 @@ import numpy as np
 
 from agent_tunix.service.runs.files import open_plain, plain_status
 from agent_tunix.service.runs.queries import Position, RolloutQuery, read_cursor, write_cursor
-from agent_tunix.service.runs.selection import SHOWN_IN_FULL, Reading, choose, read, show
+from agent_tunix.service.runs.selection import EPISODE_COLUMNS, SHOWN_IN_FULL, Reading, choose, read, show
 from agent_tunix.tracking.rollouts.files import RolloutFile, list_files, step_of
 from agent_tunix.tracking.rollouts.rows import from_table
 from agent_tunix.tracking.rollouts.schema import COLUMNS, StoredStep, arrow_type, read_settings
@@ -196,9 +196,8 @@ class StoredRollouts:
                 schema = source.schema_arrow
                 read_settings(schema.metadata)
                 types = {column.name: arrow_type(column.type) for column in COLUMNS}
-                if schema.names[:1] != ["step"] or any(
-                    schema.field(name).type != types[name] for name in SHOWN_IN_FULL
-                ):
+                expected = [*SHOWN_IN_FULL, *(name for name in EPISODE_COLUMNS if name in schema.names)]
+                if schema.names[:1] != ["step"] or any(schema.field(name).type != types[name] for name in expected):
                     raise ValueError("it does not have the columns of rollouts")
                 self._footers[key] = {step_of(source, number): number for number in range(source.num_row_groups)}
                 while len(self._footers) > _FOOTERS:

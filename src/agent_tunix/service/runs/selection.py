@@ -3,6 +3,7 @@
 Columns are read only if the selection needs them or they are shown.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-SHOWN = (
+SHOWN: tuple[str, ...] = (
     "step",
     "group",
     "rollout_id",
@@ -33,6 +34,8 @@ SHOWN = (
 )
 # Adds the dataset row, and the extras and logs of rewards, as stored JSON.
 SHOWN_IN_FULL = (*SHOWN, "columns", "extras", "logged")
+# Conversations of episodes as stored JSON. Runs of older versions have no episodes.
+EPISODE_COLUMNS = ("episode", "messages")
 _COMPONENT_SHOWN = ("name", "value", "outcome", "detail", "weight", "weighed")
 _COMPONENT_IN_FULL = (*_COMPONENT_SHOWN, "gate_shut", "term_detail")
 _KEYS = {"reward": "total", "length": "num_tokens"}
@@ -74,7 +77,13 @@ def choose(
 
     key = _KEYS.get(query.order.lstrip("-"))
     bounded = query.least is not None or query.most is not None
-    asked = {"group": query.group is not None, "outcome": query.outcome is not None, "response": bool(query.text)}
+    asked = {
+        "group": query.group is not None,
+        "outcome": query.outcome is not None,
+        "response": bool(query.text),
+        "stop_reason": query.stop_reason is not None,
+        "episode": bool(query.tool) and has_episodes(source),
+    }
     columns = [name for name, wanted in asked.items() if wanted]
     columns += ["total"] if bounded or key == "total" else []
     columns += ["num_tokens"] if key == "num_tokens" else []
@@ -83,6 +92,8 @@ def choose(
         raise ValueError(f"a step has {num_rows:,} rows")
     keep = np.ones(num_rows, bool)
     keys = np.zeros(num_rows)
+    if query.tool and not asked["episode"]:
+        keep[:] = False
     if columns:
         table = read(source, place, columns, reading)
         if query.group is not None:
@@ -91,6 +102,12 @@ def choose(
             keep &= pc.equal(table["outcome"], query.outcome).to_numpy()
         if query.text:
             keep &= pc.match_substring(table["response"], query.text, ignore_case=True).to_numpy()
+        if query.stop_reason is not None:
+            keep &= pc.equal(table["stop_reason"], query.stop_reason).to_numpy()
+        if asked["episode"]:
+            # As `encode` writes a call. No text inside a JSON string reads so, because its quotes are escaped.
+            call = f'"name":{json.dumps(query.tool, ensure_ascii=False)},"outcome":'
+            keep &= pc.match_substring(table["episode"].fill_null(""), call).to_numpy()
         totals = table["total"].to_numpy().astype(float) if "total" in columns else None
         if totals is not None and query.least is not None:
             keep &= totals >= query.least
@@ -115,6 +132,11 @@ def _follows(
     return np.asarray(missing | (keys > key) | ((keys == key) & (rows > row)))
 
 
+def has_episodes(source: "pq.ParquetFile") -> bool:
+    """Return True if a file can hold episodes."""
+    return "episode" in source.schema_arrow.names
+
+
 def show(
     source: "pq.ParquetFile", place: int, rows: "np.ndarray[Any, Any]", in_full: bool, reading: Reading
 ) -> list[dict[str, Any]]:
@@ -123,7 +145,13 @@ def show(
 
     if not len(rows):
         return []
-    table = read(source, place, SHOWN_IN_FULL if in_full else SHOWN, reading).take(pa.array(rows))
+    chosen = pa.array(rows)
+    columns = SHOWN_IN_FULL if in_full else SHOWN
+    if in_full and has_episodes(source):
+        # Messages repeat the prompt, so they are read only if there are conversations to show.
+        stored = read(source, place, ["episode"], reading)["episode"].take(chosen)
+        columns += EPISODE_COLUMNS if stored.null_count < len(rows) else ()
+    table = read(source, place, columns, reading).take(chosen)
     shown: list[dict[str, Any]] = finite(table.to_pylist())
     names = _COMPONENT_IN_FULL if in_full else _COMPONENT_SHOWN
     for row in shown:

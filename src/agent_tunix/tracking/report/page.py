@@ -60,6 +60,7 @@ def render_page(
         merged=f"Each point of a curve represents up to {pictures.rows_per_point} steps."
         if pictures.rows_per_point > 1
         else "",
+        episode_filters=_episode_filters(chosen.records),
         shown=shown,
         version=__version__,
     )
@@ -89,6 +90,18 @@ def _asset(name: str) -> str:
 
 
 # --- template data ----------------------------------------------------------------------------------------------------
+
+
+def _episode_filters(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
+    """Return name, label and choices of the filters that only a run of episodes has; empty for other runs."""
+    episodes = [record for record in records if "turns" in record]
+    if not episodes:
+        return []
+    tools = {call[0] for record in episodes for _, _, calls in record["turns"] for call in calls}
+    return [
+        ("stop", "Ended", sorted({record["stop"] for record in episodes})),
+        ("tool", "Called tool", sorted(tools - {""})),
+    ]
 
 
 def _finding(finding: Mapping[str, Any], shown_ids: set[str]) -> dict[str, Any]:

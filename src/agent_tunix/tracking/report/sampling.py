@@ -13,6 +13,8 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.tracking.report.conversation import as_text, show_conversation
+from agent_tunix.tracking.report.cutting import cut
 from agent_tunix.tracking.report.inert import to_inert_json
 
 NUM_OF_EACH = 150
@@ -170,7 +172,7 @@ class _Lazy:
             "step": sample.step,
             "group": sample.group_id,
             "prompt": (cut(sample.prompt, LONGEST_PROMPT), _short_json(sample.columns)),
-            "response": cut(sample.shown, LONGEST_RESPONSE),
+            **_said(sample),
             "total": score.value,
             "advantage": self.advantage if math.isfinite(self.advantage) else None,
             "disagreement": self.disagreement,
@@ -179,7 +181,6 @@ class _Lazy:
             "detail": "" if score.parts and score.value is not None else cut(score.detail, LONGEST_NOTE),
             "tokens": sample.num_tokens,
             "ended": sample.ended,
-            "stop": None if sample.episode is None else sample.episode.stop_reason,
             "logged": _short_json(logged),
             "extras": _short_json(extras),
             "parts": [self._part(name) for name in self.components],
@@ -208,13 +209,24 @@ def size_of(value: Any) -> int:
     return len(to_inert_json(value).encode())
 
 
-def cut(text: str, longest: int) -> str:
-    """Cut a text to about `longest` characters, noting how many were left out; the end, with the answer, is kept."""
-    if len(text) <= longest:
-        return text
-    tail = longest // 3
-    head = longest - tail
-    return f"{text[:head]}\n… {len(text) - longest:,} characters omitted …\n{text[-tail:]}"
+def _said(sample: Sample) -> Record:
+    """Return the response, or of an episode its turns, its end and its error."""
+    if sample.episode is None:
+        return {"response": cut(sample.response, LONGEST_RESPONSE)}
+    episode = sample.episode
+    turns = show_conversation(sample.messages, episode.calls, episode.num_prompt_messages, LONGEST_RESPONSE)
+    return {
+        "turns": [
+            [
+                turn.role,
+                turn.text,
+                [[c.name, c.arguments, c.result, c.time, c.outcome, c.failed] for c in turn.calls],
+            ]
+            for turn in turns
+        ],
+        "stop": cut(as_text(episode.stop_reason), LONGEST_NOTE),
+        "error": cut(as_text(episode.error), LONGEST_NOTE),
+    }
 
 
 def _short_json(value: Mapping[str, Any]) -> str:

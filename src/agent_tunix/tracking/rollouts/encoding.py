@@ -36,6 +36,9 @@ _DEEPEST = 60
 _MOST_VALUES = 1_000_000
 _LONGEST_TEXT = 2000
 _LARGEST_INT_BITS = 4096
+# Limits on arrays that are read: the size of one of their values is not that of its text.
+_WIDEST_BYTES = 4096
+_LARGEST_ARRAY_BYTES = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,16 @@ def _read_bytes(stored: Mapping[str, Any]) -> bytes:
         raise ValueError(str(error)) from error
 
 
+def _read_array(name: str, values: list[Any]) -> "np.ndarray[Any, Any]":
+    """Return a flat array; raise ValueError for a type that is not stored, or that takes much more than its text."""
+    dtype = np.dtype(name)
+    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+    is_large = dtype.itemsize > max(4 * longest, _WIDEST_BYTES) or dtype.itemsize * len(values) > _LARGEST_ARRAY_BYTES
+    if dtype.kind not in "biufU" or is_large:
+        raise ValueError(f"{len(values)} values of the type {name}")
+    return np.array(values, dtype)
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "float": lambda stored: float(stored["value"]),
     "int": lambda stored: int(stored["hex"], 16),
@@ -200,8 +213,8 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "set": lambda stored: set(stored["items"]),
     "frozenset": lambda stored: frozenset(stored["items"]),
     "mapping": lambda stored: dict(stored["items"]),
-    "scalar": lambda stored: np.array(stored["value"], dtype=stored["dtype"])[()],
-    "array": lambda stored: np.array(stored["values"], dtype=stored["dtype"]).reshape(stored["shape"]),
+    "scalar": lambda stored: _read_array(stored["dtype"], [stored["value"]])[0],
+    "array": lambda stored: _read_array(stored["dtype"], stored["values"]).reshape(stored["shape"]),
     "datetime": lambda stored: datetime.datetime.fromisoformat(stored["value"]),
     "date": lambda stored: datetime.date.fromisoformat(stored["value"]),
     "decimal": lambda stored: decimal.Decimal(stored["value"]),

@@ -254,6 +254,13 @@ def from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
     Raises:
         ValueError: A column holds a value that no writer produces.
     """
+    try:
+        return _from_table(table, settings)
+    except (TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise ValueError(f"a row is not a completion: {type(error).__name__}: {error}") from error
+
+
+def _from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
     columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in table.column_names}
     decode_once = _Decoder()
     samples, scores = [], []
@@ -264,7 +271,9 @@ def from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
         def text(place: str, stored: str, exact: Mapping[str, str] = exact) -> str:
             return exact.get(place, stored)
 
-        samples.append(_read_sample(row, text, decode_once))
+        sample = _read_sample(row, text, decode_once)
+        _ = sample.episode and sample.shown  # raises an error unless each turn is a chat message
+        samples.append(sample)
         scores.append(_read_score(row, text, decode_once))
     return StoredStep(
         step=columns["step"][0],
@@ -316,7 +325,11 @@ def _read_sample(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> 
 
 def _read_episode(data: Mapping[str, Any]) -> EpisodeSummary:
     score = None if data["score"] is None else _score_of(data["score"])
-    return EpisodeSummary(**{**data, "calls": tuple(data["calls"]), "score": score})
+    texts, numbers = (data["stop_reason"], data["error"]), (data["num_turns"], data["num_prompt_messages"])
+    if any(type(text) is not str for text in texts) or any(type(number) is not int for number in numbers):
+        raise TypeError(f"an episode with {texts} and {numbers}")
+    lists = {name: tuple(data.get(name, ())) for name in ("calls", "tokens", "loss_mask")}
+    return EpisodeSummary(**{**data, **lists, "score": score})
 
 
 def _read_score(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> Score:

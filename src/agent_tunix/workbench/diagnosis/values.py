@@ -139,7 +139,7 @@ CLUSTERED_SPREAD = 0.03
 CLUSTERED_DISTINCT = 3
 """Fewest different values: a reward of two close values is coarse, not clustered."""
 
-CLUSTERED_UNSCALED = ("none", "leave_one_out")
+CLUSTERED_UNSCALED = ("none", "leave_one_out", "mean")
 """Values of `grpo.advantage_scaling` that do not divide by a std, and so magnify nothing."""
 
 

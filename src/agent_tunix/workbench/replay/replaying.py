@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.advantages import SCALINGS
+from agent_tunix.rewards.advantages import OWN_ESTIMATORS, SCALINGS, needs_batch
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
@@ -77,12 +77,10 @@ def replay(
     Raises:
         Unreplayable: The stored completions lack what this reward or scaling needs.
         RewardError: A weighted component failed under `on_failure="raise"`.
+        ConfigError: The scaling is unknown.
     """
     if scaling not in SCALINGS:
-        raise RewardError(
-            f"grpo.advantage_scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}",
-            code="invalid_advantage_scaling",
-        )
+        OWN_ESTIMATORS.get(scaling)
     waiting = sorted(rows, key=lambda row: row["step"])
     of_rewards: dict[int, dict[str, Any]] = {}
     metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling)
@@ -128,7 +126,7 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
         )
     if recorded.whole:
         return
-    if scaling in ("batch", "component"):
+    if needs_batch(scaling):
         raise Unreplayable(
             f"grpo.advantage_scaling={scaling} requires the whole batch, but step {recorded.step} has only a share "
             "stored; replay with grpo.advantage_scaling=group, or train with rollouts.share=1",

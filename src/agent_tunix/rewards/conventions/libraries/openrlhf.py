@@ -4,7 +4,7 @@
 
 | parameter | argument |
 | --- | --- |
-| `queries` | for each completion the prompt's text followed by the completion's |
+| `queries` | for each completion the prompt's text followed by the completion's; of an episode, by all its turns |
 | `prompts` | for each completion the text of the prompt |
 | `labels` | for each completion the reference: the row's `label`, or else `answer` |
 | any other name | an argument from configuration, or the dataset's column, as a list |
@@ -40,7 +40,7 @@ class OpenRlhfReward(NamedConvention):
 
     def _values(self, sample: Sample) -> Values:
         return {
-            "queries": lambda: [sample.prompt + sample.response],
+            "queries": lambda: [sample.prompt + sample.whole_text],
             "prompts": lambda: [sample.prompt],
             "labels": lambda: [reference_of(sample.columns, "label")],
         }

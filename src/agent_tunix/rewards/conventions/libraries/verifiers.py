@@ -10,7 +10,7 @@
 | `answer` | the reference |
 | `info` | the row's column of that name, a dict; JSON text is decoded; {} without one |
 | `task` | the row's column of that name; "default" without one |
-| `state` | a dict with all of these, `input` (the row), `trajectory` ([]), `is_completed` and `is_truncated` |
+| `state` | a dict with all of these, `input` (the row), `trajectory` (the turns), `is_completed`, `is_truncated` |
 | `parser` | the argument `parser`, or the variable `parser` of the function's module, or a `Parser` |
 | `prompts`, `completions`, `answers`, `infos`, `tasks`, `states` | the same for a group, as lists |
 | any other name | an argument from configuration, or the dataset's column |
@@ -94,9 +94,23 @@ def _state(sample: Sample, values: Values) -> dict[str, Any]:
         **row,
         **{name: make() for name, make in values.items()},
         "input": row,
-        "trajectory": [],
+        **_course_of(sample),
         "is_completed": True,
         "is_truncated": not sample.ended,
+    }
+
+
+def _course_of(sample: Sample) -> dict[str, Any]:
+    """Return the turns of an episode and how it ended."""
+    if sample.episode is None:
+        return {"trajectory": []}
+    messages = own_copy([dict(message) for message in sample.messages])
+    first = sample.episode.num_prompt_messages
+    turns = [place for place, one in enumerate(messages) if place >= first and one["role"] == "assistant"]
+    return {
+        "turn": sample.episode.num_turns,
+        "trajectory": [{"prompt": messages[:place], "completion": [messages[place]]} for place in turns],
+        "stop_condition": sample.episode.stop_reason,
     }
 
 

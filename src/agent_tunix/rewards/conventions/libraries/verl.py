@@ -4,7 +4,7 @@
 
 | parameter | argument |
 | --- | --- |
-| `solution_str` | text of the completion |
+| `solution_str` | text of the completion; of an episode, all turns with what was answered |
 | `ground_truth` | the reference: the row's `ground_truth`, or else its `reward_model.ground_truth`, or else `answer` |
 | `data_source` | the row's column of that name; "" without one |
 | `extra_info` | the row's column of that name, a dict, or else all columns; with `num_turns`, `rollout_reward_scores` |
@@ -45,7 +45,7 @@ class VerlReward(NamedConvention):
         columns = sample.columns
         return {
             "data_source": lambda: own_copy(columns.get("data_source", "")),
-            "solution_str": lambda: sample.response,
+            "solution_str": lambda: sample.whole_text,
             "ground_truth": lambda: reference_of(columns, "ground_truth"),
             "extra_info": lambda: _extra_info(sample),
         }

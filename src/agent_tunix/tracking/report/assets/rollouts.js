@@ -3,8 +3,10 @@
 const PAGE = 50;
 const TABLE_COMPONENTS = 6;
 const [VALUE, WEIGHT, WEIGHED, GATE_SHUT, OUTCOME, DETAIL] = [0, 1, 2, 3, 4, 5];
+const SPEAKERS = { assistant: "Policy", user: "Environment", "": "" };
 
 const rollouts = data.rollouts;
+for (const rollout of rollouts) rollout.response ??= rollout.turns.map(textOfTurn).join("\n");
 const byId = new Map(rollouts.map((rollout, index) => [rollout.id, index]));
 const find = (id) => document.getElementById(id);
 const promptOf = (rollout) => data.prompts[rollout.prompt][0];
@@ -75,11 +77,13 @@ const classes = (column) => [column.number ? "number" : "text", column.optional 
 // --- filtering and sorting -------------------------------------------------------------------------------------------
 
 function readFilters() {
-  const { preset, text, first, last, component, least, most } = find("filters").elements;
+  const { preset, text, first, last, component, least, most, stop, tool } = find("filters").elements;
   const bound = (input, otherwise) => (input.value === "" ? otherwise : Number(input.value));
   return {
     failures: preset.value === "failures",
     words: text.value.trim().toLowerCase(),
+    stop: stop?.value, // only a run of episodes has these two
+    tool: tool?.value,
     steps: [bound(first, -Infinity), bound(last, Infinity)],
     component: component.value === "total" ? -1 : Number(component.value),
     bounded: least.value !== "" || most.value !== "",
@@ -90,6 +94,8 @@ function readFilters() {
 function passes(rollout, filters) {
   if (filters.failures && rollout.total !== null) return false;
   if (rollout.step < filters.steps[0] || rollout.step > filters.steps[1]) return false;
+  if (filters.stop && rollout.stop !== filters.stop) return false;
+  if (filters.tool && !rollout.turns?.some(([, , calls]) => calls.some(([name]) => name === filters.tool))) return false;
   if (filters.component >= 0 && !filters.bounded && !rollout.parts[filters.component]) return false;
   if (filters.bounded) {
     const value = valueOf(rollout, filters.component);
@@ -99,7 +105,7 @@ function passes(rollout, filters) {
 }
 
 function textOf(rollout) {
-  rollout.text ??= [rollout.id, promptOf(rollout), rollout.response, rollout.detail, ...rollout.parts.map((part) => part?.[DETAIL] ?? "")].join("\n").toLowerCase();
+  rollout.text ??= [rollout.id, promptOf(rollout), rollout.response, rollout.detail, rollout.error ?? "", ...rollout.parts.map((part) => part?.[DETAIL] ?? "")].join("\n").toLowerCase();
   return rollout.text;
 }
 
@@ -216,15 +222,41 @@ function describeRollout(rollout) {
     ["Step", String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
     ["Tokens", String(rollout.tokens)], ["Ended", rollout.stop?.replaceAll("_", " ") ?? (rollout.ended ? "by itself" : "cut at the limit")], ["Disagreement", show(rollout.disagreement)],
   ];
-  const sections = [["Why", rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
+  const sections = [["Why", rollout.detail === rollout.error ? "" : rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
   return [
     element("dl", { class: "facts" }, ...facts.map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)))),
     element("h3", {}, "Prompt"), element("pre", {}, promptOf(rollout)),
-    element("h3", {}, "Response"), element("pre", { id: "response" }, rollout.response || "(empty)"),
+    ...(rollout.turns ? conversation(rollout) : [element("h3", {}, "Response"), element("pre", { id: "response" }, rollout.response || "(empty)")]),
     ...(data.components.length ? [element("h3", {}, "Components"), componentTable(rollout)] : []),
     ...sections.filter(([, text]) => text).flatMap(([label, text]) => [element("h3", {}, label), element("pre", {}, text)]),
     ...siblings(rollout),
   ];
+}
+
+/** The turns of an episode; calls are folded, unless they contain the text that is searched for. */
+function conversation(rollout) {
+  const { words } = readFilters();
+  const turns = rollout.turns.map(([role, text, calls]) => element("li", { class: role === "assistant" ? "turn policy" : "turn" },
+    element("p", { class: "label" }, SPEAKERS[role] ?? role),
+    text || !calls.length ? element("pre", {}, ...(text ? marked(text, words) : ["(empty)"])) : null,
+    ...calls.map((call) => describeCall(call, words))));
+  const end = element("p", { class: "end" }, `Ended: ${rollout.stop.replaceAll("_", " ")}${rollout.error ? ". " : ""}`, element("span", { class: "fault" }, rollout.error));
+  return [element("h3", {}, "Conversation"), element("ol", { class: "turns", id: "conversation" }, ...turns), end];
+}
+
+function describeCall([name, args, result, time, outcome, failed], words) {
+  const open = words !== "" && [name, args, result].some((text) => text.toLowerCase().includes(words));
+  const remarks = [
+    time ? element("span", { class: "when" }, time) : null,
+    failed ? element("span", { class: "chip" }, outcome.replaceAll("_", " ")) : outcome === "too_long" ? element("span", { class: "when" }, "result cut") : null,
+  ];
+  const summary = element("summary", {}, element("code", {}, name || "(unreadable call)"), ...remarks.filter((one) => one).flatMap((one) => [" ", one]));
+  const parts = [["Arguments", args || "(none)"], ["Result", result || "(empty)"]];
+  return element("details", { class: "call", open }, summary, ...parts.flatMap(([label, text]) => [element("p", { class: "label" }, label), element("pre", {}, ...marked(text, words))]));
+}
+
+function textOfTurn([, text, calls]) {
+  return [text, ...calls.flatMap(([name, args, result]) => [`${name} ${args}`, result])].filter((part) => part).join("\n");
 }
 
 function componentTable(rollout) {

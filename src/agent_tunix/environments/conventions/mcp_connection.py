@@ -1,0 +1,204 @@
+"""Connection to an MCP server, for several threads. It works with versions 1 and 2 of the SDK."""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, TextIO
+
+from agent_tunix.environments.conventions.mcp_server import McpServer
+from agent_tunix.environments.outcomes import to_text
+from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.execution.workers.output import OutputLog
+from agent_tunix.visible_text import one_line
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+_START_S = 60.0
+_CONNECTION_CLOSED = -32000
+_MOST_PAGES = 100
+_SHOWN_BYTES = 1000
+
+
+class McpConnection:
+    """A session with a server, used by any number of threads. It lives in the event loop of a thread of its own.
+
+    Args:
+        server: The server.
+
+    Attributes:
+        tools: The tools that the server lists, as in the protocol.
+
+    Raises:
+        EnvironmentFailedError: The server does not start, or does not list its tools.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._begun: Future[ClientSession] = Future()
+        self._said = b""
+        self.tools: list[dict[str, Any]] = []
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="mcp", daemon=True)
+        self._thread.start()
+        try:
+            self._session = self._begun.result()
+        except Exception as error:
+            self._thread.join()
+            said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace'))}" if self._said else ""
+            raise EnvironmentFailedError(
+                f"the MCP server {server.text} did not start: {_describe(error)}{said}", code="mcp_server_failed"
+            ) from error
+
+    def call(self, tool: str, arguments: dict[str, Any], limit_s: float) -> tuple[str, bool]:
+        """Return the text of a tool's result, and whether it is an error.
+
+        Raises:
+            EnvironmentFailedError: The call took longer than `limit_s`, or the server is lost.
+        """
+        try:
+            result = self._ask(lambda: self._session.call_tool(tool, arguments), limit_s)
+        except TimeoutError as error:
+            raise EnvironmentFailedError(
+                f"{tool} took longer than {limit_s:g} s", code="environment_timeout"
+            ) from error
+        except Exception as error:  # of several versions of the SDK and of its transports
+            if getattr(getattr(error, "error", None), "code", _CONNECTION_CLOSED) != _CONNECTION_CLOSED:
+                return _describe(error), True  # the server's answer
+            raise EnvironmentFailedError(
+                f"the MCP server {self._server.text} was lost while {tool} ran: {_describe(error)}",
+                code="mcp_server_lost",
+            ) from error
+        found = result.model_dump(by_alias=True, mode="json")
+        return _text_of(found), bool(found.get("isError"))
+
+    def answers(self, limit_s: float) -> bool:
+        """Return True if the server answers a request."""
+        try:
+            self._ask(lambda: self._session.list_tools(), limit_s)
+        except Exception:  # of several versions of the SDK and of its transports
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the session, and the server if it was started for it."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join()
+
+    def _ask(self, make: Callable[[], Awaitable[Any]], limit_s: float) -> Any:
+        async def limited() -> Any:
+            async with asyncio.timeout(limit_s):
+                return await make()
+
+        work = limited()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:  # the loop has ended
+            work.close()
+            raise ConnectionError("its connection has ended") from error
+        while not asked.done():
+            wait([asked], 1.0)
+            if not self._thread.is_alive() and not asked.done():  # the loop ended before it began the work
+                work.close()
+                raise ConnectionError("its connection has ended")
+        return asked.result()
+
+    async def _serve(self) -> None:
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with asyncio.timeout(_START_S) as limit, self._opened() as session:
+                self.tools = [one async for one in _listed(session)]
+                limit.reschedule(None)
+                self._begun.set_result(session)
+                await self._ending.wait()
+        except BaseException as error:
+            if not self._begun.done():
+                self._begun.set_exception(error)
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> "AsyncIterator[ClientSession]":
+        from mcp import ClientSession, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        server = self._server
+        with contextlib.ExitStack() as stack:
+            transport: Any = None
+            if server.url:
+                transport = streamable_http_client(server.url)
+            else:
+                program, *args = server.command
+                env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
+                parameters = StdioServerParameters(command=program, args=args, env=env, cwd=str(server.directory))
+                transport = stdio_client(parameters, errlog=stack.enter_context(self._logged()))
+            async with transport as streams, ClientSession(*streams[:2]) as session:
+                await session.initialize()
+                yield session
+
+    @contextlib.contextmanager
+    def _logged(self) -> Iterator[TextIO]:
+        """Yield a file that logs what the server writes to it."""
+        reading, writing = os.pipe()
+        log = OutputLog(f"MCP server {self._server.text}")
+
+        def read() -> None:
+            data = os.read(reading, 2**16)
+            if data:
+                self._said = (self._said + data)[-_SHOWN_BYTES:]
+                log.write(data)
+            else:
+                self._loop.remove_reader(reading)
+
+        self._loop.add_reader(reading, read)
+        try:
+            with os.fdopen(writing, "w") as file:
+                yield file
+        finally:
+            self._loop.remove_reader(reading)
+            os.set_blocking(reading, False)
+            with contextlib.suppress(BlockingIOError):
+                read()
+            log.close()
+            os.close(reading)
+
+
+async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:
+    """Yield the tools of all pages."""
+    page = await session.list_tools()
+    for _ in range(_MOST_PAGES):
+        found = page.model_dump(by_alias=True, mode="json")
+        for tool in found["tools"]:
+            yield tool
+        if not (cursor := found.get("nextCursor")):
+            return
+        from mcp.types import PaginatedRequestParams
+
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+
+
+def _text_of(result: Mapping[str, Any]) -> str:
+    """Return the texts of a result's content, each in its own line; structured content only if there is no other."""
+    content = result.get("content") or []
+    if not content and result.get("structuredContent") is not None:
+        return to_text(result["structuredContent"])
+    return "\n".join(_text_of_block(block) for block in content)
+
+
+def _text_of_block(block: Mapping[str, Any]) -> str:
+    resource = block.get("resource")
+    inner = resource if isinstance(resource, Mapping) else block
+    if isinstance(text := inner.get("text"), str):
+        return text
+    about = inner.get("uri") or inner.get("mimeType") or ""
+    return f"[{block.get('type', 'content')}{f': {about}' if about else ''}]"
+
+
+def _describe(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"it took longer than {_START_S:g} s"
+    return str(error) or type(error).__name__

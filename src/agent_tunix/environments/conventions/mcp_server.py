@@ -1,0 +1,70 @@
+"""Description of an MCP server: the command that starts it, or its address."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import InvalidEnvironmentError
+
+_KEYS = ("command", "args", "env", "url")
+_FORM = "have `command`, perhaps with `args` and `env`, or `url`"
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """An MCP server.
+
+    Attributes:
+        command: Command that starts it; empty for one that runs already.
+        env: Variables of the command besides HOME, LOGNAME, PATH, SHELL, TERM and USER, which are handed on as they
+            are; None: as this process has it.
+        url: Address of one that runs already.
+        directory: Working directory of the command.
+    """
+
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    url: str = ""
+    directory: Path = field(default_factory=Path.cwd)
+
+    @classmethod
+    def read(cls, given: Any, directory: Path) -> "McpServer":
+        """Return the server of an item of `environment.mcp`.
+
+        Raises:
+            InvalidEnvironmentError: The item has another form.
+        """
+        if not isinstance(given, Mapping) or set(given) - set(_KEYS) or ("command" in given) == ("url" in given):
+            raise _invalid(_FORM, given)
+        command, args, env = given.get("command", ()), given.get("args") or (), given.get("env") or {}
+        if isinstance(command, str):
+            try:
+                command = shlex.split(command)
+            except ValueError:
+                raise _invalid("have a command with balanced quotes", given) from None
+        if not isinstance(command, Sequence) or not isinstance(args, list | tuple) or not isinstance(env, Mapping):
+            raise _invalid("have a `command` that is a text or list, a list of `args` and a mapping `env`", given)
+        if "url" in given:
+            url = str(given["url"])
+            if len(given) > 1 or not url.startswith(("http://", "https://")):
+                raise _invalid("have a `url` alone that starts with http:// or https://", given)
+            return cls(url=url)
+        if not command:
+            raise _invalid("name the program in `command`", given)
+        words = tuple(str(word) for word in (*command, *args))
+        variables = {str(name): None if value is None else str(value) for name, value in env.items()}
+        return cls(words, variables, directory=directory.resolve())
+
+    @property
+    def text(self) -> str:
+        """The URL, or the command with its variables as a shell would read it."""
+        env = [
+            f"{name}=${name}" if value is None else f"{name}={shlex.quote(value)}" for name, value in self.env.items()
+        ]
+        return self.url or " ".join([*env, shlex.join(self.command)])
+
+
+def _invalid(what: str, given: Any) -> InvalidEnvironmentError:
+    return InvalidEnvironmentError(f"an item of environment.mcp must {what}, not {given!r}", code="invalid_mcp_server")

@@ -1,0 +1,71 @@
+"""Optional parts of the objective: masks of the policy loss, and terms that are added to it.
+
+Each belongs to a field of `ObjectiveSettings`. A field that is None leaves the part out of the program.
+
+`top_entropy_share` ρ keeps the policy loss of the tokens whose entropy is among the highest share ρ,
+https://arxiv.org/abs/2506.01939. The loss is not divided by the share that remains.
+
+`off_policy_threshold` δ drops the policy loss of completions that have become unlikely, off-policy sequence masking in
+section 3.1 of https://arxiv.org/abs/2512.02556 (DeepSeek-V3.2):
+
+    M_i = 0  if  A_i < 0  and  1/|o_i| Σ_t log(π_old(o_it) / π(o_it)) > δ,  else 1
+
+`entropy_coefficient` α subtracts α H, with H the entropy of the next token, aggregated like the loss. The coefficient
+may follow a target H*, in the place of https://arxiv.org/abs/2505.22312 (Skywork-OR1):
+
+    α = c max(0, 1 − Ĥ / H*),   Ĥ = −1/Σ_i |o_i| Σ_i Σ_t log π_old(o_it)
+
+`positive_nll` μ adds μ Σ_i w_i Σ_t −log π(o_it) over completions with A_i > 0, the positive-example loss of
+https://arxiv.org/abs/2504.05118 (VAPO).
+
+Departures: the threshold of ρ is that of the micro-batch, so `training.micro_batch_size` matters a little. Skywork-OR1
+moves its coefficient by a fixed amount each step; here it is proportional to what is missing, so that a step depends on
+no earlier one. VAPO's positive examples are correct answers, and their loss is a mean of its own; here they are
+completions better than their baseline, with the weights of the aggregation.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from agent_tunix.grpo.losses.batch import LossBatch, Number, log_ratios
+
+
+def has_top_entropy(batch: LossBatch, share: Number) -> Bool[Array, "B T"]:
+    """Return True at the share of tokens with the highest entropy; at all tokens that equal the least of these too."""
+    assert batch.entropies is not None
+    highest = jnp.sort(jnp.where(batch.mask, batch.entropies, -jnp.inf).reshape(-1), descending=True)
+    # A share like 0.2 of 10 tokens is 2 of them, although 0.2 * 10 in float32 may be a little more.
+    kept = jnp.ceil(share * batch.mask.sum() - 1e-4).astype(jnp.int32)
+    return batch.entropies >= highest[jnp.maximum(kept - 1, 0)]
+
+
+def is_near_policy(batch: LossBatch, threshold: Number) -> Bool[Array, "B 1"]:
+    """Return False for completions with a negative advantage that are less likely by more than δ nats a token."""
+    lengths = jnp.maximum(batch.mask.sum(axis=1, keepdims=True), 1)
+    distances = -jnp.where(batch.mask, log_ratios(batch), 0.0).sum(axis=1, keepdims=True) / lengths
+    return (batch.advantages[:, None] >= 0) | (distances <= threshold)
+
+
+def negative_entropy(batch: LossBatch) -> Float[Array, "B T"]:
+    """Return −H of each token."""
+    assert batch.entropies is not None
+    return -batch.entropies
+
+
+def positive_nll(batch: LossBatch) -> Float[Array, "B T"]:
+    """Return −log π of the tokens of completions with a positive advantage, and 0 elsewhere."""
+    return jnp.where(batch.advantages[:, None] > 0, -batch.logps, 0.0)
+
+
+# Each takes the batch and the value of the field, and returns True where the policy loss counts.
+MASKS: dict[str, Callable[[LossBatch, Number], Bool[Array, "..."]]] = {
+    "top_entropy_share": has_top_entropy,
+    "off_policy_threshold": is_near_policy,
+}
+# The field is the coefficient of the values that the function returns.
+TERMS: dict[str, Callable[[LossBatch], Float[Array, "B T"]]] = {
+    "entropy_coefficient": negative_entropy,
+    "positive_nll": positive_nll,
+}

@@ -1,0 +1,187 @@
+"""Conversation of an episode for display: turns of the policy with their tool calls, and replies of the environment.
+
+The messages may come from a stranger's run. Whatever their types are, they become text and raise nothing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent_tunix.tracking.report.cutting import cut, fair_length
+
+_MOST_TURNS = 100
+_MOST_CALLS = 200
+_LONGEST_NAME = 200
+_LONGEST_SECONDS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall:
+    """Tool call, and what came of it.
+
+    Attributes:
+        name: Name of the tool; "" if it could not be read.
+        arguments: Arguments as text; "" for a malformed call, whose arguments could not be read.
+        result: Answer to the policy.
+        seconds: Wall time; None if unknown, or if the tool was not called.
+        outcome: A `CallOutcome`; "" if unknown, as for a call that ended the episode.
+    """
+
+    name: str
+    arguments: str = ""
+    result: str = ""
+    seconds: float | None = None
+    outcome: str = ""
+
+    @property
+    def time(self) -> str:
+        """The wall time for a person; "" if it is None."""
+        if self.seconds is None:
+            return ""
+        value, unit = (self.seconds, "s") if self.seconds >= 1 else (1000 * self.seconds, "ms")
+        return f"{float(f'{value:.3g}'):g}\N{NO-BREAK SPACE}{unit}"
+
+    @property
+    def failed(self) -> bool:
+        """True if the tool gave no result; one that was cut is a result."""
+        return self.outcome not in ("", "ok", "too_long")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """Turn of a conversation.
+
+    Attributes:
+        role: `assistant` for the policy, `user` for the environment; "" for a note on turns that were left out.
+        text: Text of the turn.
+        calls: Tool calls of the turn, in order.
+    """
+
+    role: str
+    text: str
+    calls: tuple[ShownCall, ...] = ()
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """Texts of the turn and of its calls."""
+        yield self.text
+        for call in self.calls:
+            yield from (call.arguments, call.result)
+
+
+def show_conversation(messages: Any, calls: Any, first: Any, longest: int) -> list[ShownTurn]:
+    """Return the turns of an episode, of about `longest` characters together.
+
+    The n-th `tool` message answers the n-th call. Its arguments are in the turn before, under the same id; a malformed
+    call has none.
+
+    Args:
+        messages: Messages of the episode, those of the prompt included.
+        calls: Calls of `EpisodeSummary`, in order.
+        first: Number of messages of the prompt.
+        longest: Limit on the number of characters; longer texts lose their middle.
+    """
+    begin = first if isinstance(first, int) and first > 0 else 0
+    records = (record if isinstance(record, Mapping) else {} for record in _items(calls))
+    turns: list[_Turn] = []
+    for message in _items(messages)[begin:]:
+        given = message if isinstance(message, Mapping) else {"content": message}
+        if as_text(given.get("role")) == "tool":
+            if not turns:
+                turns.append(_Turn({"role": "assistant"}))
+            turns[-1].answer(given, next(records, {}))
+        else:
+            if turns:
+                turns[-1].end(iter(()))
+            turns.append(_Turn(given))
+    if turns:
+        turns[-1].end(records)
+    return _shorten([turn.shown() for turn in turns], longest)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: strings unchanged, None as "", everything else as JSON or by its type."""
+    if isinstance(value, str):
+        return value
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(value).__name__})"
+
+
+@dataclass
+class _Turn:
+    """A turn whose calls are being answered; the arguments of open calls are kept by id."""
+
+    message: Mapping[Any, Any]
+    calls: list[ShownCall] = field(default_factory=list)
+    open: dict[str, ShownCall] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number, call in enumerate(_items(self.message.get("tool_calls"))):
+            given = call if isinstance(call, Mapping) else {}
+            function = given.get("function", given)
+            if isinstance(function, Mapping):
+                made = ShownCall(as_text(function.get("name")), as_text(function.get("arguments")))
+                self.open[as_text(given.get("id", number))] = made
+
+    def answer(self, message: Mapping[Any, Any], record: Mapping[Any, Any]) -> None:
+        """Add the call that a `tool` message answers."""
+        call = ShownCall(as_text(message.get("name", record.get("name"))))
+        if "tool_call_id" in message:
+            call = self.open.pop(as_text(message["tool_call_id"]), call)
+        elif self.open and as_text(record.get("outcome")) != "malformed":
+            call = self.open.pop(next(iter(self.open)))
+        self.calls.append(_with_record(replace(call, result=_content(message)), record))
+
+    def end(self, records: Iterator[Mapping[Any, Any]]) -> None:
+        """Add the calls that were not answered, because the episode ended."""
+        self.calls += [_with_record(call, next(records, {})) for call in self.open.values()]
+
+    def shown(self) -> ShownTurn:
+        return ShownTurn(as_text(self.message.get("role")) or "unknown", _content(self.message), tuple(self.calls))
+
+
+def _with_record(call: ShownCall, record: Mapping[Any, Any]) -> ShownCall:
+    seconds = record.get("seconds")
+    if not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_SECONDS:  # NaN is not
+        seconds = None
+    return replace(call, seconds=seconds, outcome=as_text(record.get("outcome")))
+
+
+def _content(message: Mapping[Any, Any]) -> str:
+    """Return the text of a message, which may have its parts in a list."""
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
+        return as_text(content)
+    texts = (part.get("text", part) if isinstance(part, Mapping) else part for part in content)
+    return "\n".join(as_text(text) for text in texts)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _shorten(turns: Sequence[ShownTurn], longest: int) -> list[ShownTurn]:
+    half = _MOST_TURNS // 2
+    if len(turns) > _MOST_TURNS:
+        turns = [*turns[:half], ShownTurn("", f"… {len(turns) - 2 * half:,} turns omitted …"), *turns[-half:]]
+    room = _MOST_CALLS
+    kept = []
+    for turn in turns:
+        calls = turn.calls[:room]
+        room -= len(calls)
+        left_out = len(turn.calls) - len(calls)
+        note = f"\n… {left_out:,} calls omitted …" if left_out else ""
+        kept.append(ShownTurn(cut(turn.role, _LONGEST_NAME), turn.text + note, calls))
+    most = fair_length([len(text) for turn in kept for text in turn.texts], longest)
+    return [
+        replace(turn, text=cut(turn.text, most), calls=tuple(_shorten_call(call, most) for call in turn.calls))
+        for turn in kept
+    ]
+
+
+def _shorten_call(call: ShownCall, longest: int) -> ShownCall:
+    name, outcome = cut(call.name, _LONGEST_NAME), cut(call.outcome, _LONGEST_NAME)
+    return ShownCall(name, cut(call.arguments, longest), cut(call.result, longest), call.seconds, outcome)

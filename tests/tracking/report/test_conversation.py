@@ -1,0 +1,95 @@
+"""Conversations of episodes: calls with what came of them, and messages of any type."""
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_tunix.rewards import Sample
+from agent_tunix.tracking.report.conversation import ShownCall, ShownTurn, show_conversation
+from agent_tunix.tracking.rollouts import Opaque
+from tests.tracking.report.support import as_episode
+
+
+def call(id: str, name: str, arguments: Any = "{}") -> dict[str, Any]:
+    return {"id": id, "function": {"name": name, "arguments": arguments}}
+
+
+def test_calls_have_their_arguments_and_outcomes() -> None:
+    sample = as_episode(Sample("Done.", prompt="Go.", step=2), "add")
+    assert sample.episode is not None
+    assert show_conversation(sample.messages, sample.episode.calls, 1, 1000) == [
+        ShownTurn(
+            "assistant",
+            "First.",
+            (
+                ShownCall("add", '{"expression": "add"}', "the result add", 0.25, "ok"),
+                ShownCall("", "", "Error: malformed", None, "malformed"),
+            ),
+        ),
+        ShownTurn("user", "reply add"),
+        ShownTurn("assistant", "Done."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "time"), [(0.00004, "0.04 ms"), (0.25, "250 ms"), (0.99999, "1000 ms"), (61.26, "61.3 s")]
+)
+def test_a_time_has_three_figures(seconds: float, time: str) -> None:
+    assert ShownCall("add", seconds=seconds).time == time.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def test_a_call_that_ended_the_episode_has_no_result() -> None:
+    messages = [
+        {"role": "assistant", "content": "", "tool_calls": [call("a", "add"), call("b", "add", {"x": 1})]},
+        {"role": "tool", "tool_call_id": "a", "content": "3"},
+    ]
+    (turn,) = show_conversation(messages, [{"outcome": "ok", "seconds": 0.5}], 0, 1000)
+    assert turn.calls == (ShownCall("add", "{}", "3", 0.5, "ok"), ShownCall("add", '{"x": 1}'))
+
+
+ODD: list[Any] = [
+    None,
+    7,
+    "text",
+    b"x",
+    [],
+    {},
+    [[]],
+    {"x": {}},
+    [None],
+    float("nan"),
+    10**5000,
+    Opaque("a", "b"),
+    np.ones(2),
+]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [*ODD, {1: 2}, {(1, 2): 3}, Decimal(1), [{"text": 5}], [{"type": "image"}]],
+    ids=lambda odd: type(odd).__name__,
+)
+def test_any_value_in_any_place_is_text(odd: Any) -> None:
+    messages = [
+        {"role": odd, "content": odd, "tool_calls": [odd, {"function": odd}, {"id": odd, "function": {"name": odd}}]},
+        {"role": "tool", "tool_call_id": odd, "name": odd, "content": odd},
+        {"role": "tool"},
+        odd,
+    ]
+    record = dict.fromkeys(("name", "outcome", "seconds"), odd)
+    for given in (messages, messages[1:], odd):
+        for turn in show_conversation(given, [record, odd], odd, 1000):
+            texts = (turn.role, *turn.texts, *(text for one in turn.calls for text in (one.name, one.outcome)))
+            assert {type(text) for text in texts} == {str}
+
+
+def test_a_long_conversation_is_cut_and_keeps_its_end() -> None:
+    calls = [call(str(number), "add", "x" * 900) for number in range(80)]
+    messages = [{"role": "assistant", "content": "y" * 900, "tool_calls": calls}] * 300
+    turns = show_conversation([*messages, {"role": "assistant", "content": "The end."}], [], 0, 6000)
+    assert turns[-1].text == "The end."
+    assert any("201 turns omitted" in turn.text for turn in turns)
+    assert "40 calls omitted" in turns[2].text
+    assert "characters omitted" in turns[0].calls[0].arguments
