@@ -161,6 +161,11 @@ ADVICE = {
         "async def reward(args, sample, **kwargs):\n    return -10 if sample else 0.5\n",
         "-10 is outside",
     ),
+    "a penalty": (
+        "trl",
+        "def reward(completions, **kwargs):\n    return [-0.5 if 'sorry' in c else 0 for c in completions]\n",
+        "negative weight",
+    ),
     "a length": ("miles", "async def reward(args, sample, **kwargs):\n    return len(sample.response)\n", "no bound"),
     "no kwargs": ("trl", "def reward(completions):\n    return [len(c) / 9 for c in completions]\n", "kwargs"),
     "a network": ("miles", f"import requests\n{MILES}", "network"),

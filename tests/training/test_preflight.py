@@ -60,6 +60,12 @@ def test_a_route_by_a_column_that_the_data_lack_is_refused(tmp_path: Path) -> No
         checked(tmp_path, *data, "training.reward_function={a:{function:math,when:{level:3}}}")
 
 
+def test_a_filter_by_no_component_is_refused(tmp_path: Path) -> None:
+    checked(tmp_path, "grpo=dapo", "grpo.filter_by=math")
+    with raises(ConfigError, "unknown_component"):
+        checked(tmp_path, "grpo=dapo", "grpo.filter_by=maths")
+
+
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [

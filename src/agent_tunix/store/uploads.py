@@ -182,6 +182,11 @@ def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterat
             "every score is 0 or 1; give partial credit for partly right answers, because a group in which all "
             "completions fail teaches nothing"
         )
+    if constants and max(constants) <= 0.0 > min(constants) and all(v.kind == "constant" for v in facts.values):
+        yield (
+            "every score is 0 or below, as that of a penalty; measure the fault from 0 to 1 and give the component a"
+            " negative weight and a `reason`, so that reports show what it costs and why"
+        )
     for value in facts.values:
         if value.kind == "constant" and abs(value.number) > 1:
             yield f"line {value.line}: a score of {value.number:g} is outside -1 to 1; keep scores bounded"

@@ -378,3 +378,11 @@ def test_a_worker_that_dies_before_each_call_does_not_go_on_for_ever() -> None:
     )
     assert score.outcome is Outcome.ERROR
     assert "exited with status 3 each time it was called" in score.detail
+
+
+def test_a_worker_serves_more_than_one_call() -> None:
+    code = "calls = []\ndef reward(completions, **kwargs):\n    calls.append(1)\n    return [float(len(calls))]"
+    (component,) = resolve_uploads(upload(code)).components
+    with make_runner(component.reward, num_workers=1) as runner:
+        scores = [runner.reward.score([Sample("x")])[0].value for _ in range(3)]
+    assert scores == [1.0, 2.0, 3.0]
