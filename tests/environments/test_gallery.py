@@ -1,7 +1,6 @@
 """Environments as users write them, five of each form: each runs unedited, in this process and in a worker."""
 
 import logging
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +19,8 @@ from agent_tunix.environments import (
 from agent_tunix.environments.checks import check_environment
 from agent_tunix.environments.environment import EpisodeSource
 from agent_tunix.environments.hosting import HostedEnvironment
-from agent_tunix.rewards.shims import SERVED
 from tests.environments.support import GALLERY, call, from_gallery, script, texts
+from tests.served import served_modules
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ IDS = [case.place for case in CASES]
 @pytest.fixture(autouse=True)
 def no_served_package_is_left() -> Iterator[None]:
     yield
-    assert set(sys.modules) & set(SERVED) == set()
+    assert served_modules() == set()
 
 
 def host(case: Shown) -> HostedEnvironment:

@@ -8,6 +8,7 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.rewards.shims import OPEN, SERVED, served_imports
+from tests.served import served_modules
 
 from .shapes import samples
 
@@ -36,7 +37,7 @@ def test_imports_of_absent_packages_are_served_and_leave_no_trace(tmp_path: Path
     (tmp_path / "mine.py").write_text(MINE)
     mixture = resolve_reward("mine.py:reward", working_directory=tmp_path)
     assert mixture.score(samples("<answer>0.5</answer>"))[0].value == 0.5
-    assert set(sys.modules) & set(SERVED) == set()
+    assert served_modules() == set()
     assert importlib.util.find_spec("benchmax") is None
     with pytest.raises(ImportError):
         __import__("miles.utils.types")
@@ -82,7 +83,7 @@ def test_what_is_not_served_is_missing_as_ever(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from benchmax.platform.client import TrainerClient\n")
     with pytest.raises(RewardError, match=r"benchmax\.platform"):
         resolve_reward("mine.py:reward", working_directory=tmp_path)
-    assert set(sys.modules) & set(SERVED) == set()
+    assert served_modules() == set()
 
 
 BASE_ENV = """
