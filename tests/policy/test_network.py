@@ -10,6 +10,7 @@ import pytest
 from tests.tiers import slow_after
 
 from agent_tunix.policy.architecture import Rope
+from agent_tunix.policy.network import attention
 from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
 from agent_tunix.policy.network.norms import rms_norm
 from agent_tunix.policy.network.rotation import frequencies
@@ -161,3 +162,28 @@ def test_frequencies_are_right_to_the_last_bit_of_float32() -> None:
     """An error is multiplied by the position, up to 131,072 of them."""
     exact = 500_000.0 ** (-np.arange(0, 128, 2) / 128)
     np.testing.assert_array_equal(np.asarray(frequencies(Rope(500_000.0), 128)), exact.astype(np.float32))
+
+
+@pytest.mark.parametrize("shared_window", [False, True])
+def test_rows_attended_to_in_parts_are_those_of_all_at_once(
+    shared_window: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    B, R, P, T, Q, K, H = 2, 6, 3, 7, 4, 2, 8
+    rng = np.random.default_rng(0)
+    q, k, v = (jnp.asarray(rng.normal(size=(B, P + R * T, heads, H)), jnp.float32) for heads in (Q, K, K))
+    causal = jnp.tril(jnp.ones((T, T), bool)) & (jnp.arange(T)[:, None] - jnp.arange(T) < 5)
+    masks = rng.random((B, R, T, P)) < 0.7 if shared_window else rng.random((B, 1, 1, P)) < 0.7
+    groups = attention.Groups(jnp.ones((B, P, P), bool), jnp.broadcast_to(causal, (B * R, T, T)), jnp.asarray(masks))
+
+    def attend(*inputs: Any) -> jax.Array:
+        q, k, v = inputs
+        return attention.attend_in_groups(q, k, v, groups, 5.0)
+
+    def gradients() -> Any:
+        return jax.grad(lambda *inputs: (attend(*inputs) * jnp.arange(H)).sum(), argnums=(0, 1, 2))(q, k, v)
+
+    expected = attend(q, k, v), *gradients()
+    monkeypatch.setattr(attention, "_CACHED_LOGITS", 3 * Q * T * T)
+    monkeypatch.setattr(attention, "_SMALLEST_BLOCK", 3)
+    for found, wanted in zip((attend(q, k, v), *gradients()), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

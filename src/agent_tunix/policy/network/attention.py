@@ -17,6 +17,11 @@ from jaxtyping import Array, Bool, Float
 # Far below any logit but finite, so that the softmax of a fully masked row is defined.
 _UNSEEN = -(2.0**100)
 
+# On a CPU, more logits than these (16 MB) are computed for a few rows at a time.
+_CACHED_LOGITS = 2**22
+# Queries of a row in a block, and the most blocks: each is compiled by itself.
+_SMALLEST_BLOCK, _MOST_BLOCKS = 64, 8
+
 # cuDNN's limits in JAX 0.10.2, on any GPU since Ampere.
 _CUDNN_DTYPES = ("bfloat16", "float16")
 _CUDNN_WIDEST_HEAD = 128
@@ -171,8 +176,57 @@ def attend_in_groups(
     text_k, text_v = text_k.swapaxes(1, 2), text_v.swapaxes(1, 2)
     row_k, row_v = to_rows(row_k).swapaxes(1, 2), to_rows(row_v).swapaxes(1, 2)
     texts = attend(text_q, text_k, text_v, groups.texts, softcap)
-    rows = attend_after(to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared), softcap)
+    attend_rows = attend_after
+    if N * q.shape[2] * T * T > _CACHED_LOGITS and jax.default_backend() == "cpu" and jax.device_count() == 1:
+        attend_rows = _attend_in_parts
+    rows = attend_rows(to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared), softcap)
     return jnp.concatenate([texts, rows.reshape(row_q.shape)], axis=1)
+
+
+def _attend_in_parts(
+    q: Float[Array, "N T Q H"],
+    k: Float[Array, "N K T H"],
+    v: Float[Array, "N K T H"],
+    mask: Bool[Array, "N T T"],
+    prefix: tuple[Float[Array, "B K P H"], Float[Array, "B K P H"], Bool[Array, "B R T P"]],
+    softcap: float | None,
+) -> Float[Array, "N T Q H"]:
+    """Compute `attend_after` for a few rows at a time, so that their logits stay in the cache of a CPU.
+
+    No token may see a later one of its row: each block of queries reads only the keys up to its end. The backward pass
+    computes the logits again.
+    """
+    prefix_k, prefix_v, prefix_mask = prefix
+    (N, T, Q, _), B = q.shape, prefix_k.shape[0]
+    R = N // B
+    size = max(r for r in range(1, R + 1) if R % r == 0 and (r == 1 or r * Q * T * T <= _CACHED_LOGITS))
+    step = max(_SMALLEST_BLOCK, -(-T // _MOST_BLOCKS))
+
+    @jax.checkpoint
+    def attend_part(part: tuple[jax.Array, ...]) -> jax.Array:
+        q, k, v, mask, prefix_k, prefix_v, prefix_mask = part
+        outputs = []
+        for start in range(0, T, step):
+            block, seen = slice(start, start + step), slice(0, start + step)
+            in_prefix = prefix_mask if prefix_mask.shape[2] == 1 else prefix_mask[:, :, block]
+            shared = (prefix_k[None], prefix_v[None], in_prefix)
+            outputs.append(
+                attend_after(q[:, block], k[:, :, seen], v[:, :, seen], mask[:, block, seen], shared, softcap)
+            )
+        return jnp.concatenate(outputs, axis=1)
+
+    def by_part(x: jax.Array) -> jax.Array:
+        return x.reshape(N // size, size, *x.shape[1:])
+
+    def of_text(x: jax.Array) -> jax.Array:
+        return jnp.repeat(x, R // size, axis=0)
+
+    masks = jnp.broadcast_to(prefix_mask, (B, R, *prefix_mask.shape[2:])).reshape(
+        N // size, 1, size, *prefix_mask.shape[2:]
+    )
+    parts = (*map(by_part, (q, k, v, mask)), of_text(prefix_k), of_text(prefix_v), masks)
+    found: jax.Array = jax.lax.map(attend_part, parts)
+    return found.reshape(q.shape)
 
 
 def _by_head(q: Float[Array, "B T Q H"], num_kv_heads: int) -> Float[Array, "B K M H"]:
