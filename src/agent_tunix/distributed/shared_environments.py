@@ -15,7 +15,9 @@ from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvir
 from agent_tunix.environments.hosting import RemoteEpisode, answer_request
 from agent_tunix.environments.hosting.requests import Read
 from agent_tunix.environments.running import EnvironmentSet
+from agent_tunix.environments.tools import USER_FAULTS
 from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.rewards.faults import describe_fault
 
 Item = TypeVar("Item")
 
@@ -91,6 +93,8 @@ class SharedEnvironments:
                 answer: Answer = ("ok", make())
             except EnvironmentFailedError as fault:
                 answer = ("fault", str(fault), fault.code)
+            except USER_FAULTS as fault:  # of a value that nobody expected; the other processes wait for an answer
+                answer = ("fault", describe_fault(fault), "environment_failed")
             self._current.answers.append(answer)
         else:
             answer = next(self._current.answers)

@@ -23,7 +23,9 @@ from agent_tunix.environments.outcomes import (
     to_unicode,
 )
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
+from agent_tunix.environments.tools import USER_FAULTS
 from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Outcome, Score
 
 Policy = Callable[[list[Message]], str]
@@ -129,7 +131,7 @@ def run_episode(
 class Episode:
     """An episode in progress: `begin`, then `write` for each turn until it stops, then always `conclude`.
 
-    A fault of the environment stops the episode; no method raises EnvironmentFailedError.
+    A fault of the environment stops the episode; no method raises it.
 
     Args:
         open_environment: Makes the environment of the episode.
@@ -261,8 +263,13 @@ class Episode:
         try:
             yield
         except EnvironmentFailedError as fault:
-            if not self.error:  # the first fault explains the others
-                self.stop_reason, self.error = StopReason.ERROR, str(fault)
+            self._fail(str(fault))
+        except USER_FAULTS as fault:  # of a value that nobody expected from a tool or an environment
+            self._fail(describe_fault(fault))
+
+    def _fail(self, error: str) -> None:
+        if not self.error:  # the first fault explains the others
+            self.stop_reason, self.error = StopReason.ERROR, error
 
     def _reply(self, text: str) -> None:
         reply = self.environment.respond(text)
