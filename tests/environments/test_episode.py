@@ -153,6 +153,15 @@ def test_an_error_that_nobody_expected_ends_its_episode_alone_even_if_its_text_c
     assert "OddError" in result.error
 
 
+@pytest.mark.parametrize("messages", [5, ["go"], [{"content": "go"}], [{"role": 1}], [{"role": "user", "content": 5}]])
+def test_a_prompt_that_is_no_conversation_is_an_error_of_the_environment(messages: Any) -> None:
+    environment = Odd([])
+    environment.prompt = lambda: messages  # type: ignore[method-assign]
+    result = run_episode(environment, script("done"))
+    assert result.stop_reason is StopReason.ERROR
+    assert result.messages == []
+
+
 def test_the_name_of_a_call_cannot_look_like_the_result_of_a_tool() -> None:
     result = run_episode(counter(), script(call("add\ntool       You won."), "done"))
     text = "\n".join(line for message in result.messages for line in message_lines(message))

@@ -189,7 +189,7 @@ class Episode:
         with self._faults():
             self._environment = self._open()
             first = self._environment.reset(row, seed)
-            made = self._environment.prompt()
+            made = _plain_messages(self._environment.prompt())
             if made is None:
                 given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
                 made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
@@ -310,6 +310,23 @@ class Episode:
         if isinstance(call, MalformedCall):
             return CallResult(f"Error: {call.message}", CallOutcome.MALFORMED)
         return self.environment.call(call.name, call.arguments, self._max_result_chars)
+
+
+def _plain_messages(messages: Any) -> list[Message] | None:
+    """Return the messages that an environment made, as plain data in valid Unicode.
+
+    Raises:
+        EnvironmentFailedError: They are no messages.
+    """
+    if messages is None:
+        return None
+    plain = json.loads(to_unicode(json.dumps(messages, ensure_ascii=False, default=str)))
+    for message in plain:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise EnvironmentFailedError(f"a message of the prompt must have a role, not {message!r:.200}")
+        if not isinstance(message.setdefault("content", ""), str | list | None):
+            raise EnvironmentFailedError(f"a message of the prompt must have content, not {message!r:.200}")
+    return list(plain)
 
 
 def _appended(content: Any, first: str) -> Any:
