@@ -34,8 +34,8 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
     """
     if (characters := sum(map(len, stop_strings))) > _MOST_CHARACTERS:
         raise ConfigError(
-            f"generation.stop_strings must have at most {_MOST_CHARACTERS:,} characters in all, not {characters:,}; use "
-            "fewer or shorter ones",
+            f"generation.stop_strings must have at most {_MOST_CHARACTERS:,} characters in all, not {characters:,}; "
+            "use fewer or shorter ones",
             code="stop_strings_too_long",
         )
     states = sorted({stop[:length] for stop in stop_strings for length in range(len(stop))}, key=len)
