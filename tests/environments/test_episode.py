@@ -137,7 +137,7 @@ def test_an_observation_that_is_no_text_or_has_ended_is_an_error_of_the_environm
     assert result.stop_reason is StopReason.ERROR
 
 
-class OddError(Exception):
+class OddError(BaseException):
     def __str__(self) -> str:
         sys.exit(1)
 

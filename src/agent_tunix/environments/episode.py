@@ -23,7 +23,6 @@ from agent_tunix.environments.outcomes import (
     to_unicode,
 )
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
-from agent_tunix.environments.tools import USER_FAULTS
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Outcome, Score
@@ -264,7 +263,9 @@ class Episode:
             yield
         except EnvironmentFailedError as fault:
             self._fail(str(fault))
-        except USER_FAULTS as fault:  # of a value that nobody expected from a tool or an environment
+        except KeyboardInterrupt:  # of the user at the terminal
+            raise
+        except BaseException as fault:  # nobody knows what a tool or an environment raises or returns
             self._fail(describe_fault(fault))
 
     def _fail(self, error: str) -> None:
