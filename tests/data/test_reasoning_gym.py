@@ -1,5 +1,7 @@
 """Tasks of reasoning_gym: their rows, and that their reward is the library's own score."""
 
+import copy
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from agent_tunix.data.examples import Row
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.errors import ConfigError
 from agent_tunix.rewards import Outcome, Sample, get_reward_function, resolve_reward
+from agent_tunix.rewards.builtin.tasks import make_task
 from agent_tunix.rewards.execution import make_runner
 from tests.raising import raises
 from tests.training.support import train_run
@@ -136,6 +139,26 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with raises(ConfigError, "missing_dependency") as caught:
         rows_of({"chain_sum": None})
     assert "pip install agent_tunix[tasks]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("n_queens", "[entry['metadata'].update(valid_answers=['_']), '_'][1:]"),
+        ("polynomial_multiplication", "exec('import random; random.changed = True')"),
+        ("countdown", "getattr(exec, 'x')"),
+        ("simple_integration", "Integral(INTEGRAND)"),
+    ],
+)
+def test_code_in_an_answer_neither_runs_nor_scores(task: str, answer: str) -> None:
+    row = make_task(task, {}, size=1, seed=1)[0]
+    before = copy.deepcopy(row)
+    answer = answer.replace("INTEGRAND", f"{row['metadata'].get('integrand')}, {row['metadata'].get('variable')}")
+    score = get_reward_function("reasoning_gym")
+    assert score(f"<answer>{answer}</answer>", metadata=row) in (0.0, 0.01)
+    assert row == before
+    assert not hasattr(random, "changed")
+    assert score(f"<answer>{row['answer']}</answer>", metadata=row) == 1.0
 
 
 def test_scoring_loads_no_jax() -> None:

@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -5,6 +6,7 @@ import pytest
 
 from agent_tunix.environments import (
     CallOutcome,
+    CallResult,
     EpisodeEnvironment,
     FunctionTool,
     StopReason,
@@ -133,6 +135,31 @@ def test_half_a_character_that_a_tool_or_environment_returns_becomes_a_replaceme
 def test_an_observation_that_is_no_text_or_has_ended_is_an_error_of_the_environment(turn: str) -> None:
     result = run_episode(adapt_environment(Surrogates, "it").open(), script(turn))
     assert result.stop_reason is StopReason.ERROR
+
+
+class OddError(BaseException):
+    def __str__(self) -> str:
+        sys.exit(1)
+
+
+class Odd(ToolsEnvironment):
+    def call(self, name: str, arguments: Mapping[str, Any], max_result_chars: int = 0) -> CallResult:
+        raise OddError
+
+
+def test_an_error_that_nobody_expected_ends_its_episode_alone_even_if_its_text_cannot_be_read() -> None:
+    result = run_episode(Odd([FunctionTool(lambda: "", "add")]), script(call("add")))
+    assert result.stop_reason is StopReason.ERROR
+    assert "OddError" in result.error
+
+
+@pytest.mark.parametrize("messages", [5, ["go"], [{"content": "go"}], [{"role": 1}], [{"role": "user", "content": 5}]])
+def test_a_prompt_that_is_no_conversation_is_an_error_of_the_environment(messages: Any) -> None:
+    environment = Odd([])
+    environment.prompt = lambda: messages  # type: ignore[method-assign]
+    result = run_episode(environment, script("done"))
+    assert result.stop_reason is StopReason.ERROR
+    assert result.messages == []
 
 
 def test_the_name_of_a_call_cannot_look_like_the_result_of_a_tool() -> None:

@@ -268,15 +268,14 @@ def test_lines_that_are_no_messages_are_ignored_and_warned_of_once(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_a_result_that_does_not_fit_its_own_schema_is_told_to_the_model(tmp_path: Path) -> None:
+def test_schemas_of_a_server_are_not_run(tmp_path: Path) -> None:
     text = (GALLERY / "mcp" / "dice.py").read_text()
-    (tmp_path / "wrong.py").write_text(
-        text.replace('"name": "roll",', '"name": "roll", "outputSchema": {"type": "object"},')
-    )
-    with McpAdapter(McpServer.read({"command": "python wrong.py"}, tmp_path)) as adapter:
-        result = adapter.open().call("roll", {"sides": 6, "seed": 1})
-    assert result.outcome is CallOutcome.TOOL_ERROR
-    assert "did not return structured content" in result.text
+    schema = '{"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}}'  # ends after the age of the universe
+    text = text.replace('"name": "roll",', f'"name": "roll", "outputSchema": {schema},')
+    text = text.replace("str(number)}]}", 'str(number)}], "structuredContent": {"a": "a" * 99 + "!"}}')
+    (tmp_path / "slow.py").write_text(text)
+    with McpAdapter(McpServer.read({"command": "python slow.py"}, tmp_path)) as adapter:
+        assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,15 @@ class Strict:
         raise TypeError("no size is right")
 
 
+class Mine(str):
+    """A text with methods of its own."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise SystemExit(1)
+
+
 async def cancelled() -> str:
     """Be cancelled."""
     raise asyncio.CancelledError
@@ -198,8 +207,18 @@ def test_whatever_a_user_s_code_raises_is_a_result() -> None:
     assert FunctionTool(cancelled).call({}).outcome is CallOutcome.TOOL_ERROR
 
 
-@pytest.mark.parametrize("schema", [None, {}, {"properties": None, "required": None}, {"properties": {"a": True}}])
-def test_a_schema_with_parts_left_out_takes_anything(schema: Any) -> None:
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        {},
+        {"properties": None, "required": None},
+        {"properties": {"a": True}},
+        {"properties": {"a": {"type": 5, "enum": 5}}},
+        {"properties": {"a": {"type": [[]], "anyOf": 5}}},
+    ],
+)
+def test_a_schema_with_parts_left_out_or_of_other_types_takes_anything(schema: Any) -> None:
     result = SchemaTool("tool", "", schema, lambda given: sorted(given)).call({"a": 1})
     assert result.outcome is CallOutcome.OK
 
@@ -287,7 +306,9 @@ def test_a_schema_that_comes_with_a_tool_is_checked_at_its_outermost_level(argum
         (b"\xff", "�"),
         (Point(1), '{"x": 1, "y": 0.0}'),
         ([Point], f"[{json.dumps(str(Point))}]"),
+        pytest.param(Mine("a"), "a", id="mine"),
     ],
 )
 def test_every_result_becomes_text(value: Any, text: str) -> None:
+    assert type(to_text(value)) is str
     assert to_text(value) == text

@@ -245,3 +245,22 @@ def test_episodes_of_a_group_must_begin_alike(model: Any) -> None:
     assert found.episodes is not None
     assert "the same text and tools" in found.episodes[1].error
     assert [bool(episode.error) for episode in found.episodes].count(True) == 1
+
+
+class Parts:
+    """A benchmax environment whose prompts have their text in parts, which the encoder refuses."""
+
+    def dataset_preprocess(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"prompt_messages": [{"role": "user", "content": [{"type": "text", "text": "Go."}]}]}
+
+    def list_tools(self) -> list[Any]:
+        return []
+
+    def run_tool(self, rollout_id: str, tool_name: str) -> None:
+        pass
+
+
+def test_a_prompt_of_an_environment_that_cannot_be_encoded_is_an_error_of_its_episodes(model: Any) -> None:
+    found = sample(model, kind=Parts)
+    assert found.episodes is not None
+    assert all("cannot be encoded" in episode.error for episode in found.episodes)

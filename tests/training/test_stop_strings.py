@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_tunix.config.compose import compose_overrides
+from agent_tunix.errors import ConfigError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.stop_strings import STOPPED, make_stop_table
 from agent_tunix.sampling.token_choice import SamplingParams
+from tests.raising import raises
 
 TEXTS = st.text("abc", min_size=1, max_size=4)
 
@@ -66,3 +68,8 @@ def test_a_completion_is_the_same_up_to_its_stop_string(
 
 def test_the_plain_prompt_ends_at_the_next_question() -> None:
     assert compose_overrides(["prompt=plain"]).generation.stop_strings == ["\nQuestion:"]
+
+
+def test_too_many_characters_are_refused() -> None:
+    with raises(ConfigError, "stop_strings_too_long"):
+        make_stop_table(["a"], [f"{number}." for number in range(1000)])

@@ -16,6 +16,7 @@ from agent_tunix.environments.hosting import RemoteEpisode, answer_request
 from agent_tunix.environments.hosting.requests import Read
 from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.rewards.faults import describe_fault
 
 Item = TypeVar("Item")
 
@@ -91,6 +92,10 @@ class SharedEnvironments:
                 answer: Answer = ("ok", make())
             except EnvironmentFailedError as fault:
                 answer = ("fault", str(fault), fault.code)
+            except KeyboardInterrupt:  # of the user at the terminal
+                raise
+            except BaseException as fault:  # nobody knows what it is, but the other processes wait for an answer
+                answer = ("fault", describe_fault(fault), "environment_failed")
             self._current.answers.append(answer)
         else:
             answer = next(self._current.answers)

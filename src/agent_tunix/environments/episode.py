@@ -24,6 +24,7 @@ from agent_tunix.environments.outcomes import (
 )
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
 from agent_tunix.errors import EnvironmentFailedError
+from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Outcome, Score
 
 Policy = Callable[[list[Message]], str]
@@ -129,7 +130,7 @@ def run_episode(
 class Episode:
     """An episode in progress: `begin`, then `write` for each turn until it stops, then always `conclude`.
 
-    A fault of the environment stops the episode; no method raises EnvironmentFailedError.
+    A fault of the environment stops the episode; no method raises it.
 
     Args:
         open_environment: Makes the environment of the episode.
@@ -187,7 +188,7 @@ class Episode:
         with self._faults():
             self._environment = self._open()
             first = self._environment.reset(row, seed)
-            made = self._environment.prompt()
+            made = _plain_messages(self._environment.prompt())
             if made is None:
                 given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
                 made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
@@ -261,8 +262,15 @@ class Episode:
         try:
             yield
         except EnvironmentFailedError as fault:
-            if not self.error:  # the first fault explains the others
-                self.stop_reason, self.error = StopReason.ERROR, str(fault)
+            self._fail(str(fault))
+        except KeyboardInterrupt:  # of the user at the terminal
+            raise
+        except BaseException as fault:  # nobody knows what a tool or an environment raises or returns
+            self._fail(describe_fault(fault))
+
+    def _fail(self, error: str) -> None:
+        if not self.error:  # the first fault explains the others
+            self.stop_reason, self.error = StopReason.ERROR, error
 
     def _reply(self, text: str) -> None:
         reply = self.environment.respond(text)
@@ -303,6 +311,23 @@ class Episode:
         if isinstance(call, MalformedCall):
             return CallResult(f"Error: {call.message}", CallOutcome.MALFORMED)
         return self.environment.call(call.name, call.arguments, self._max_result_chars)
+
+
+def _plain_messages(messages: Any) -> list[Message] | None:
+    """Return the messages that an environment made, as plain data in valid Unicode.
+
+    Raises:
+        EnvironmentFailedError: They are no messages.
+    """
+    if messages is None:
+        return None
+    plain = json.loads(to_unicode(json.dumps(messages, ensure_ascii=False, default=str)))
+    for message in plain:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise EnvironmentFailedError(f"a message of the prompt must have a role, not {message!r:.200}")
+        if not isinstance(message.setdefault("content", ""), str | list | None):
+            raise EnvironmentFailedError(f"a message of the prompt must have content, not {message!r:.200}")
+    return list(plain)
 
 
 def _appended(content: Any, first: str) -> Any:

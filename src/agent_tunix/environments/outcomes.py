@@ -56,6 +56,10 @@ class Reply:
 
 def to_text(value: Any) -> str:
     """Return a tool's result or an observation as text for the model: strings unchanged, structures as JSON."""
+    return str.__str__(_to_text(value))  # not of a subclass, whose methods may do anything
+
+
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:

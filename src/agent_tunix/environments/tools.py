@@ -330,16 +330,16 @@ def _refusal(tool: Tool, faults: Sequence[str]) -> str:
 def _type_of(schema: Any) -> str:
     if not isinstance(schema, Mapping):
         return "any"
-    if "enum" in schema:
+    if isinstance(schema.get("enum"), list):
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
-    if "anyOf" in schema:
+    if isinstance(schema.get("anyOf"), list):
         return " | ".join(_type_of(option) for option in schema["anyOf"])
     return str(schema.get("type", "object" if "$ref" in schema else "any"))
 
 
 def _has_type(value: Any, schema: Any) -> bool:
     kinds = schema.get("type") if isinstance(schema, Mapping) else None
-    named = [kinds] if isinstance(kinds, str) else kinds or []
+    named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
     allowed = tuple(kind for one in named for kind in _JSON_TYPES.get(one, (object,)))
     if not allowed:
         return True

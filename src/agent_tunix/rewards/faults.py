@@ -25,7 +25,7 @@ def describe_fault(error: BaseException, file: str | None = None) -> str:
 def _message(error: BaseException) -> str:
     try:
         message = str(error.msg if isinstance(error, SyntaxError) else error)
-    except Exception as fault:  # `__str__` of a user's exception class may fail
+    except (Exception, SystemExit, GeneratorExit) as fault:  # `__str__` of a user's exception class may fail
         return f"(its message could not be read: {type(fault).__name__})"
     return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
 

@@ -25,6 +25,7 @@ from agent_tunix.environments.environment import EpisodeEnvironment
 from agent_tunix.environments.episode import Episode
 from agent_tunix.policy.mesh import fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
+from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
@@ -241,7 +242,13 @@ class EpisodeSampler:
                         "reset must begin all episodes of a row with the same text and tools, but they differ; draw "
                         "from the seed that reset receives",
                     )
-            ids = self._encoder.encode_prompt(messages, tools)
+            try:
+                ids = self._encoder.encode_prompt(messages, tools)
+            except Exception as error:  # a chat template may raise anything
+                if first.episode.environment.prompt() is None:
+                    raise
+                for row in rows:
+                    row.episode.stop(StopReason.ERROR, f"the prompt cannot be encoded: {describe_fault(error)}")
             if len(ids) > max_prompt_length:
                 for row in rows:
                     row.episode.stop(

@@ -13,6 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
+from agent_tunix.errors import ConfigError
+
+# The table takes memory and time for each character and each token, also that of a stranger's run.
+_MOST_CHARACTERS = 1000
+
 # State after a stop string.
 STOPPED = -1
 
@@ -23,7 +28,16 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
     Args:
         token_texts: Text of each token id.
         stop_strings: Strings, none of them empty.
+
+    Raises:
+        ConfigError: They have too many characters.
     """
+    if (characters := sum(map(len, stop_strings))) > _MOST_CHARACTERS:
+        raise ConfigError(
+            f"generation.stop_strings must have at most {_MOST_CHARACTERS:,} characters in all, not {characters:,}; "
+            "use fewer or shorter ones",
+            code="stop_strings_too_long",
+        )
     states = sorted({stop[:length] for stop in stop_strings for length in range(len(stop))}, key=len)
     letters = sorted(set("".join(stop_strings)))
     stopped, other = len(states), len(letters)

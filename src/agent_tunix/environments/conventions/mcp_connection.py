@@ -25,6 +25,7 @@ _LOGGER = logging.getLogger("agent_tunix.environments")
 logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
 
 _START_S = 60.0
+_END_S = 10.0
 _CONNECTION_CLOSED = -32000
 _MOST_PAGES = 100
 _SHOWN_BYTES = 1000
@@ -55,7 +56,7 @@ class McpConnection:
         try:
             self._session = self._begun.result()
         except Exception as error:
-            self._thread.join()
+            self._thread.join(_END_S)
             said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace').strip())}" if self._said else ""
             raise EnvironmentFailedError(
                 f"the MCP server {server.text} did not start: {_describe(error)}{said}", code="mcp_server_failed"
@@ -73,7 +74,7 @@ class McpConnection:
             raise EnvironmentFailedError(
                 f"{tool} took longer than {limit_s:g} s", code="environment_timeout"
             ) from error
-        except (RuntimeError, ValueError) as error:  # the result does not fit the protocol or its own schema
+        except (RuntimeError, ValueError) as error:  # the result does not fit the protocol
             return _describe(error), True
         except Exception as error:  # of several versions of the SDK and of its transports
             if getattr(getattr(error, "error", None), "code", _CONNECTION_CLOSED) != _CONNECTION_CLOSED:
@@ -97,7 +98,7 @@ class McpConnection:
         """End the session, and the server if it was started for it."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join()
+        self._thread.join(_END_S)  # a server at a URL may never answer that its session ends
 
     def _ask(self, make: Callable[[], Awaitable[Any]], limit_s: float) -> Any:
         async def limited() -> Any:
@@ -151,6 +152,9 @@ class McpConnection:
             async with transport as streams:
                 reading, writing, *_ = streams
                 async with ClientSession(reading, writing, message_handler=self._hear) as session:
+                    for name in ("validate_tool_result", "_validate_tool_result"):  # version 2, version 1 of the SDK
+                        if hasattr(session, name):
+                            setattr(session, name, _accept)
                     await session.initialize()
                     yield session
 
@@ -190,6 +194,10 @@ class McpConnection:
                 read()
             log.close()
             os.close(reading)
+
+
+async def _accept(name: str, result: object) -> None:
+    """Leave a result as it is: a pattern in the server's schema could keep all threads busy for ever."""
 
 
 async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:

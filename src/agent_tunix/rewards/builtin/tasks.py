@@ -1,11 +1,15 @@
 """The reward of reasoning_gym's tasks, and the tasks themselves.
 
-Each task has a scorer of its own. Some read an answer with `eval`, so in a run this reward has isolated workers.
+Each task has a scorer of its own. Some read an answer with `eval`, also that of SymPy. Code in an answer could change
+the row or the scorer, so such scorers get only literals and formulas; and in a run this reward has isolated workers.
 """
 
+import ast
 import difflib
 import functools
 import json
+import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +21,14 @@ from agent_tunix.rewards.sample import Score
 
 # Columns that make a row an entry of the library.
 _ENTRY = ("question", "answer", "metadata")
+
+# Tasks whose scorers evaluate an answer: as a literal, or as a formula of SymPy.
+_LITERALS = ("binary_matrix", "n_queens", "number_sorting", "spiral_matrix", "string_insertion")
+_FORMULAS = ("countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration")
+_FUNCTIONS = {f"{arc}{name}{end}" for arc in ("", "a") for name in ("sin", "cos", "tan", "cot") for end in ("", "h")}
+_WORDS = {"pi", "exp", "log", "ln", "sqrt", "sec", "csc", "Abs", "factorial"} | _FUNCTIONS
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NO_FORMULA = ")"
 
 
 def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
@@ -49,8 +61,10 @@ def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
         name, json.dumps(parameters if isinstance(parameters, Mapping) else {}, sort_keys=True, default=str)
     )
     answer = extract_task_answer(response)
+    is_given = name not in _FORMULAS or answer is None or answer == entry["answer"] or _is_formula(answer)
+    given = answer if is_given else _NO_FORMULA
     try:
-        value = float(scorer(answer, entry))
+        value = float(scorer(given, entry))
     except Exception as error:  # a scorer may raise anything about an answer that it cannot read
         return Score(0.0, detail=f"the scorer of {name} cannot read {excerpt(answer)}: {describe_fault(error)}")
     return Score(value, detail=f"the scorer of {name} gives {value:g} to {excerpt(answer)}")
@@ -67,9 +81,19 @@ def extract_task_answer(response: str) -> str | None:
     return found.text if found is not None and found.source in (Source.BOXED, Source.HASHES) else None
 
 
+def _is_formula(answer: str) -> bool:
+    """Return True if an answer has only numbers, symbols of one letter, operators and known functions."""
+    rest = _NUMBER.sub(" ", answer)
+    words = re.findall(r"[^\W\d]\w*", rest)
+    return re.fullmatch(r"[\w\s+*/^!,()-]*", rest) is not None and all(len(w) == 1 or w in _WORDS for w in words)
+
+
 @functools.lru_cache(maxsize=256)
 def _scorer(name: str, parameters: str) -> Any:
-    return make_task(name, json.loads(parameters), size=1, seed=0).score_answer
+    task = make_task(name, json.loads(parameters), size=1, seed=0)
+    if name in _LITERALS:
+        vars(sys.modules[type(task).__module__])["eval"] = ast.literal_eval
+    return task.score_answer
 
 
 def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int, level: int | None = None) -> Any:

@@ -4,6 +4,7 @@ The messages may come from a stranger's run. Whatever their types are, they beco
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,7 +117,8 @@ class _Turn:
 
     message: Mapping[Any, Any]
     calls: list[ShownCall] = field(default_factory=list)
-    open: dict[str, ShownCall] = field(default_factory=dict)
+    # Of an ordered dict the first item is found at once, however many were removed before it.
+    open: OrderedDict[str, ShownCall] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         for number, call in enumerate(_items(self.message.get("tool_calls"))):
@@ -132,7 +134,7 @@ class _Turn:
         if "tool_call_id" in message:
             call = self.open.pop(as_text(message["tool_call_id"]), call)
         elif self.open and as_text(record.get("outcome")) != "malformed":
-            call = self.open.pop(next(iter(self.open)))
+            call = self.open.popitem(last=False)[1]
         self.calls.append(_with_record(replace(call, result=_content(message)), record))
 
     def end(self, records: Iterator[Mapping[Any, Any]]) -> None:
