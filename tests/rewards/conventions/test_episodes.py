@@ -129,4 +129,4 @@ def test_a_reward_gets_the_whole_episode(function: Callable[..., Any], expected:
 
 
 def test_a_function_that_requires_environments_gets_messages_without_a_trial() -> None:
-    assert adapt(environments_alone, "environments_alone").form == "messages"
+    assert "completions as messages" in adapt(environments_alone, "environments_alone").describe()
