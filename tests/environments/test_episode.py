@@ -131,6 +131,14 @@ def test_half_a_character_that_a_tool_or_environment_returns_becomes_a_replaceme
     assert FunctionTool(lambda: "\udfff", "half").call({}).text == "�"
 
 
+def test_a_text_environment_that_is_cut_before_its_first_step_scores_zero() -> None:
+    environment = adapt_environment(Surrogates, "it").open()
+    environment.reset({}, 0)
+    score = environment.score([], "max_turn_tokens")
+    assert score is not None
+    assert score.value == 0
+
+
 @pytest.mark.parametrize("turn", ["bad", "end"])
 def test_an_observation_that_is_no_text_or_has_ended_is_an_error_of_the_environment(turn: str) -> None:
     result = run_episode(adapt_environment(Surrogates, "it").open(), script(turn))

@@ -48,10 +48,26 @@ value = 3
 '''
 
 
+THEIRS = """
+import verifiers as vf
+
+
+class Game(vf.MultiTurnEnv):
+    @vf.stop
+    async def is_won(self, state):
+        return True
+
+
+def load_environment():
+    return Game()
+"""
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "theirs.py").write_text(THEIRS)
     return tmp_path
 
 
@@ -146,6 +162,8 @@ def test_an_unknown_name_lists_the_closest(directory: Path, spec: str, code: str
         ("mine.py:value", {}, "not_an_environment"),
         ("mine.py:Room", {"size": 3}, "unknown_environment_argument"),
         ("mine.py:shout", {"size": 3}, "unknown_environment_argument"),
+        ("theirs.py:Game", {}, "unsupported_environment"),
+        ("theirs.py:load_environment", {}, "unsupported_environment"),
     ],
 )
 def test_what_cannot_be_used_is_an_error(directory: Path, spec: str, args: dict[str, int], code: str) -> None:

@@ -67,12 +67,19 @@ def test_an_estimator_without_an_advantage_for_each_completion_is_refused(return
         compute_advantages([1.0, 0.0, 0.0, 1.0], 2, "broken")
 
 
-def test_a_loss_that_is_already_a_mean_is_refused() -> None:
-    register_policy_loss("a_mean", overwrite=True)(lambda batch, settings: batch.logps.mean())
+@pytest.mark.parametrize(
+    ("loss", "code"),
+    [
+        (lambda batch, settings: batch.logps.mean(), "invalid_policy_loss"),
+        (lambda batch, settings: batch.nothing, "failed_policy_loss"),
+    ],
+)
+def test_a_loss_that_is_already_a_mean_or_fails_is_refused(loss: Any, code: str) -> None:
+    register_policy_loss("broken", overwrite=True)(loss)
     ones = np.ones((1, 2))
     batch = Batch(ones, ones, ones, np.ones(1), np.ones((1, 2), bool))
-    with raises(ConfigError, "invalid_policy_loss"):
-        value_and_gradient(as_jax(batch, "token-mean"), ObjectiveSettings("a_mean"))
+    with raises(ConfigError, code):
+        value_and_gradient(as_jax(batch, "token-mean"), ObjectiveSettings("broken"))
 
 
 @pytest.mark.parametrize(("name", "code"), [("grpo", "duplicate_function"), ("a b", "invalid_function_name")])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import EvaluateConfig
-from agent_tunix.errors import InvalidEnvironmentError, UntrustedRunError
+from agent_tunix.errors import InvalidEnvironmentError, RewardFailureRateError, UntrustedRunError
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards import Outcome
@@ -48,6 +48,12 @@ def test_turns_calls_and_failures_are_counted(run: Path) -> None:
         assert row["turns/mean"] >= 1
         assert row["rewards/outcomes/error"] == row["environment/errors"]
         assert sum(value for name, value in row.items() if name.startswith("stop_reasons/")) == pytest.approx(1.0)
+
+
+def test_a_step_without_a_turn_stops_the_run_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "shut.py").write_text("class Shut:\n    def reset(self, **row):\n        raise OSError('shut')\n")
+    with raises(RewardFailureRateError, "reward_failure_rate"):
+        train(tmp_path / "run", f"environment.name={tmp_path / 'shut.py'}:Shut", "rewards.max_failure_rate=0.5")
 
 
 def test_stored_episodes_are_those_that_trained_and_score_again(run: Path) -> None:

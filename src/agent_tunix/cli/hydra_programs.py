@@ -5,6 +5,7 @@ for errors that the user can fix before a run, 1 for a run that stopped, 128 + n
 """
 
 import atexit
+import contextlib
 import gc
 import logging
 import os
@@ -178,6 +179,10 @@ def _exit(status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+    if (jax := sys.modules.get("jax")) is not None:
+        # A dispatched computation, such as the reference's pass over a step that failed, crashes a process that exits.
+        with contextlib.suppress(RuntimeError):  # of a device that failed
+            jax.block_until_ready(jax.live_arrays())
     sys.exit(status)
 
 

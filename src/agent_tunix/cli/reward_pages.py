@@ -26,6 +26,7 @@ _GIVEN = {
     "completions": "the completions of the batch",
     "prompt": "the problem",
     "prompts": "the problems of the batch",
+    "environments": "the environments of the episodes at their end, or the column of that name",
     "format": "the template that a response should follow",
     "step": "the training step, from 1; 0 outside training",
     "max_steps": "number of steps of the run; 0 outside training",

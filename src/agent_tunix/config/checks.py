@@ -248,6 +248,8 @@ def _problems(config: Config) -> Iterator[str]:
         if value not in choices and not is_own:
             names = tuple(choice for choice in choices if choice is not None)
             hint = _advice(key) or suggest(str(value), names)
+            if key in _OPEN_CHOICES:
+                hint = f" (or your own: file.py:function, or a name that a file of grpo.modules registers){hint}"
             yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"
     yield from _too_low(config, _AT_LEAST)
     for key, (low, high, low_ok, high_ok) in _WITHIN.items():

@@ -45,7 +45,8 @@ def place_micro_batches(
 ) -> list[MicroBatch]:
     """Bring completions to the device and dispatch the reference policy's pass over them."""
     P = bucket(int(completions.prompt_lengths.max()), completions.prompt_tokens.shape[1])
-    T = bucket(int(completions.lengths.max()), completions.tokens.shape[1])
+    # At least 1, because all episodes of a step may fail before their first turn.
+    T = bucket(max(1, int(completions.lengths.max())), completions.tokens.shape[1])
     G = config.grpo.num_generations
     size = micro_batch_size(config) * G
     placed = []

@@ -9,12 +9,13 @@ import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import sys
 import threading
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agent_tunix.errors import RewardError
 
@@ -150,6 +151,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 class _Placeholder(ABCMeta):
     """Class of placeholders."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a decorated function unchanged, as of `@vf.stop`; otherwise make an object, which raises."""
+        if cls.__name__.islower() and len(args) == 1 and not kwargs and inspect.isfunction(args[0]):
+            return args[0]
+        return super().__call__(*args, **kwargs)
 
     def __setitem__(cls, key: object, value: object) -> None:
         """Do nothing, because a file may register parts that no reward needs, as in `multi_turns["mine"] = Mine`."""

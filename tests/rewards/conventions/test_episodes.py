@@ -126,3 +126,7 @@ def test_a_reward_gets_the_whole_episode(function: Callable[..., Any], expected:
     (score,) = reward.score([sample()])
     assert (score.value, score.outcome) == (1.0, Outcome.SCORED)
     assert seen == expected
+
+
+def test_a_function_that_requires_environments_gets_messages_without_a_trial() -> None:
+    assert "completions as messages" in adapt(environments_alone, "environments_alone").describe()

@@ -45,8 +45,9 @@ def detect_convention(given: Any, name: str) -> str:
     """Return the convention of a class, object or function.
 
     Raises:
-        InvalidEnvironmentError: It is none of them.
+        InvalidEnvironmentError: It is none of them, or an environment of verifiers.
     """
+    _refuse_verifiers(given, name)
     has = {member: callable(getattr(given, member, None)) for member in ("list_tools", "run_tool", "reset", "step")}
     if has["list_tools"] and has["run_tool"]:
         return "benchmax"
@@ -67,3 +68,16 @@ def detect_convention(given: Any, name: str) -> str:
         "`reset` and `step`, or `list_tools` and `run_tool`",
         code="not_an_environment",
     )
+
+
+def _refuse_verifiers(given: Any, name: str) -> None:
+    """Refuse an environment of verifiers, whose methods and `load_environment` would be taken for tools."""
+    kinds = given.__mro__ if inspect.isclass(given) else type(given).__mro__
+    made_by = inspect.isfunction(given) and given.__name__ == "load_environment"
+    if made_by or any(kind.__module__.partition(".")[0] == "verifiers" for kind in kinds):
+        raise InvalidEnvironmentError(
+            f"{name!r} is an environment of verifiers, which is not supported; name its tools in environment.tools and"
+            " its rubric functions in training.reward_function, both unchanged, or turn `setup_state` and"
+            " `env_response` into `reset(**row)` and `step(action)` of a class without a base",
+            code="unsupported_environment",
+        )

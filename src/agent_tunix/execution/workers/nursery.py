@@ -137,7 +137,10 @@ class _Nursery:
 
     def _obey(self) -> bool:
         """Handle one request of the trainer; return False if the trainer has ended."""
-        data, descriptors, _, _ = socket.recv_fds(self._control, LARGEST_MESSAGE_BYTES, 2)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, LARGEST_MESSAGE_BYTES, 2)
+        except ConnectionResetError:  # the trainer ended with messages of ours unread
+            return False
         if not data:
             return False
         match pickle.loads(data):

@@ -19,6 +19,7 @@ from agent_tunix.grpo.losses.sampler_mismatch import CORRECTIONS, mismatch_kl
 from agent_tunix.grpo.losses.sapo import sapo
 from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from agent_tunix.own_functions import OWN_LOSSES
+from agent_tunix.rewards.faults import describe_fault
 
 LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
     "grpo": grpo,
@@ -88,7 +89,15 @@ def policy_objective(
 def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
     if settings.loss in LOSSES:
         return LOSSES[settings.loss](batch, settings)
-    found = OWN_LOSSES.get(settings.loss)(batch, settings)
+    own = OWN_LOSSES.get(settings.loss)
+    try:
+        found = own(batch, settings)
+    except Exception as error:
+        file = getattr(getattr(own, "__code__", None), "co_filename", None)
+        raise ConfigError(
+            f"grpo.loss={settings.loss} failed: {describe_fault(error, file)}; JAX compiles it: use jax.numpy",
+            code="failed_policy_loss",
+        ) from error
     if isinstance(found, TokenLosses):
         return found
     shape = getattr(found, "shape", None)

@@ -16,6 +16,7 @@ def environment_reward(response: str, episode: EpisodeSummary | None = None) -> 
     if episode.score is None:
         return Score.failed(
             Outcome.ERROR,
-            "the environment does not score its episodes; give it get_reward, or use another training.reward_function",
+            "the environment does not score its episodes; give it get_reward or, if it has step, a number as reward,"
+            " or use another training.reward_function",
         )
     return episode.score

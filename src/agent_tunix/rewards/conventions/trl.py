@@ -66,8 +66,15 @@ class TrlReward(FormedConvention):
 
     @property
     def completions(self) -> str:
-        """`text`, `messages`, or `auto` until the form is determined."""
-        return "messages" if getattr(self.given, "takes_messages", False) is True else super().completions
+        """`text`, `messages`, or `auto` until the form is determined.
+
+        A function that requires `environments` gets messages, because TRL passes nothing else with environments. A
+        trial could not tell: a made-up episode has no environment.
+        """
+        if getattr(self.given, "takes_messages", False) is True:
+            return "messages"
+        given = super().completions
+        return "messages" if given == "auto" and "environments" in self.calls[0].required else given
 
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:
         return [range(len(samples))] if samples else []

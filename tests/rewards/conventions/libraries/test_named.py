@@ -177,7 +177,8 @@ def test_a_rubric_function_gets_the_state() -> None:
         assert state["completion"] == [{"role": "assistant", "content": "It is 4."}]
         assert state["prompt"] == [{"role": "user", "content": "2 + 2?"}]
         assert (state["answer"], state["info"], state["level"]) == ("4", {"a": 1}, 2)
-        assert (info, task, level, state["trajectory"], state["is_truncated"]) == ({"a": 1}, "default", 2, [], False)
+        assert (info, task, level, state["is_truncated"]) == ({"a": 1}, "default", 2, False)
+        assert state["trajectory"] == [{"prompt": state["prompt"], "completion": state["completion"]}]
         await asyncio.sleep(0)
         return 1.0
 

@@ -101,9 +101,10 @@ def _state(sample: Sample, values: Values) -> dict[str, Any]:
 
 
 def _course_of(sample: Sample) -> dict[str, Any]:
-    """Return the turns of an episode and how it ended."""
+    """Return the turns, one of a completion and those of an episode, and how an episode ended."""
     if sample.episode is None:
-        return {"trajectory": []}
+        reply = {"role": "assistant", "content": sample.response}
+        return {"trajectory": [{"prompt": own_copy(prompt_of(sample, as_messages=True)), "completion": [reply]}]}
     messages = own_copy([dict(message) for message in sample.messages])
     first = sample.episode.num_prompt_messages
     turns = [place for place, one in enumerate(messages) if place >= first and one["role"] == "assistant"]
