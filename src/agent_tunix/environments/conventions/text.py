@@ -82,7 +82,6 @@ class TextEnvironment(EpisodeEnvironment):
         self._file = file
         self._instance: Any = None
         self._rewards: list[float] = []
-        self._num_steps = 0
         self._fault = ""
 
     @property
@@ -112,7 +111,6 @@ class TextEnvironment(EpisodeEnvironment):
                 return Reply(f"Error: {error}")
             observation, reward, done = _read_step(finished(self._instance.step(action)), self._name)
             observed = _observed(observation)
-        self._num_steps += 1
         if reward is not None:
             number = to_number(reward)
             if isinstance(number, str):
@@ -122,10 +120,10 @@ class TextEnvironment(EpisodeEnvironment):
         return Reply(observed, done)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
-        """Return the sum of the rewards, 0 of an episode that ends before its first step; None if no step gave any."""
+        """Return the sum of the rewards; a step without a reward adds nothing."""
         if self._fault:
             return Score.failed(Outcome.ERROR, self._fault)
-        return Score(sum(self._rewards)) if self._rewards or not self._num_steps else None
+        return Score(sum(self._rewards))
 
     def close(self) -> None:
         """Call `close`, if there is an instance and it has one."""
