@@ -63,6 +63,7 @@ def make_scenario(case: str, directory: Path, steps: int) -> Scenario:
         turns=facts["turns"],
         turn_tokens=TURN_TOKENS,
         reply=reply,
+        result_tokens=len(tokenizer.encode(reply)),
     )
 
 

@@ -25,7 +25,7 @@ def make_config(scenario: Scenario) -> Config:
             max_turns=scenario.turns,
             max_turn_tokens=scenario.turn_tokens,
             max_episode_tokens=scenario.new_tokens,
-            max_result_tokens=scenario.new_tokens,
+            max_result_tokens=scenario.result_tokens,
         )
     return replace(
         config,

@@ -25,6 +25,7 @@ class Scenario:
         turns: Turns of an episode; 0 for completions of one turn.
         turn_tokens: Maximum tokens of a turn.
         reply: What the tool or environment answers to every turn.
+        result_tokens: Tokens of that.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Scenario:
     turns: int = 0
     turn_tokens: int = 0
     reply: str = ""
+    result_tokens: int = 0
 
     def read_rows(self) -> list[dict[str, Any]]:
         """Return the rows, one for each prompt of the run."""

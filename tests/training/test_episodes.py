@@ -16,6 +16,7 @@ from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeEnvironment, StopReason, adapt_environment
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.micro_batches import loss_mask, make_loss_inputs, place_micro_batches
+from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.sampling import episodes
 from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
@@ -141,6 +142,7 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
 @pytest.mark.parametrize(
     ("sampling", "most", "schedule"),
     [
+        pytest.param(SAMPLED, L, "stages", id="stages", marks=pytest.mark.slow),
         pytest.param(SAMPLED, L, "lockstep", id="sampled"),
         pytest.param(SAMPLED, L, "arrival", id="arrival", marks=pytest.mark.slow),
         pytest.param(SAMPLED, 13, "lockstep", id="short", marks=pytest.mark.slow),
@@ -151,6 +153,10 @@ def test_every_token_is_that_of_a_loop_that_reads_everything_anew(
     model: Any, sampling: SamplingParams, most: int, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(episodes, "_TOKENS_BETWEEN_ARRIVALS", 4)  # shorter than a turn
+    if schedule == "stages":  # turns are too short for several
+        stages = Stage(len(PROMPTS), G, 0), Stage(4, 2, 0), Stage(3, 1, 0)
+        monkeypatch.setattr(episodes, "plan_stages", lambda *_: stages)
+        schedule = "lockstep"
     found = sample(model, sampling, most=most, schedule=schedule)
     assert found.episodes is not None
     assert found.sampled is not None

@@ -8,8 +8,9 @@ gathered there. A prompt takes as many slots as its rows need.
 Axes: B prompts, G completions of each, n places of a stage.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
@@ -51,3 +52,33 @@ def arrange(live_BG: Bool[Array, "B G"], stage: Stage) -> Arrangement:
     row = jnp.where(place == jnp.arange(stage.size)[:, None], jnp.arange(B * G), B * G).min(axis=1)
     # All rows of a slot have one prompt, and a slot with any row has one at its first place.
     return Arrangement(row, place, jnp.minimum(row[:: stage.places] // G, B - 1))
+
+
+def live_rows(done_n: Bool[Array, " n"], num_prompts: int, arrangement: Arrangement | None) -> Bool[Array, "B G"]:
+    """Return which rows of the batch go on, from which rows of a stage have ended; None is the stage of all rows."""
+    if arrangement is None:
+        return ~done_n.reshape(num_prompts, -1)
+    return ~done_n.at[arrangement.place].get(mode="fill", fill_value=True).reshape(num_prompts, -1)
+
+
+def move_rows(arrays: Any, before: Arrangement | None, after: Arrangement) -> Any:
+    """Move the rows of arrays to their next places. A place without a row holds a copy of another row."""
+    source_n = after.row if before is None else before.place.at[after.row].get(mode="clip")
+    return jax.tree.map(lambda x: x if x.ndim == 0 else x.at[source_n].get(mode="clip"), arrays)
+
+
+def has_row(arrangement: Arrangement) -> Bool[Array, " n"]:
+    """Return which places have a row."""
+    return arrangement.row < arrangement.place.shape[0]
+
+
+def collect_rows(whole: Any, part: Any, arrangement: Arrangement) -> Any:
+    """Write the rows of a stage back to their rows of the batch."""
+    place_N = arrangement.place
+    here_N = place_N < arrangement.row.shape[0]
+
+    def put(whole: jax.Array, part: jax.Array) -> jax.Array:
+        here = here_N.reshape(-1, *[1] * (whole.ndim - 1))
+        return jnp.where(here, part.at[place_N].get(mode="clip"), whole)
+
+    return jax.tree.map(put, whole, part)

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Prefix, grow_cache
-from agent_tunix.sampling.compaction import Arrangement, arrange, fits
+from agent_tunix.sampling.compaction import Arrangement, arrange, collect_rows, fits, has_row, live_rows, move_rows
 from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
 
 
@@ -104,11 +104,6 @@ def generate(
             stop_state_n,
         )
 
-    def live_rows(done_n: jax.Array, arrangement: Arrangement | None) -> Bool[Array, "B G"]:
-        if arrangement is None:
-            return ~done_n.reshape(B, G)
-        return ~done_n.at[arrangement.place].get(mode="fill", fill_value=True).reshape(B, G)
-
     def run(carry: _Carry, prefix: Prefix, arrangement: Arrangement | None, number: int) -> _Carry:
         """Run the loop of a stage until all rows have ended, a smaller stage fits the rest, or the cache is full."""
         length = stages[number].length
@@ -128,7 +123,7 @@ def generate(
 
         def goes_on(carry: _Carry) -> jax.Array:
             going = (carry.t < min(T - 1, length)) & ~carry.sampled.done.all()
-            return going if smaller is None else going & ~fits(live_rows(carry.sampled.done, arrangement), smaller)
+            return going if smaller is None else going & ~fits(live_rows(carry.sampled.done, B, arrangement), smaller)
 
         with jax.named_scope("decode"):
             return jax.lax.while_loop(goes_on, body, carry)
@@ -151,29 +146,11 @@ def generate(
         if stage.size == stages[number - 1].size:
             carry = carry._replace(cache=grow_cache(carry.cache, stage.length))
         else:
-            before, arrangement = arrangement, arrange(live_rows(carry.sampled.done, arrangement), stage)
-            carry = _move(carry, before, arrangement)
+            before, arrangement = arrangement, arrange(live_rows(carry.sampled.done, B, arrangement), stage)
+            carry = move_rows(carry, before, arrangement)
+            done = carry.sampled.done | ~has_row(arrangement)
+            carry = carry._replace(sampled=carry.sampled._replace(done=done))
             slots = jax.tree.map(lambda x, prompt=arrangement.prompt: x[prompt], prefix)
         carry = run(carry, slots, arrangement, number)
-        found = carry.sampled if arrangement is None else _collect(found, carry.sampled, arrangement)
+        found = carry.sampled if arrangement is None else collect_rows(found, carry.sampled, arrangement)
     return found
-
-
-def _move(carry: _Carry, before: Arrangement | None, after: Arrangement) -> _Carry:
-    """Move every row to its next place. A place without a row holds a copy of another row, marked as ended."""
-    source_n = after.row if before is None else before.place.at[after.row].get(mode="clip")
-    taken: _Carry = jax.tree.map(lambda x: x if x.ndim == 0 else x.at[source_n].get(mode="clip"), carry)
-    has_row = after.row < after.place.shape[0]
-    return taken._replace(sampled=taken.sampled._replace(done=taken.sampled.done | ~has_row))
-
-
-def _collect(found: Sampled, sampled: Sampled, arrangement: Arrangement) -> Sampled:
-    """Write the rows of a stage back to their rows of the batch."""
-    place_N = arrangement.place
-    here_N = place_N < arrangement.row.shape[0]
-
-    def put(whole: jax.Array, part: jax.Array) -> jax.Array:
-        here = here_N.reshape(-1, *[1] * (whole.ndim - 1))
-        return jnp.where(here, part.at[place_N].get(mode="clip"), whole)
-
-    return jax.tree.map(put, found, sampled)  # type: ignore[no-any-return]

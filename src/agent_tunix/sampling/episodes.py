@@ -23,6 +23,7 @@ from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeResult, Message, StopReason
 from agent_tunix.environments.environment import EpisodeEnvironment
 from agent_tunix.environments.episode import Episode
+from agent_tunix.planning.cache_plan import Stage, plan_stages
 from agent_tunix.policy.mesh import fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards.faults import describe_fault
@@ -36,6 +37,8 @@ _LOGGER = logging.getLogger("agent_tunix.environments")
 _DEFAULT_MAX_TURNS = 8
 # Tokens after which rows whose tools have answered join the others, with the schedule `arrival`.
 _TOKENS_BETWEEN_ARRIVALS = 32
+# Room for the tokens of the template around a result.
+_TOKENS_AROUND_RESULT = 32
 # Slots up to which one length of the cache serves all turns: unused slots cost less than another program.
 _SMALL_CACHE = 512
 # Characters of a result are limited to this many times its tokens, before it is encoded.
@@ -150,7 +153,9 @@ class EpisodeSampler:
         self._read_prompts = jax.jit(read_prompts)
         self._new_cache = jax.jit(new_cache, static_argnames=("num_rows", "num_slots"))
         self._pack = jax.jit(pack)
-        self._take_turn = jax.jit(take_turn, static_argnames=("sampling", "pad_id", "eos_ids"), donate_argnums=3)
+        self._take_turn = jax.jit(
+            take_turn, static_argnames=("stages", "sampling", "pad_id", "eos_ids"), donate_argnums=3
+        )
 
     def sample_batch(
         self,
@@ -308,6 +313,7 @@ class EpisodeSampler:
                 placed,
                 noise,
                 self._sampler.stop_table,
+                stages=self._stages(len(rows) // num_generations, layout, max_prompt_length, sampling.max_new_tokens),
                 sampling=sampling,
                 pad_id=self._sampler.pad_id,
                 eos_ids=self._sampler.eos_ids,
@@ -319,6 +325,14 @@ class EpisodeSampler:
                 answering |= {self._environments.submit(_answer, row): row for row in finished}
                 finished = self._answered(answering, [row for row in layout if row is not None])
             self._reply([row for row in finished if row.is_live])
+
+    def _stages(
+        self, num_prompts: int, layout: Sequence[_Row | None], prompt_slots: int, num_tokens: int
+    ) -> tuple[Stage, ...]:
+        """Return the stages of a call; one if rows lie on several devices, which must not exchange them."""
+        planned = plan_stages(num_prompts, len(layout) // num_prompts, prompt_slots, num_tokens)
+        stages = [stage._replace(length=0) for stage in planned]
+        return tuple(dict.fromkeys(stages)) if row_shards(self.mesh) == 1 else (stages[0],)
 
     def _answered(self, answering: dict[Future[None], _Row], live: Sequence[_Row]) -> list[_Row]:
         """Return the rows whose tools have answered. Wait for one of them if no row can write."""
@@ -362,7 +376,11 @@ class EpisodeSampler:
             turn_tokens: Longest turn.
         """
         longest = max([1, *(len(row.unread) for row in layout if row is not None and row.is_writing)])
-        C = 1 if longest == 1 else bucket(longest, self._limits.max_episode_tokens + 1)
+        C = 1
+        if longest > 1:  # most chunks are one result; several make a longer one
+            usual = self._limits.max_result_tokens + _TOKENS_AROUND_RESULT
+            most = self._limits.max_episode_tokens + 1
+            C = bucket(longest, usual if longest <= usual < most else most)
         inputs = TurnInputs(
             chunk=np.full((len(layout), C), self._sampler.pad_id, np.int32),
             chunk_lengths=np.ones(len(layout), np.int32),

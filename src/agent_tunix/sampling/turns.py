@@ -12,6 +12,7 @@ slots unused. Between turns `pack` moves the slots of each row together and leav
 Axes: B prompts, n rows, S slots of the cache, C tokens of the chunk, T of a turn, L of an episode, V words.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,9 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Prefix
+from agent_tunix.sampling.compaction import Arrangement, arrange, collect_rows, fits, has_row, live_rows, move_rows
 from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
 
 
@@ -64,6 +67,13 @@ class WrittenTurn(NamedTuple):
     lengths: Int[Array, " n"]
     ended: Bool[Array, " n"]
     stop_state: Int[Array, " n"] | None
+
+
+class _Rows(NamedTuple):
+    """What stays the same while rows write: their `TurnInputs`, and the slots that they may see before they write."""
+
+    inputs: TurnInputs
+    seen: Bool[Array, "n S"]
 
 
 class _Carry(NamedTuple):
@@ -118,11 +128,14 @@ def take_turn(
     noise_LN2: Float[Array, "L N 2"] | None,
     stop_table: Int[Array, "S V"] | None,
     *,
+    stages: Sequence[Stage],
     sampling: SamplingParams,
     pad_id: int,
     eos_ids: tuple[int, ...],
 ) -> tuple[WrittenTurn, Any]:
     """Read a chunk in each row, then sample a turn.
+
+    Rows whose turns have ended leave the batch until the turn ends for all (`compaction.py`).
 
     Args:
         graphdef: Graph of the decoder.
@@ -133,6 +146,7 @@ def take_turn(
         inputs: What the rows begin with.
         noise_LN2: Random numbers of `draw_noise`; None if sampling is greedy.
         stop_table: Table of `make_stop_table`; None without stop strings.
+        stages: Stages from `planning/cache_plan.py`; their lengths are not used.
         sampling: How tokens are chosen; `max_new_tokens` is T.
         pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
         eos_ids: Ids that end a turn.
@@ -142,7 +156,7 @@ def take_turn(
         and then the tokens written, without the last one of each row.
     """
     model: Any = nnx.merge(graphdef, state)
-    n, C = inputs.chunk.shape
+    (n, C), B = inputs.chunk.shape, prefix.mask.shape[0]
     S, T = cache["positions"].shape[1], sampling.max_new_tokens
     forbidden = None if pad_id in eos_ids else pad_id
     slot_S = jnp.arange(S)
@@ -152,7 +166,7 @@ def take_turn(
     cache = {**cache, "length": jnp.full_like(cache["length"], start)}
 
     def sample(
-        t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: WrittenTurn
+        t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: WrittenTurn, inputs: TurnInputs
     ) -> tuple[Any, Any, WrittenTurn]:
         noise_n2 = None
         if noise_LN2 is not None:
@@ -171,14 +185,26 @@ def take_turn(
         )
         return token_n, done_n | ended_n | (lengths_n >= inputs.limits), turn
 
-    def body(carry: _Carry) -> _Carry:
-        t, token_n, done_n, cache, turn = carry
-        written_S = (slot_S >= start + C) & (slot_S <= start + C + t)
-        position_n = inputs.positions + inputs.chunk_lengths + t
-        seen_n1S = (own_nS | in_chunk_nS | written_S)[:, None]
-        logits_n1V, cache = model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
-        token_n, done_n, turn = sample(t + 1, logits_n1V[:, 0], done_n, turn)
-        return _Carry(t + 1, token_n, done_n, cache, turn)
+    def run(
+        carry: _Carry, rows: _Rows, prefix: Prefix, arrangement: Arrangement | None, smaller: Stage | None
+    ) -> _Carry:
+        """Write tokens until all rows have ended, or a smaller stage fits the rest."""
+        inputs = rows.inputs
+
+        def body(carry: _Carry) -> _Carry:
+            t, token_n, done_n, cache, turn = carry
+            written_S = (slot_S >= start + C) & (slot_S <= start + C + t)
+            position_n = inputs.positions + inputs.chunk_lengths + t
+            seen_n1S = (rows.seen | written_S)[:, None]
+            logits_n1V, cache = model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
+            token_n, done_n, turn = sample(t + 1, logits_n1V[:, 0], done_n, turn, inputs)
+            return _Carry(t + 1, token_n, done_n, cache, turn)
+
+        def goes_on(carry: _Carry) -> jax.Array:
+            going = (carry.t < T - 1) & ~carry.done.all()
+            return going if smaller is None else going & ~fits(live_rows(carry.done, B, arrangement), smaller)
+
+        return jax.lax.while_loop(goes_on, body, carry)
 
     with jax.named_scope("read"):
         c_C = jnp.arange(C)
@@ -196,7 +222,35 @@ def take_turn(
             jnp.zeros(n, jnp.bool_),
             None if stop_table is None else jnp.asarray(inputs.stop_states),
         )
-        token_n, done_n, turn = sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, empty)
-        carry = _Carry(jnp.int32(0), token_n, done_n, cache, turn)
-        carry = jax.lax.while_loop(lambda carry: (carry.t < T - 1) & ~carry.done.all(), body, carry)
-    return carry.turn, carry.cache
+        placed = TurnInputs(*map(jnp.asarray, inputs))
+        token_n, done_n, turn = sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, empty, placed)
+        rows = _Rows(placed, own_nS | in_chunk_nS)
+        carry = run(_Carry(jnp.int32(0), token_n, done_n, cache, turn), rows, prefix, None, _next(stages, 0))
+        turn, cache, arrangement = carry.turn, carry.cache, None
+        for number, stage in enumerate(stages[1:], 1):
+            before, arrangement = arrangement, arrange(live_rows(carry.done, B, arrangement), stage)
+            carry, rows = move_rows((carry, rows), before, arrangement)
+            carry = carry._replace(done=carry.done | ~has_row(arrangement))
+            slots = jax.tree.map(lambda x, prompt=arrangement.prompt: x[prompt], prefix)
+            carry = run(carry, rows, slots, arrangement, _next(stages, number))
+            turn = collect_rows(turn, carry.turn, arrangement)
+            cache = _collect_written(cache, carry.cache, arrangement, start + C, T)
+    return turn, cache
+
+
+def _next(stages: Sequence[Stage], number: int) -> Stage | None:
+    return stages[number + 1] if number + 1 < len(stages) else None
+
+
+def _collect_written(cache: Any, part: Any, arrangement: Arrangement, start: jax.Array, num_slots: int) -> Any:
+    """Write the slots that a stage may have filled back to their rows of the batch."""
+
+    def collect(whole: jax.Array, part: jax.Array, axis: int) -> jax.Array:
+        before, after = (jax.lax.dynamic_slice_in_dim(x, start, num_slots, axis) for x in (whole, part))
+        return jax.lax.dynamic_update_slice_in_dim(whole, collect_rows(before, after, arrangement), start, axis)
+
+    return {
+        "layers": jax.tree.map(lambda whole, part: collect(whole, part, 2), cache["layers"], part["layers"]),
+        "positions": collect(cache["positions"], part["positions"], 1),
+        "length": cache["length"],
+    }
