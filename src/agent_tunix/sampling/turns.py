@@ -70,7 +70,7 @@ class WrittenTurn(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """What stays the same while rows write: their `TurnInputs`, and the slots that they may see before they write."""
+    """Constants of rows while they write: their `TurnInputs`, and the slots that they may see before they write."""
 
     inputs: TurnInputs
     seen: Bool[Array, "n S"]
