@@ -19,7 +19,7 @@ from agent_tunix.environments.hosting.requests import Read, RemoteEpisode
 from agent_tunix.environments.resolve import EnvironmentRecipe
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.execution.workers import linux
-from agent_tunix.execution.workers.connection import Connection
+from agent_tunix.execution.workers.connection import Connection, call_handlers
 from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.nursery_client import NurseryClient
@@ -176,24 +176,29 @@ class _Nursery:
             self.changed.notify_all()
 
     def _attend(self) -> None:
-        while True:
-            ready = self._selector.select()
+        try:
+            while self.is_alive:
+                ready = self._selector.select()
+                with self.changed:
+                    if self._is_closing:
+                        return
+                    call_handlers(self._selector, ready)
+                    self.changed.notify_all()
+        except BaseException:  # a defect here: no caller may wait for its time limit
+            logger.exception("the host of environments failed")
             with self.changed:
-                if self._is_closing:
-                    return
-                for key, events in ready:
-                    if key.fileobj in self._selector.get_map():  # an earlier event may have closed it
-                        key.data(events)
+                self._lose_workers("was lost by its host")
                 self.changed.notify_all()
-            if not self.is_alive:
-                return
+
+    def _lose_workers(self, how: str) -> None:
+        self.is_alive = False
+        for worker in self._workers.values():
+            worker.has_ended(how)
 
     def _hear(self) -> None:
         ended = self._client.hear()
         if ended is None:
-            self.is_alive = False
-            for worker in self._workers.values():
-                worker.has_ended("was killed with its supervisor")
+            self._lose_workers("was killed with its supervisor")
         elif (ended_worker := self._workers.get(ended.number)) is not None:
             ended_worker.has_ended(ended.how)
 

@@ -6,7 +6,7 @@ Nothing here blocks: unsent data is kept, and data that has not arrived is read 
 import os
 import selectors
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agent_tunix.execution.workers import frames
@@ -14,6 +14,18 @@ from agent_tunix.execution.workers.output import OutputPipe
 
 _READ_BYTES = 2**18
 _WRITE_BYTES = 2**20
+
+
+def call_handlers(selector: selectors.BaseSelector, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
+    """Call the data of each entry that `select` has returned with its events, unless the entry is gone.
+
+    A handler of an earlier entry, or another thread, may have closed the entry's file since then, and a new file may
+    have its number.
+    """
+    for key, events in ready:
+        current = selector.get_map().get(key.fd)
+        if current is not None and current.data == key.data:
+            key.data(events)
 
 
 class Connection:

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.execution.workers.connection import call_handlers
 from agent_tunix.rewards.execution.executor import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.supervision import Supervisor
@@ -85,10 +86,7 @@ class LocalExecutor(Closing):
     def _run(self) -> None:
         try:
             while not self._closing:
-                for key, events in self._selector.select(self._supervisor.patience_s()):
-                    # The handler of an earlier event may have unregistered this one.
-                    if key.fd in self._selector.get_map():
-                        key.data(events)
+                call_handlers(self._selector, self._selector.select(self._supervisor.patience_s()))
                 while self._commands:
                     self._commands.popleft()()
                 self._supervisor.supervise()
