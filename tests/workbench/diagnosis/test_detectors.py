@@ -177,6 +177,10 @@ HEALTHY: dict[str, tuple[list[Row], Any]] = {
     "a reward of two values, near each other": (clustered(0.99, 1.0, 2), "math"),
     "one outburst of KL": (make_rows(9, lambda step: make_row(step, policy__kl=0.9 if step == 4 else 0.02)), "math"),
     "undefined everywhere": (make_rows(9, undefined), "math"),
+    "failed episodes": (
+        steady(3, rewards__total__mean=None, completions__distinct_share=1 / 128, rewards__outcomes__scored=128),
+        "math",
+    ),
 }
 
 

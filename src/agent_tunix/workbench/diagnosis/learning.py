@@ -41,8 +41,8 @@ class Collapsed(Detector):
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Yield the detections as of this step."""
         share, prompts = number(row, "completions/distinct_share"), self.context.num_prompts
-        if share is None or prompts < COLLAPSED_PROMPTS:
-            return
+        if share is None or prompts < COLLAPSED_PROMPTS or number(row, "rewards/total/mean") is None:
+            return  # episodes that all failed have no text, which says nothing about the policy
         now = share * count_completions(row)
         self._distinct.add(now)
         distinct, start = max(1.0, self._distinct.high), self._distinct.start
