@@ -116,8 +116,8 @@ def build_components(
         policy = load_policy(directory, config.model, mesh, config.seed)
         load_initial(config, policy)
     total, trained = count_parameters(policy)
-    name = f"{policy.config.model_type} {config.model.model_size}"
-    _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", name, f"{total:,}", f"{trained:,}", directory)
+    kind = policy.config.model_type
+    _LOGGER.info("model: %s, %s weights, %s of them trained (%s)", kind, f"{total:,}", f"{trained:,}", directory)
     _LOGGER.info("optimizer: %s", summary(config.optimizer, config.scheduler))
     for group, count in check_groups(config.optimizer, policy).items():
         _LOGGER.info("optimizer.groups.%s: %d tensors", group, count)
