@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, evaluation_sampling
 from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge
+from agent_tunix.evaluation.request import read_request
+from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training.components import build_components
 from tests.training.support import small_run
@@ -152,3 +154,8 @@ def test_completions_are_grouped_by_problem_whatever_the_size_of_a_batch() -> No
     assert [len(samples) for samples in found] == [2] * 16
     assert found[3][1].rollout_id == "0_3_1"
     assert [samples[0].prompt for samples in found] == [e.prompt for e in components.held_out.examples[:16]]
+
+
+def test_worked_examples_are_drawn_for_a_model_without_a_run() -> None:
+    asked = EvaluateConfig(model={"path": str(EMBEDDED_MODEL)}, prompt={"num_few_shot": 2})
+    assert len(read_request(asked).subject.run.config.prompt.few_shot) == 2

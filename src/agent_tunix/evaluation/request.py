@@ -13,6 +13,7 @@ from typing import Any
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import EVALUATE_GROUPS, compose_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.data.prompting import settle_prompts
 from agent_tunix.errors import ConfigError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
@@ -98,7 +99,8 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             with_data=True,
             with_environment=True,
         )
-        subject = dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
+        subject = _with_config(subject, config)
+    subject = _with_config(subject, settle_prompts(subject.run.config))
     other = None
     if asked.compare_with is not None:
         # The other run keeps its own model and prompt settings. It answers the problems of the first.
@@ -114,7 +116,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             with_data=True,
             with_environment=True,
         )
-        other = dataclasses.replace(other, run=dataclasses.replace(other.run, config=settled))
+        other = _with_config(other, settle_prompts(settled))
     elif asked.compare_step is not None:
         raise ConfigError(
             "compare_step requires compare_with, the directory of a run, but it is null; set compare_with=RUN",
@@ -136,6 +138,10 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             code="invalid_output",
         )
     return EvaluationRequest(subject, other, mixture, correct, replaced, output)
+
+
+def _with_config(subject: Subject, config: Config) -> Subject:
+    return dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
 
 
 def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
@@ -171,7 +177,7 @@ def _read_subject(
         return _plain_model(checked, asked, replaced)
     run = find_run(directory, key)
     config = _with_evaluation(with_values(run.config, replaced), asked)
-    return Subject(dataclasses.replace(run, config=config), checked, str(run.root))
+    return _with_config(Subject(run, checked, str(run.root)), config)
 
 
 def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
