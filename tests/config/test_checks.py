@@ -129,6 +129,8 @@ CHOICES = {
         ("generation.min_p", 1.0, "at least 0 and below 1"),
         ("generation.eos_tokens", [], "null takes the tokenizer's own"),
         ("generation.eos_tokens", [-1], "null takes the tokenizer's own"),
+        ("generation.stop_strings", [""], "not empty"),
+        ("generation.stop_strings", [r"\nQuestion:"], "line feeds"),
         ("grpo.epsilon", 1.0, "below 1"),
         ("optimizer.learning_rate", float("nan"), "at least 0 and finite"),
         ("optimizer.beta1", 1.0, "below 1"),

@@ -591,6 +591,10 @@ def _divisors(number: int) -> set[int]:
     return low | {number // n for n in low}
 
 
+# Hydra reads `\n` in a command as two characters. Names of LaTeX commands, such as `\nabla`, go on in lower case.
+_ESCAPED_LINE_FEED = re.compile(r"\\n(?![a-z])")
+
+
 def _length_problems(config: Config) -> Iterator[str]:
     generation = config.generation
     eos = generation.eos_tokens
@@ -598,6 +602,11 @@ def _length_problems(config: Config) -> Iterator[str]:
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
     if not all(generation.stop_strings):
         yield f"generation.stop_strings must list texts that are not empty, not {generation.stop_strings}"
+    if any(_ESCAPED_LINE_FEED.search(text) for text in generation.stop_strings):
+        yield (
+            f"generation.stop_strings must have line feeds where {generation.stop_strings} has a backslash and n; in a "
+            r"""command, write $'generation.stop_strings=["\nQuestion:"]'"""
+        )
     needed = generation.max_prompt_length + episode_tokens(config)
     longest = "environment.max_episode_tokens" if has_environment(config) else "generation.max_generation_steps"
     if generation.cache_size is not None and needed > generation.cache_size:
