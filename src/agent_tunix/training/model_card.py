@@ -60,7 +60,7 @@ def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str], place:
     yield "## Training"
     yield _table(_settings(config, supervised))
     yield "## Use"
-    yield _usage(adapter, base, place)
+    yield _usage(config, adapter, base, place)
     yield "## Versions"
     yield _versions(run)
 
@@ -152,18 +152,26 @@ def _code(value: Any) -> str:
     return f"`{one_line(' '.join(str(value).split())).replace('`', chr(39))}`"
 
 
-def _usage(adapter: bool, base: str | None, place: str) -> str:
+def _usage(config: Config, adapter: bool, base: str | None, place: str) -> str:
+    """Return Python that loads the model, and asks a whole model as its prompts asked it in training."""
     if adapter:
         code = (
             "from peft import AutoPeftModelForCausalLM\n\n"
             f'model = AutoPeftModelForCausalLM.from_pretrained("{place}")  # loads the base model too'
         )
         return f"```python\n{code}\n```\n\nThe base model is {_code(base) if base else 'the one it was trained from'}."
-    code = (
-        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        f'model = AutoModelForCausalLM.from_pretrained("{place}")\n'
-        f'tokenizer = AutoTokenizer.from_pretrained("{place}")'
-    )
+    prompt = config.prompt
+    messages = [{"role": "user", "content": prompt.template or "QUESTION"}]
+    if prompt.system:
+        messages.insert(0, {"role": "system", "content": prompt.system})
+    code = f"""from transformers import AutoModelForCausalLM, AutoTokenizer  # requires PyTorch
+
+model = AutoModelForCausalLM.from_pretrained("{place}")
+tokenizer = AutoTokenizer.from_pretrained("{place}")
+messages = {json.dumps(messages)}  # as in training
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+output = model.generate(**inputs, max_new_tokens={config.generation.max_generation_steps})
+print(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))"""
     return f"```python\n{code}\n```"
 
 
