@@ -80,8 +80,9 @@ def test_a_run_at_work_holds_its_lock_and_a_killed_one_does_not(tmp_path: Path) 
 def test_a_failure_makes_a_directory_a_run_and_a_configuration_alone_does_not(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").touch()
     assert not is_run(tmp_path)
-    record_failure(tmp_path, ValueError("no"), ["seed=1"])
+    record_failure(tmp_path, ValueError("no. Reasons:\n  1 × it\n  1 × this"), ["seed=1"])
     assert is_run(tmp_path)
+    assert read_outcome(tmp_path).detail == "ValueError: no. Reasons: 1 × it"
 
 
 @pytest.mark.parametrize(

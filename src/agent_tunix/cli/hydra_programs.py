@@ -212,6 +212,16 @@ def _explain(error: Exception, schema: type) -> str:
             return f"ConfigError: there is no key {unknown[1]}{nearest}"
         if "To append to your config" in text:
             return f"ConfigError: there is no key {unknown[1]}; list all keys with --cfg job"
+    if no_choice := re.search(
+        r"Could not find '(\w+)/(\S+)'\s+Available options in '\w+':((?:\s+\S+)+?)\s+Config search", text
+    ):
+        group, given, choices = no_choice.groups()
+        return f"ConfigError: {group} must be one of {', '.join(choices.split())}, not {given!r}"
+    if wrong := re.search(
+        r"Error merging override '?\+*([\w.]+)=.*\nValue ('.*') of type '\w+' could not be converted to (\w+)", text
+    ):
+        key, value, kind = wrong.groups()
+        return f"ConfigError: {key} must be of the type {kind.lower()}, not {value}"
     return text
 
 

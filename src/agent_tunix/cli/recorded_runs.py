@@ -20,15 +20,22 @@ def diagnose(run: str, as_json: bool) -> None:
     each with its figures, some completions that show it, and overrides to try. The page Diagnosis of the docs explains
     all of them.
 
-    Exit status: 0 nothing is worse than info; 1 something is; 2 RUN is not a run, or its record is incomplete.
+    A run that an error ended begins with that error.
+
+    Exit status: 0 nothing is worse than info; 1 something is, or an error ended the run; 2 RUN is not a run, or its
+    record is incomplete.
     """
     from agent_tunix.tracking.diagnosing import diagnose_run
+    from agent_tunix.tracking.outcome import RunStatus, read_outcome
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench.diagnosis import Severity
 
-    findings = diagnose_run(StoredRun(run))
+    stored = StoredRun(run)
+    findings, outcome = diagnose_run(stored), read_outcome(stored.root)
+    has_failed = outcome.status is RunStatus.FAILED
     if as_json:
         echo_json([finding.to_data() for finding in findings])
     else:
-        echo("\n\n".join(f"{f.severity}: {f.describe()}" for f in findings) or "no findings")
-    sys.exit(int(any(finding.severity is not Severity.INFO for finding in findings)))
+        failure = [f"the run failed: {outcome.detail}"] if has_failed else []
+        echo("\n\n".join([*failure, *(f"{f.severity}: {f.describe()}" for f in findings)]) or "no findings")
+    sys.exit(int(has_failed or any(finding.severity is not Severity.INFO for finding in findings)))

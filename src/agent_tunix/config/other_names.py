@@ -51,6 +51,7 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "num_train_epochs": "training.num_epochs",
     "learning_rate": "optimizer.learning_rate",
     "lr_scheduler_type": "scheduler.kind",
+    "lr": "optimizer.learning_rate",
     "warmup_ratio": "optimizer.warmup_ratio",
     "warmup_steps": "optimizer.warmup_steps",
     "weight_decay": "optimizer.weight_decay",

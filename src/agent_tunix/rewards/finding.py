@@ -123,9 +123,9 @@ class Finder:
         names = registry.list_reward_functions()
         files = sorted({path.stem for directory in self.reward_directories for path in directory.glob("*.yaml")})
         raise UnknownRewardError(
-            f"there is no reward {name!r}{nearest(name, [*names, *files])} Rewards: {', '.join(names)}."
+            f"there is no reward {name!r}{nearest(name, [*names, *files])} Give your own reward as file.py:function or "
+            f"module.function, or register it in custom_rewards.py of this directory. Rewards: {', '.join(names)}."
             + (f" Files of conf/reward: {', '.join(files)}." if files else "")
-            + " Give your own reward as module.function or file.py:function."
         )
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:

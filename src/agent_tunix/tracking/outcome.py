@@ -86,8 +86,9 @@ def record_failure(
     root: Path, error: BaseException, overrides: Sequence[str] = (), status: RunStatus = RunStatus.FAILED
 ) -> None:
     """Record that a run ended with an error."""
-    first_line = (str(error).strip().splitlines() or [""])[0]
-    _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {first_line}"[:500]))
+    # The second line is often the first of several reasons.
+    beginning = " ".join(map(str.strip, str(error).strip().splitlines()[:2]))
+    _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {beginning}"[:500]))
 
 
 def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> RunOutcome:

@@ -30,7 +30,7 @@ ORDERS = ("name", "final", "best", "seconds")
 _OWN_KEYS = re.compile(r"(hydra\.|training\.(resume|checkpoint_dir|log_dir)$)")
 
 # Longest error detail in a table; other formats show all of it.
-_DETAIL_LENGTH = 160
+_DETAIL_LENGTH = 240
 
 # Most settings that the table of a single run shows.
 _FEW_KEYS = 4

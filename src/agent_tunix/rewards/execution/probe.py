@@ -117,8 +117,10 @@ def _try_out(reward: Convention, samples: Sequence[Sample], executor: Executor) 
             break
     if failed is not None:
         logger.warning(
-            "reward %r fails on every trial completion, so training would have no score: %s (%s)",
+            "reward %r fails on all %d made-up completions, so that training may have no score: %s (%s); see it with "
+            "`agent-tunix rewards try`",
             reward.name,
+            len(samples),
             failed.detail,
             reward.describe(),
         )
