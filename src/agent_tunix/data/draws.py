@@ -96,11 +96,7 @@ class CurriculumDraws:
     _starts: Sequence[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Sort the rows by difficulty.
-
-        Raises:
-            DataError: There are more stages than rows.
-        """
+        """Sort the rows by difficulty; raise DataError if there are more stages than rows."""
         stages, num_rows = self.curriculum.stages, len(self.difficulties)
         if stages > num_rows:
             raise DataError(

@@ -114,11 +114,7 @@ class PromptEncoder:
         return messages
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the token ids of one prompt.
-
-        Raises:
-            ModelError: The chat template refuses the messages.
-        """
+        """Return the token ids of one prompt; raise ModelError if the chat template refuses the messages."""
         return self._tokenizer.encode_prompts([self.split(messages)])[0]
 
     def split(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[str]:

@@ -95,11 +95,7 @@ class Evaluator:
             )
 
     def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
-        """Return the metrics of the policy after a step.
-
-        Raises:
-            RewardError: A reward cannot score the completions.
-        """
+        """Return the metrics of the policy after a step; raise RewardError if a reward cannot score the completions."""
         samples = complete_problems(sampler, self._prompts, self._config)
         flat = at_step(samples, step, self._max_steps)
         scores = None if self._reward is None else self._reward(flat)

@@ -56,11 +56,7 @@ ACCELERATORS = {
 
 
 def find_accelerator(name: str) -> Accelerator:
-    """Return the device with this name.
-
-    Raises:
-        ConfigError: The table does not contain it.
-    """
+    """Return the device with this name; raise ConfigError if the table does not contain it."""
     if name.lower() not in ACCELERATORS:
         raise ConfigError(
             f"the device must be one of {', '.join(ACCELERATORS)}, not {name!r}; for another device set "

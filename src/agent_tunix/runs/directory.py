@@ -245,20 +245,12 @@ def describe_environment(
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        RunDirectoryError: The disk is full or the directory cannot be written.
-    """
+    """Write a JSON file atomically; raise RunDirectoryError if the disk is full or the directory cannot be written."""
     write_text(path, json.dumps(value, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically.
-
-    Raises:
-        RunDirectoryError: The disk is full or the directory cannot be written.
-    """
+    """Write a text file atomically; raise RunDirectoryError if the disk is full or the directory cannot be written."""
     write_bytes(path, text.encode("utf-8"))
 
 

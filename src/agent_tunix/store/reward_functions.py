@@ -106,20 +106,12 @@ class RewardFunctions:
         return made
 
     def get(self, id: str) -> RewardFunctionRecord:
-        """Return the record of an id.
-
-        Raises:
-            NotStoredError: The id is unknown or its function is deleted.
-        """
+        """Return the record of an id; raise NotStoredError if the id is unknown or its function is deleted."""
         with reading(self._engine) as connection:
             return _get(connection, id)
 
     def latest(self, name: str) -> RewardFunctionRecord:
-        """Return the newest version of a name that is not deleted.
-
-        Raises:
-            NotStoredError: There is none.
-        """
+        """Return the newest version of a name that is not deleted; raise NotStoredError if there is none."""
         row = None
         if is_name(name):
             with reading(self._engine) as connection:

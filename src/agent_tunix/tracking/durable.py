@@ -5,11 +5,7 @@ from pathlib import Path
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a new file; a link in its place is removed, not followed.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write a new file; a link in its place is removed, not followed. Raise OSError if the file cannot be written."""
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         file.write(content)

@@ -288,11 +288,7 @@ def _has_number(row: Mapping[str, Any], name: str) -> bool:
 
 
 def _read_config(path: Path) -> dict[str, str]:
-    """Return the whole configuration of a run.
-
-    Raises:
-        ConfigError: The file is missing or damaged.
-    """
+    """Return the whole configuration of a run; raise ConfigError if the file is missing or damaged."""
     from agent_tunix.config.compose import from_yaml
 
     return {key: str(value) for key, value in _flatten(vars(from_yaml(path))) if not _OWN_KEYS.match(key)}

@@ -203,11 +203,7 @@ class RunSession:
                 self._profiling.close()
 
     def batch(self, step: int) -> PromptBatch:
-        """Return the prompts of a step.
-
-        Raises:
-            DataError: Streamed rows cannot be used.
-        """
+        """Return the prompts of a step; raise DataError if streamed rows cannot be used."""
         return self._components.batches.batch(step)
 
     @contextlib.contextmanager

@@ -90,11 +90,7 @@ class SupervisedTrainer:
         updater.use_loss(_loss)
 
     def take_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
-        """Update the policy once with the targets of a batch.
-
-        Raises:
-            DataError: No row has a target that fits.
-        """
+        """Update the policy once with the targets of a batch; raise DataError if no row has a target that fits."""
         started = time.perf_counter()
         sampler, size = self._sampler, micro_batch_size(self._config)
         targets = make_targets(batch, sampler.tokenizer, self._config, pad_id=sampler.pad_id, eos_id=sampler.eos_ids[0])

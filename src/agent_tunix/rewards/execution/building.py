@@ -12,11 +12,7 @@ from agent_tunix.rewards.uploaded import build_uploaded
 
 
 def build_reward(recipe: RewardRecipe) -> Reward:
-    """Build the reward of a recipe in this process.
-
-    Raises:
-        RewardError: The reward cannot be found or loaded here.
-    """
+    """Build the reward of a recipe in this process; raise RewardError if the reward cannot be found or loaded here."""
     settings = CallSettings(recipe.convention, recipe.completions, recipe.reward_key)
     if recipe.uploaded is not None:
         reward: Reward = build_uploaded(recipe.uploaded, recipe.name, settings).bind(recipe.name, recipe.args)

@@ -145,11 +145,7 @@ class PlacedReward:
         return self._reward
 
     def beside(self, other: Reward) -> "PlacedReward":
-        """Return another reward in the same place.
-
-        Raises:
-            RewardError: The other reward cannot be built there.
-        """
+        """Return another reward in the same place; raise RewardError if the other reward cannot be built there."""
         raise NotImplementedError
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:

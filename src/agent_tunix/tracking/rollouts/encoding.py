@@ -161,11 +161,7 @@ class _Tagging:
 
 
 def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return the array if `tolist` represents it without loss.
-
-    Raises:
-        TypeError: It does not.
-    """
+    """Return the array if `tolist` represents it without loss; raise TypeError if it does not."""
     if array.dtype.kind not in "biufU" or (array.dtype.itemsize > 8 and array.dtype.kind == "f"):
         raise TypeError(array.dtype)
     return array
