@@ -44,14 +44,6 @@ class Client:
 
     A request that the server refuses with 429 is repeated a few times, after the delay that the server names. After 503
     or a lost answer, a request is repeated only if it changes nothing, or nothing twice.
-
-    Args:
-        url: Address of the server, without `/v1`.
-        key: API key of the server: `vk_…`.
-        timeout_s: Time limit of a request and its answer.
-
-    Raises:
-        StoreError: The URL or the key cannot be used.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:

@@ -287,11 +287,7 @@ def _join(config: Config) -> None:
 
 
 def _load_environment() -> None:
-    """Set the variables of `.env` in the working directory that the environment does not set.
-
-    Raises:
-        ConfigError: The file cannot be read, or sets variables other than keys.
-    """
+    """Set the variables of `.env` in the working directory that the environment does not set."""
     if Path(".env").is_file():
         from dotenv import dotenv_values
 

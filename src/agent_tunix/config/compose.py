@@ -84,11 +84,7 @@ def _open_mappings(cfg: DictConfig) -> None:
 
 
 def to_typed(cfg: DictConfig) -> Config:
-    """Return the composed configuration as plain typed values.
-
-    Raises:
-        ConfigError: A mandatory value (`???`) is missing, or an interpolation cannot be resolved.
-    """
+    """Return the composed configuration as plain typed values."""
     return _instantiate(cfg, Config)
 
 

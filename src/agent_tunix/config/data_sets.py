@@ -27,7 +27,6 @@ class DataSet:
     """One set of a mixture.
 
     Attributes:
-        weight: Share of the draws before normalisation, above 0.
         config: The run's configuration with the set's own `data` in place of the mixture.
     """
 

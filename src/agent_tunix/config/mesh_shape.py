@@ -10,7 +10,6 @@ class MeshShape(NamedTuple):
     """Devices along the axes of the mesh, in their order.
 
     Attributes:
-        data: Copies of the weights, among which the rows of a batch are divided.
         fsdp: Devices that share the weights of a copy and divide its rows again.
         tp: Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's
             width and the words.

@@ -44,14 +44,7 @@ def filled(group: _Group) -> _Group:
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Weights with their own update settings.
-
-    Attributes:
-        name: Key in `optimizer.groups`; part of the names of metrics.
-        match: Pattern found (`re.search`) in the path of each weight.
-        learning_rate: Peak learning rate.
-        freeze: True if the weights do not change.
-    """
+    """Weights with their own update settings."""
 
     name: str
     match: re.Pattern[str]

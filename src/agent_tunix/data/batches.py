@@ -52,12 +52,8 @@ class BatchOrder:
     """The rows of every batch.
 
     Attributes:
-        num_rows: Rows that can be drawn, at least `batch_size`.
-        batch_size: Rows per batch.
-        seed: The run's seed.
         num_batches: Batches per epoch; None for all whole batches that the rows give.
         num_epochs: Number of times the epoch is repeated.
-        shuffle: If False, rows come in their own order.
     """
 
     num_rows: int

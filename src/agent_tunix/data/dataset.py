@@ -30,7 +30,6 @@ class LoadedSplit:
     """The usable examples of a split, and a tally of its dropped rows.
 
     Attributes:
-        examples: Examples in source order. A mixture has one set after another.
         dropped: Rows left out. In a mixture, each reason starts with the name of its set.
         counts: Number of examples by set of a mixture; empty without a mixture.
     """
@@ -64,10 +63,6 @@ def load_examples(config: Config, split: Split) -> LoadedSplit:
     """Load all usable rows of a split, in source order; a mixture has one set after another.
 
     With `training.test_data_dir`, the test rows of all sets of a mixture come from that path.
-
-    Raises:
-            ConfigError: The source does not exist.
-            DataError: A file cannot be read, or it has no usable row.
     """
     examples: list[Example] = []
     all_dropped, counts = Dropped(origin="the mixture"), {}

@@ -30,7 +30,6 @@ class Dropped:
         unit: Unit of row numbers: a line of a file, or a row.
         files: The files of a source with several, each as the number of rows before it and its name. Row numbers run
             on from file to file.
-        counts: Dropped rows by reason.
         rows: Numbers of the first few rows by reason; for a file, line numbers.
         details: Detail of the first row by reason, if it has one.
     """

@@ -27,7 +27,6 @@ class Row(NamedTuple):
 
     Attributes:
         number: Position in the source, from 1; for a file, the line number.
-        columns: Values by column name.
     """
 
     number: int
@@ -83,9 +82,7 @@ def find_column(columns: Mapping[str, Any], name: str, missing: Any = None) -> A
 def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
     """Return the row with some columns renamed.
 
-    Args:
-        row: Row to change.
-        names: New name → old name. A nested column, named by its dotted name, is copied and stays in its place.
+    `names`: New name → old name. A nested column, named by its dotted name, is copied and stays in its place.
 
     Raises:
         RowError: No column has the old name, or another column has the new one.

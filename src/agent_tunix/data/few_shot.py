@@ -18,11 +18,6 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
     A hash of each distinct problem's text and the seed decides which rows are drawn. Reordering the rows or adding a
     few does not change them.
 
-    Args:
-        prompt: Prompt configuration; it is not modified.
-        examples: All training rows.
-        seed: The run's seed.
-
     Raises:
         ConfigError: A row holds a conversation, which has no question and answer to show.
         DataError: There are too few distinct problems.

@@ -20,9 +20,7 @@ def fit_layout(data: DataConfig, rows: Sequence[Row]) -> DataConfig:
     verl's rows hold `data_source`, `prompt` and `reward_model.ground_truth`. A column that the configuration sets, or
     that the rows have under its default name, stays.
 
-    Args:
-        data: Names the columns of the problem and the answer.
-        rows: First rows, before columns are renamed.
+    `rows`: First rows, before columns are renamed.
     """
     if not rows or find_column(rows[0].columns, _VERL_ANSWER) is None:
         return data

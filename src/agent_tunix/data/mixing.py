@@ -55,10 +55,7 @@ class MixedOrder:
 
     Attributes:
         rows: For each set, the indices of its rows among all rows.
-        draws: For each set, the order of its rows.
         interleaving: The order in which the sets take turns.
-        batch_size: Rows per batch.
-        num_steps: Steps of the run.
     """
 
     rows: Sequence[RowIndices]

@@ -18,10 +18,6 @@ from agent_tunix.errors import DataError
 def make_order(examples: Sequence[Example], config: Config) -> Order:
     """Return the order that chooses the examples in the batch of each step.
 
-    Args:
-        examples: Examples from `load_splits`, without those whose prompts do not fit.
-        config: The run's configuration.
-
     Raises:
         DataError: There are fewer rows than a batch needs, a set has none, or there are fewer than curriculum stages.
     """

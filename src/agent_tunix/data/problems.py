@@ -45,10 +45,7 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
 def make_problem(row: Any, number: int, data: DataConfig) -> Example:
     """Return one row as an example.
 
-    Args:
         row: Parsed value of a line.
-        number: Line number, from 1.
-        data: Names the columns.
 
     Raises:
         RowError: The row has no problem.

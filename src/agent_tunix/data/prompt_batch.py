@@ -11,9 +11,7 @@ class PromptBatch:
 
     Attributes:
         prompts: Texts of the problems, for people and rewards.
-        messages: Chat messages of each prompt.
         token_ids: Token ids that the model sees, at most `generation.max_prompt_length` for each prompt.
-        columns: Columns of each row of the dataset.
         rows: Index of each row among the training rows; empty if there is none.
     """
 

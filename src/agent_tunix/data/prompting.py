@@ -39,8 +39,6 @@ class Prompts:
     """Examples whose prompts fit, encoded.
 
     Attributes:
-        examples: Examples in source order.
-        messages: Conversation of each example, up to the model's turn.
         token_ids: Token ids of each example.
         dropped: Examples whose prompt is too long or cannot be made.
     """
@@ -103,11 +101,9 @@ def encode_examples(
     Also dropped are the problems of worked examples, and conversations that the model or its chat template cannot
     continue.
 
-    Args:
-        examples: Training or held-out examples.
-        tokenizer: The policy's tokenizer, made with the same `prompt`.
-        config: Configuration from `settle_prompts`.
-        may_be_empty: If True, all may be dropped, as can happen to a few rows of a stream.
+    `tokenizer`: The policy's tokenizer, made with the same `prompt`.
+    `config`: Configuration from `settle_prompts`.
+    `may_be_empty`: If True, all may be dropped, as can happen to a few rows of a stream.
 
     Raises:
         DataError: A prompt is too long and `generation.over_long` is refuse, or no example is left.

@@ -19,8 +19,6 @@ class Processes:
     """The processes of a run, seen from one of them.
 
     Args:
-        index: Index of this process, from 0.
-        count: Number of processes.
         store: Store through which they exchange values; None for a single process.
         handler: Prints the error if JAX aborts this process; None for a single process.
     """
@@ -43,11 +41,7 @@ class Processes:
     # --- agreeing ----------------------------------------------------------------------------------------------------
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the value of each process, by index. Every process waits until all have given theirs.
-
-        Raises:
-            LostProcessError: Another process failed or is gone.
-        """
+        """Return the value of each process, by index. Every process waits until all have given theirs."""
         if self._store is None:
             return [value]
         try:
@@ -78,11 +72,7 @@ class Processes:
         return found[0]
 
     def each(self, make: Callable[[], Value]) -> list[Value]:
-        """Call a function in every process, and return all results, by process index.
-
-        Raises:
-            AgentTunixError: The function failed in a process. All processes raise the error of the first such process.
-        """
+        """Call a function in every process, and return all results, by process index."""
         error: Exception | None = None
         value: Value | None = None
         try:
@@ -103,11 +93,7 @@ class Processes:
         return [given for given, _ in said]
 
     def from_first(self, make: Callable[[], Value]) -> Value:
-        """Call a function in process 0 alone, and return its result in every process.
-
-        Raises:
-            AgentTunixError: The function failed. All processes raise its error.
-        """
+        """Call a function in process 0 alone, and return its result in every process."""
         made: list[Any] = self.each(make if self.is_first else _make_nothing)
         first: Value = made[0]
         return first
@@ -158,11 +144,7 @@ class Processes:
 
     @contextlib.contextmanager
     def naming_losses(self) -> Iterator[None]:
-        """Translate a computation's error about a lost partner into one that a user understands.
-
-        Raises:
-            LostProcessError: Another process failed or is gone.
-        """
+        """Translate a computation's error about a lost partner into one that a user understands."""
         try:
             yield
         except Exception as error:

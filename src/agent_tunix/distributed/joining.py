@@ -25,9 +25,7 @@ _USER_STATUS = 2
 def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     """Connect the processes of the run. Every process waits until all are connected.
 
-    Args:
-        distributed: The configuration of the processes.
-        identity: Text that must be the same in all processes.
+    `identity`: Text that must be the same in all processes.
 
     Raises:
         ConfigError: The processes cannot be found or reached, or do not belong to the same run.
@@ -75,11 +73,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
 
 
 def _detection(distributed: DistributedConfig) -> str | None:
-    """Return the name of JAX's detection method; None lets JAX choose.
-
-    Raises:
-        ConfigError: A key, a variable or a package that the mode requires is missing.
-    """
+    """Return the name of JAX's detection method; None lets JAX choose."""
     mode = distributed.mode
     if mode == "manual":
         keys = ("coordinator_address", "num_processes", "process_id")
@@ -112,11 +106,7 @@ def _detection(distributed: DistributedConfig) -> str | None:
 
 
 def _check_same(processes: Processes, identity: str) -> None:
-    """Refuse processes with another count or configuration, which would compute something else or wait for ever.
-
-    Raises:
-        ConfigError: Two processes differ.
-    """
+    """Refuse processes with another count or configuration, which would compute something else or wait for ever."""
     digest = hashlib.sha256(identity.encode()).hexdigest()
     said = processes.gather((processes.count, digest))
     if other := [index for index, (count, _) in enumerate(said) if count != processes.count]:
@@ -138,9 +128,6 @@ def _meet(processes: Processes) -> None:
     """Connect the devices while all processes are present.
 
     The first collective waits for its partners for only half a minute.
-
-    Raises:
-        ConfigError: The devices cannot reach each other.
     """
     import jax
     from jax.experimental import multihost_utils

@@ -25,12 +25,7 @@ Answer = tuple[Any, ...]
 
 
 class SharedEnvironments:
-    """The environments of a run of several processes. It takes the place of an `EnvironmentSet` in the sampler.
-
-    Args:
-        environments: Environments, which only process 0 uses.
-        processes: Processes of the run.
-    """
+    """The environments of a run of several processes. It takes the place of an `EnvironmentSet` in the sampler."""
 
     def __init__(self, environments: EnvironmentSet, processes: Processes) -> None:
         self._environments = environments

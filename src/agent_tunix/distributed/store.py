@@ -25,11 +25,7 @@ def check_plain(value: Any) -> None:
 
 
 class ValueStore:
-    """The key-value store of a run.
-
-    Args:
-        client: JAX's client of the coordination service.
-    """
+    """The key-value store of a run."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

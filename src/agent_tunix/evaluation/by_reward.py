@@ -14,10 +14,8 @@ def reward_metrics(
 ) -> tuple[dict[str, float | None], list[list[float | None]]]:
     """Return the metrics and totals of completions that the run's own reward scored.
 
-    Args:
-        scores: [P * N] scores of the N completions of each of P problems.
-        components: Names of the components of the reward.
-        passes: Number N of completions of a problem.
+    `scores`: [P * N] scores of the N completions of each of P problems.
+    `passes`: Number N of completions of a problem.
 
     Returns:
         Metrics: `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of

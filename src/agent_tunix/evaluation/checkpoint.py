@@ -28,11 +28,6 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
 
     The results go into `request.output`, or into `evaluation_step_N_CONFIG.json`. The problems with their completions
     go into a `.jsonl` file beside it.
-
-    Raises:
-        CheckpointError: There is no such checkpoint, or it is damaged.
-        DataError: The two models to compare share no problem.
-        RunDirectoryError: The results cannot be written.
     """
     import absl.logging
 
@@ -106,10 +101,8 @@ def _make_directory(directory: Path) -> None:
 def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[int, "Evaluation"]:
     """Evaluate a model, and return the step of its checkpoint and the result.
 
-    Args:
-        subject: The model, with the prompt and the lengths that it was trained with.
-        asked: The configuration that gives data, seed and evaluation settings.
-        correct: The reward that decides what is correct; None for a built-in measure.
+    `asked`: The configuration that gives data, seed and evaluation settings.
+    `correct`: The reward that decides what is correct; None for a built-in measure.
     """
     from agent_tunix.data import load_evaluation
     from agent_tunix.data.prompting import encode_examples

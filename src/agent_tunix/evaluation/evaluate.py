@@ -47,13 +47,9 @@ class Evaluator:
     """Evaluates the policy of a run during training: by the correctness of answers, by the run's reward, or by both.
 
     Args:
-        config: The run's.
-        prompts: The held-out problems.
-        components: Names of the components of the reward.
         reward: Scores samples with the run's reward; None if no reward trains.
         correct: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
             run's own reward.
-        max_steps: Number of steps of the run.
 
     Attributes:
         is_on: False if `evaluation.num_samples` is 0.
@@ -118,10 +114,9 @@ def episode_results(samples: Sequence[Sample]) -> dict[str, float | None]:
 def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) -> list[Sample]:
     """Return the samples of all problems, as those of a step of the run.
 
-    Args:
-        samples: [P][N] samples.
-        step: Step of the policy. Component weights that follow a schedule take their value at this step.
-        max_steps: Number of steps of the run; 0 if it is not known.
+    samples: [P][N] samples.
+    step: Step of the policy. Component weights that follow a schedule take their value at this step.
+    max_steps: Number of steps of the run; 0 if it is not known.
     """
     return [dataclasses.replace(one, step=step, max_steps=max_steps) for of_problem in samples for one in of_problem]
 
@@ -129,10 +124,7 @@ def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) 
 def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -> list[list[Sample]]:
     """Return the completions of each held-out problem.
 
-    Args:
-        sampler: Samples from the policy.
-        prompts: The held-out problems.
-        config: The run's, for the sampling, the number of problems and the number of passes.
+    config: The run's, for the sampling, the number of problems and the number of passes.
     """
     rows = choose_rows(config, len(prompts.examples))
     size = min(config.evaluation.batch_size, len(rows))

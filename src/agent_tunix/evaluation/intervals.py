@@ -76,7 +76,6 @@ class AccuracyComparison:
         only_second: Number of problems that only the second model solves. None with several samples per problem.
         p_value: Two-sided p-value of McNemar's exact test: the probability of a difference of at least this size
             between these two numbers if the models are equally good. None with several samples per problem.
-        num_problems: Number of problems that both models were scored on.
     """
 
     difference: float

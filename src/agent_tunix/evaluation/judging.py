@@ -31,11 +31,9 @@ class Evaluation:
         format_accuracy: Share of completions that follow `prompt.format` exactly.
         pass_at_k: k → share of problems that at least one of k samples solves; empty with one pass.
         consistency: Mean share of a problem's samples that give its most common answer; None with one pass.
-        num_problems: Number of problems.
         num_unscored: Number of completions without a score, because the reference is invalid or the reward failed. No
             share counts them.
         intervals: Last part of a metric's name → its 95 % interval.
-        judged: The completions and their scores.
     """
 
     accuracy: float | None
@@ -72,10 +70,7 @@ class Judged:
     """Scores of the completions of P problems, N for each.
 
     Attributes:
-        samples: [P][N] completions.
         verdicts: [P][N] scores of the measure of correctness.
-        forms: [P][N] scores of `format`.
-        correct_at: The least score of a correct completion.
     """
 
     samples: Sequence[Sequence[Sample]]
@@ -131,9 +126,7 @@ class Judged:
 def reason_not_to_judge(correct: str, columns: Sequence[Mapping[str, Any]]) -> str:
     """Return the reason why a measure of correctness can use no reference of some rows; "" if it can use one.
 
-    Args:
-        correct: Name of the built-in reward.
-        columns: Columns of the rows.
+    `correct`: Name of the built-in reward.
     """
     scores = get_builtin(correct).score([Sample("", columns=row) for row in columns])
     if any(score.outcome is Outcome.SCORED for score in scores):

@@ -32,7 +32,6 @@ class Subject:
         step: Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the
             best.
         name: Directory of the run, or of the model.
-        is_run: True if the model comes from a run; False for a plain model.
     """
 
     run: FoundRun
@@ -51,7 +50,6 @@ class EvaluationRequest:
     """A request for an evaluation.
 
     Attributes:
-        subject: The model to evaluate.
         other: A model to compare with, on the same problems; None for no comparison.
         mixture: The run's reward, to score the completions too; None to leave it out.
         correct: The reward that `evaluation.correct` names; None for a built-in measure and the run's own reward.
@@ -77,9 +75,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     """Find the run and check what can be checked without JAX.
 
     Raises:
-        ConfigError: `checkpoint_dir` is not a run, or a value is out of range.
         UntrustedRunError: A run is neither the user's own nor trusted, and would execute code or read private files.
-        DataError, RewardError: The run's reward is requested, but cannot be resolved or does not fit the data.
     """
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)

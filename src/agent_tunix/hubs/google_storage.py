@@ -29,10 +29,7 @@ _LOG_IN = (
 def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], list[str]]) -> str:
     """Return the digest of a directory's current state; if the bucket is unreachable, that of the latest copy.
 
-    Args:
-        request: The request, for error messages.
-        name: `bucket/directory`.
-        choose: Selects the needed files from the names of all files.
+    `choose`: Selects the needed files from the names of all files.
     """
     try:
         with _explaining(request):
@@ -56,11 +53,8 @@ def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], 
 def download(request: HubRequest, name: str, digest: str, choose: Callable[[Collection[str]], list[str]]) -> Path:
     """Return a directory with the needed files in a given state, from the cache or the bucket.
 
-    Args:
-        request: The request, for error messages.
-        name: `bucket/directory`.
-        digest: The state, from `resolve`.
-        choose: Selects the needed files from the names of all files; raises if they do not make a model.
+    `digest`: The state, from `resolve`.
+    `choose`: Selects the needed files from the names of all files; raises if they do not make a model.
     """
     cached = cache_directory(name) / digest
     if cached.is_dir():

@@ -32,11 +32,7 @@ class Commit(NamedTuple):
 def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:
     """Return the commit that a revision refers to; if the hub is unreachable, the last known one.
 
-    Args:
-        request: The request, for error messages.
-        repo_id: `owner/name`.
-        revision: A branch, tag or commit; None for the main branch.
-        kind: Kind of repository.
+    `revision`: A branch, tag or commit; None for the main branch.
     """
     from huggingface_hub import HfApi
 
@@ -70,12 +66,9 @@ def download(
 ) -> Path:
     """Return a directory with the files of a model's commit, from the cache or the hub.
 
-    Args:
-        request: The request, for error messages.
-        repo_id: `owner/name`.
-        commit: 40 hexadecimal digits.
-        choose: Selects the needed files from the names of all files; raises if they do not make a model.
-        is_whole: Returns True if a directory of the cache has all of them.
+    `commit`: 40 hexadecimal digits.
+    `choose`: Selects the needed files from the names of all files; raises if they do not make a model.
+    `is_whole`: Returns True if a directory of the cache has all of them.
 
     Returns:
         A directory of the cache, without other large files.

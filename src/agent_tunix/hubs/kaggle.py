@@ -21,11 +21,8 @@ _NEW_TOKEN = (
 def download(request: HubRequest, handle: str, kind: Kind) -> Path:
     """Return the directory with all files of a model or dataset, from the cache or from Kaggle.
 
-    Args:
-        request: The request, for error messages.
-        handle: `owner/model/framework/variation` or `owner/dataset`, optionally with a version. Without one, it means
-            the latest version, or the latest in the cache if Kaggle is unreachable.
-        kind: Kind of the handle.
+    `handle`: `owner/model/framework/variation` or `owner/dataset`, optionally with a version. Without one, it means the
+    latest version, or the latest in the cache if Kaggle is unreachable.
 
     Returns:
         A directory whose last part is the version.

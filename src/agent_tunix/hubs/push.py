@@ -24,18 +24,9 @@ def push_directory(
 
     Files that only the repository has stay unchanged, and an existing repository keeps its visibility.
 
-    Args:
-        directory: Directory to upload, with its subdirectories; hidden files are left out.
-        repo_id: `owner/name`.
-        private: True to make a new repository private.
-        token: A token with write access; None for HF_TOKEN, or the token of `hf auth login`.
-        message: Commit message.
-
-    Returns:
-        URL of the repository's page.
-
-    Raises:
-        ModelError: The hub refuses the upload or cannot be reached; the message names the remedy.
+    `directory`: Directory to upload, with its subdirectories; hidden files are left out.
+    `private`: True to make a new repository private.
+    `token`: A token with write access; None for HF_TOKEN, or the token of `hf auth login`.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -62,9 +53,6 @@ def check_push(repo_id: str, token: str | None = None) -> None:
     """Refuse what a push would refuse without asking the hub: a malformed name, or no token.
 
     The arguments are those of `push_directory`.
-
-    Raises:
-        ModelError: The name is malformed, or no token is set.
     """
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise ModelError(

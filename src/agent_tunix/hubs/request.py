@@ -30,11 +30,8 @@ class HubRequest:
 def check_space(request: HubRequest, size: int, directory: Path, remedy: str) -> None:
     """Refuse a download that does not fit on the disk, before it starts.
 
-    Args:
-        request: The request.
-        size: Bytes still to download.
-        directory: Target directory; it need not exist.
-        remedy: A way to choose another directory.
+    `directory`: Target directory; it need not exist.
+    `remedy`: A way to choose another directory.
     """
     existing = next(place for place in (directory, *directory.absolute().parents) if place.exists())
     free = shutil.disk_usage(existing).free

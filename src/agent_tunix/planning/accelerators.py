@@ -10,8 +10,6 @@ class Accelerator:
     """One device.
 
     Attributes:
-        name: Name that a user writes.
-        memory_bytes: Memory of the device.
         flops: Floating-point operations per second of dense bfloat16 matrix products; None if not known.
         bandwidth: Bytes per second between memory and cores; None if not known.
         link: Bytes per second that it can send to its neighbours, one way; None if not known.
@@ -27,12 +25,7 @@ class Accelerator:
 def _device(name: str, gigabytes: float, teraflops: float, bandwidth: float, link: float) -> Accelerator:
     """Return a device.
 
-    Args:
-        name: Name that a user writes.
-        gigabytes: Memory in GB.
-        teraflops: TFLOP/s.
-        bandwidth: GB/s between memory and cores.
-        link: GB/s one way, over NVLink, PCIe or the interconnect of a TPU slice.
+    `link`: GB/s one way, over NVLink, PCIe or the interconnect of a TPU slice.
     """
     return Accelerator(name, round(gigabytes * 1e9), teraflops * 1e12, bandwidth * 1e9, link * 1e9)
 

@@ -25,10 +25,8 @@ _LONG_LOOP = 128
 class Stage(NamedTuple):
     """The array of places of a stage.
 
-    Attributes:
-        slots: Number of slots, each with one prefix.
-        places: Places of each slot.
-        length: Tokens that the cache of a place holds.
+    places: Places of each slot.
+    length: Tokens that the cache of a place holds.
     """
 
     slots: int
@@ -112,11 +110,8 @@ class CachePlan:
 def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> CachePlan:
     """Return the keys and values that a device holds, in training or in evaluation, whichever needs more.
 
-    Args:
-        architecture: Architecture of the policy.
-        config: Configuration of the run. Its `model.mesh_shape` is ignored.
-        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
-        shape: Shape of the mesh.
+    architecture: Architecture of the policy.
+    config: Configuration of the run. Its `model.mesh_shape` is ignored.
     """
     generation, evaluation = config.generation, config.evaluation
 
@@ -162,7 +157,6 @@ def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int)
 def check_cache(cache: CachePlan, held: int, available: int) -> None:
     """Refuse a run whose keys and values do not fit beside what it holds throughout.
 
-    Args:
         cache: Plan for one device.
         held: Bytes of weights, adapter, reference policy and optimiser on it.
         available: Bytes of the device.

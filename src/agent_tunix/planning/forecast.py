@@ -33,13 +33,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a step.
-
-    Attributes:
-        work: Operations and bytes of the phase.
-        seconds: Duration; None if the device's speed is not known.
-        bound: The slowest part: compute, memory or links; "" if not known.
-    """
+    """A phase of a step; `bound` is its slowest part: compute, memory or links, "" if not known."""
 
     work: WorkEstimate
     seconds: float | None
@@ -51,13 +45,9 @@ class RunForecast:
     """The forecast of a run on some devices.
 
     Attributes:
-        memory: Memory plan of one device.
         available: Usable bytes of a device.
         phases: Phases of a step, by name.
-        evaluation: Phases of one evaluation, by name.
-        sampled_tokens: Tokens sampled in a step, N × T.
         steps: Steps of the run; None if not known before the data is read.
-        evaluations: Evaluations of the run.
         largest_micro_batch: The largest divisor of training.batch_size that fits; None if not even 1 does.
         largest_group: The largest grpo.num_generations that fits with training.micro_batch_size=1; None if none does.
     """
@@ -104,16 +94,7 @@ def forecast_run(
     compute_bytes: int,
     assumptions: Assumptions | None = None,
 ) -> RunForecast:
-    """Return the forecast of a run.
-
-    Args:
-        architecture: Architecture of the policy.
-        config: Configuration of the run. Its `model.mesh_shape` is ignored.
-        device: Kind of the devices of the mesh.
-        shape: Shape of the mesh.
-        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
-        assumptions: Shares of the device's rates that the run reaches.
-    """
+    """Return the forecast of a run."""
     assumptions = assumptions or Assumptions()
     available = round(USABLE_MEMORY * device.memory_bytes)
 

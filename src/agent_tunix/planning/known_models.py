@@ -66,11 +66,7 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
 
 
 def plannable_architecture(config: ModelConfig) -> Architecture:
-    """Return the architecture of the model that `model.path` names, from this disk or from the table; asks no hub.
-
-    Raises:
-        ModelError: The model is on a hub, but neither on this disk nor in the table; or its `config.json` is damaged.
-    """
+    """Return the architecture of the model that `model.path` names, from this disk or from the table; asks no hub."""
     location = parse_location(config.path)
     if location is None:
         return read_architecture(local_directory(config.path))

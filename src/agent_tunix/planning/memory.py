@@ -47,7 +47,6 @@ class MemoryPlan:
 
     Attributes:
         weights: Weights of the policy, quantised or not, without adapter.
-        adapter: A and B of every adapted projection.
         reference: The reference policy's own copy of what trains; 0 without a KL penalty.
         optimizer: The optimiser's moments of all that trains, and the sum of gradients if an update has several
             micro-batches.
@@ -111,11 +110,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the memory plan of one device of a mesh.
 
-    Args:
-        architecture: Architecture of the policy.
-        config: Configuration of the run. Its `model.mesh_shape` is ignored.
-        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
-        shape: Shape of the mesh.
+    config: Configuration of the run. Its `model.mesh_shape` is ignored.
     """
     a, model = architecture, config.model
     tensors = list_tensors(a)
@@ -224,10 +219,6 @@ def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Me
 
 def check_memory(plan: MemoryPlan, available: int) -> str | None:
     """Return a warning if the plan exceeds the memory, or None if it fits.
-
-    Args:
-        plan: Plan of the run.
-        available: Bytes of a device.
 
     Raises:
         ConfigError: The weights alone exceed the memory.

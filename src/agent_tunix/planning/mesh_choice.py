@@ -48,10 +48,7 @@ class MeshChoice:
 def shape_problems(architecture: Architecture, shape: MeshShape, quantization: str | None = None) -> list[str]:
     """Return the sizes that a shape would divide unevenly, each as a message with the arithmetic and the remedy.
 
-    Args:
-        architecture: Architecture of the model.
-        shape: Shape of the mesh.
-        quantization: The setting `model.quantization`. nf4 stores two weights per byte.
+    `quantization`: The setting `model.quantization`. nf4 stores two weights per byte.
     """
     found = []
     for axis, sizes in _divided_sizes(architecture, quantization).items():
@@ -95,12 +92,9 @@ def choose_mesh_shape(
 ) -> MeshChoice:
     """Return the shape for `model.mesh_shape=auto`.
 
-    Args:
-        architecture: Architecture of the model.
-        needs: Function from a mesh shape to the bytes that each device will hold.
-        devices: The devices that are available.
-        num_rows: Rows of a micro-batch, which are divided over data × fsdp; None if any division of rows is allowed.
-        quantization: The setting `model.quantization`.
+    `needs`: Function from a mesh shape to the bytes that each device will hold.
+    `devices`: The devices that are available.
+    `num_rows`: Rows of a micro-batch, which are divided over data × fsdp; None if any division of rows is allowed.
 
     Raises:
         ConfigError: There are several processes, and no shape uses the devices of all of them.

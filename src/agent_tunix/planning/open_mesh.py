@@ -22,11 +22,8 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
 
     An automatic choice is logged, and so is a warning if memory may be too small.
 
-    Args:
-        config: Configuration of the run.
-        architecture: Architecture of the policy.
-        num_rows: Rows of a micro-batch, which must be divided evenly; None if nothing trains. Then any number of rows
-            can be sampled, and if the run's mesh needs more devices than there are here, another one is chosen.
+    `num_rows`: Rows of a micro-batch, which must be divided evenly; None if nothing trains. Then any number of rows can
+    be sampled, and if the run's mesh needs more devices than there are here, another one is chosen.
 
     Raises:
         ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or

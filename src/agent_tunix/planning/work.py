@@ -73,14 +73,9 @@ def work_of_sampling(
 ) -> dict[str, WorkEstimate]:
     """Return the work of reading B prompts (`prefill`) and of drawing G completions of each, token by token (`decode`).
 
-    Args:
-        a: Architecture of the policy.
-        config: Configuration of the run, which gives the lengths.
-        compute_bytes: Bytes of a number in the type that the policy computes in.
-        shape: Shape of the mesh.
-        prompts: B.
-        group: G.
-        batches: Number of consecutive batches of the prompts. Each batch reads all weights.
+    `prompts`: B.
+    `group`: G.
+    `batches`: Number of consecutive batches of the prompts. Each batch reads all weights.
     """
     counts = count_operations(a, config.model.lora_rank)
     P, T = config.generation.max_prompt_length, episode_tokens(config)

@@ -54,9 +54,7 @@ class CodePart:
             `dataset`: a dataset that is code; `private`: a file that other users cannot read; `hub`: a model or dataset
             that the user's account at a hub may open; `command`: a command that starts an MCP server; `server`: the
             address of one.
-        component: Component, or key of the configuration.
         text: The specification, or the value.
-        file: File that would be loaded, if known.
     """
 
     kind: Kind
@@ -99,9 +97,6 @@ def find_code_parts(
 
     The arguments are those of `resolve_reward`. `with_defaults` includes the default endpoint of a judge whose
     arguments name none.
-
-    Raises:
-        RewardError: A file of components cannot be read.
     """
     looked_up = _Lookup(working_directory.resolve(), tuple(reward_directories), args or {}, with_defaults)
     parts = [looked_up.of_path("rewards.modules", str(module)) for module in modules]
@@ -235,12 +230,7 @@ def _is_file(spec: str) -> bool:
 def digest_code(file: Path, root: Path | None = None) -> str:
     """Return a digest of a code file and of the code that it can import from nearby.
 
-    Args:
-        file: The file.
-        root: A directory. If the file lies in it, all code of the directory counts; otherwise the code beside the file.
-
-    Raises:
-        RunDirectoryError: A file of code cannot be read, or is too large to be code.
+    `root`: A directory. If the file lies in it, all code of the directory counts; otherwise the code beside the file.
     """
     top = None if root is None else Path(os.path.realpath(root))
     if top is not None and file.is_relative_to(top):
@@ -255,11 +245,7 @@ def digest_code(file: Path, root: Path | None = None) -> str:
 
 
 def digest_file(file: Path) -> str:
-    """Return a digest of a file of code.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or is too large to be code.
-    """
+    """Return a digest of a file of code."""
     try:
         with open_regular(file) as opened:
             if os.fstat(opened.fileno()).st_size <= _MOST_BYTES:

@@ -29,11 +29,7 @@ _RANGE = re.compile(rf"\bRange:? *[\[({{]{_NUMBER}, *(?:[^\])}}]*, *)?{_NUMBER}[
 
 
 def kind_of(mixture: Mixture) -> Kind | None:
-    """Return the kind of a reward from the kinds that its components declare; None if it is unknown.
-
-    Raises:
-        RewardError: A component declares a kind that does not exist.
-    """
+    """Return the kind of a reward from the kinds that its components declare; None if it is unknown."""
     kinds = {component_kind(component) for component in weighted(mixture)}
     if len(kinds) == 1:
         return kinds.pop()
@@ -67,11 +63,7 @@ def declared_kind(reward: Any) -> Kind | None:
 
 
 def read_kind(name: str, declared: object) -> Kind | None:
-    """Return the kind that is written for a reward or component; None if none is.
-
-    Raises:
-        RewardError: There is no such kind.
-    """
+    """Return the kind that is written for a reward or component; None if none is."""
     if declared is None:
         return None
     try:

@@ -81,11 +81,7 @@ def is_loaded_file(module: ModuleType) -> bool:
 
 
 def load_module(name: str) -> ModuleType | None:
-    """Import a module by name; return None if it does not exist.
-
-    Raises:
-        RewardError: It exists and failed to import.
-    """
+    """Import a module by name; return None if it does not exist."""
     try:
         with served_imports():
             return importlib.import_module(name)

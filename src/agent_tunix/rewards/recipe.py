@@ -22,7 +22,6 @@ class UploadedSource:
 
     Attributes:
         id: `rf_…`.
-        name: Name in the store.
         format: Convention, `trl` or `miles`.
         origin: Place that it was fetched from, for a person.
     """
@@ -56,11 +55,7 @@ class RewardRecipe:
 
     Attributes:
         spec: The user's specification: a name, a dotted path, `file.py:function` or `file.py:Class`.
-        name: Name in logs.
-        args: Arguments from configuration, by parameter.
         working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
-        reward_directories: Directories of component files.
-        modules: Modules or files to import first.
         convention: Convention of a signature that fits several; `auto` for none.
         completions: `text` or `messages`; `auto` until that is determined.
         reward_key: Entry of a function's dict that is the reward; None for the convention's own.

@@ -123,9 +123,6 @@ def read_components(
 
     Returns:
         Name → keys, `function` among them. A function that was given as an object becomes text, its place in a file.
-
-    Raises:
-        RewardError: A file of components cannot be read, or the specification is malformed.
     """
     if isinstance(spec, str):
         finder = Finder(tuple(reward_directories), Path(working_directory or Path.cwd()).resolve())
@@ -287,11 +284,7 @@ def _check_all_used(given: Mapping[str, Any], used: set[str]) -> None:
 
 
 def read_components_file(path: Path) -> Mapping[Any, object]:
-    """Return the components of a file of `conf/reward/`.
-
-    Raises:
-        RewardError: The file cannot be read, or does not hold components.
-    """
+    """Return the components of a file of `conf/reward/`."""
     import yaml
 
     try:

@@ -141,11 +141,7 @@ def apply_transforms(transforms: Sequence[Transform], values_B: Values, groups_B
 
 
 def read_transforms(component: str, written: object) -> tuple[Transform, ...]:
-    """Return the transforms that a component's `transform` (None, one transform or a list) means.
-
-    Raises:
-        RewardError: A transform is malformed.
-    """
+    """Return the transforms that a component's `transform` (None, one transform or a list) means."""
     if written is None:
         return ()
     if isinstance(written, Sequence) and not isinstance(written, str):

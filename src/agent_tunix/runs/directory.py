@@ -33,7 +33,6 @@ class RunPaths:
     """Paths of a run's files.
 
     Attributes:
-        root: The run's directory, which is Hydra's.
         checkpoints: `training.checkpoint_dir`, or `checkpoints/`.
         tensorboard: `training.log_dir`, or `tensorboard/`.
     """
@@ -150,11 +149,7 @@ def _absolute_set(keys: Any, source: str) -> Any:
 
 
 def claim(config: Config, root: Path) -> RunPaths:
-    """Create the run's directories. Refuse a directory that holds a run, unless this run resumes it.
-
-    Raises:
-        RunDirectoryError: The directory holds a run, or cannot be written.
-    """
+    """Create the run's directories. Refuse a directory that holds a run, unless this run resumes it."""
     places = locate(config, root)
     if places.config.exists() and not config.training.resume:
         raise RunDirectoryError(
@@ -219,13 +214,7 @@ def describe_environment(
 ) -> dict[str, Any]:
     """Return the content of `environment.json`.
 
-    Args:
-        reward: Description of the reward.
-        fingerprint: Fingerprint of the reward.
-        model: Path, directory and digest of the model.
-        tokenizer: Fingerprint of the tokenizer; None if there is none.
-        devices: Names of the devices.
-        context: Facts about the run that its diagnosis needs.
+    context: Facts about the run that its diagnosis needs.
     """
     packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
@@ -255,11 +244,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically, and create its directory.
-
-    Raises:
-        RunDirectoryError: The disk is full or the directory cannot be written.
-    """
+    """Write a file atomically, and create its directory."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,12 +19,8 @@ from agent_tunix.errors import ConfigError
 class BestSoFar:
     """The best judgement of a run's rows.
 
-    Args:
-        settings: The metric, its direction and the patience.
-
     Attributes:
         step: Step of the best judgement; None before the first.
-        value: Value of the metric at that step; NaN before the first judgement.
         last_step: Step of the last judgement.
         waited: Number of judgements since the best.
     """
@@ -39,11 +35,6 @@ class BestSoFar:
 
     def observe(self, step: int, row: Mapping[str, Any], judged: bool) -> bool:
         """Add the row of a step.
-
-        Args:
-            step: Number of the step, from 1; 0 for the evaluation before training, the baseline of later ones.
-            row: Metrics of the step.
-            judged: True to judge the metric at this step.
 
         Returns:
             True if this step is now the best.

@@ -23,15 +23,7 @@ _LOGGER = logging.getLogger("agent_tunix.environments")
 
 @contextlib.contextmanager
 def open_environments(config: Config, working_directory: Path) -> Iterator[EnvironmentSet | None]:
-    """Yield the environments of a run; None without any. Workers start with the first episodes.
-
-    Args:
-        config: The configuration.
-        working_directory: Base directory of relative paths and of the user's own modules.
-
-    Raises:
-        UnknownEnvironmentError, InvalidEnvironmentError: An environment or tool cannot be used.
-    """
+    """Yield the environments of a run; None without any. Workers start with the first episodes."""
     if not has_environment(config):
         yield None
         return
@@ -45,11 +37,6 @@ def open_environments(config: Config, working_directory: Path) -> Iterator[Envir
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:
     """Check that the environments can be used with the rows of the data.
-
-    Args:
-        config: The configuration.
-        working_directory: Base directory of relative paths and of the user's own modules.
-        examples: A row of each data set.
 
     Raises:
         UnknownEnvironmentError, InvalidEnvironmentError: An environment or tool cannot be used, or requires a column

@@ -16,13 +16,7 @@ Step = int | Literal["best"] | None
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run on disk.
-
-    Attributes:
-        root: Directory of the run.
-        config: Configuration that the run was started with.
-        checkpoints: Directory of the checkpoints.
-    """
+    """A run on disk."""
 
     root: Path
     config: Config
@@ -32,12 +26,9 @@ class FoundRun:
 def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     """Return the run of a directory.
 
-    Args:
-        given: Directory of the run, or of its checkpoints.
-        key: The option that gave the path, for the error message.
+    `key`: The option that gave the path, for the error message.
 
     Raises:
-        ConfigError: There is no config.yaml, or it is damaged.
         RunDirectoryError: Files of the run are links.
     """
     path = Path(given).expanduser().absolute()
@@ -59,12 +50,7 @@ def _with_own_programs(config: Config) -> Config:
 def check_step(step: object, key: str = "step") -> Step:
     """Return a valid choice of checkpoint: the number of a step, `best`, or None for the latest.
 
-    Args:
-        step: The user's choice.
-        key: The option that gave it, for the error message.
-
-    Raises:
-        ConfigError: The choice is none of these.
+    `key`: The option that gave it, for the error message.
     """
     if step is None or step == "best":
         return step

@@ -34,9 +34,7 @@ class ValidatedConfig:
     """A configuration that passed `preflight`, and its reward.
 
     Attributes:
-        config: The configuration.
         mixture: The reward.
-        components: The reward's components by name, as the configuration writes them.
         correct: The reward that `evaluation.correct` names; None for a built-in measure or the run's own reward.
     """
 
@@ -49,14 +47,8 @@ class ValidatedConfig:
 def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
     """Check what can be checked cheaply, and resolve the reward.
 
-    Args:
-        config: The composed configuration.
-        working_directory: Base directory of relative paths and of the user's own modules.
-        run: Directory of the run, which holds its uploaded rewards if the run is resumed; None to fetch them from the
-            store.
-
-    Raises:
-        ConfigError, ModelError, DataError, RewardError: A check failed; the message says what to do.
+    `run`: Directory of the run, which holds its uploaded rewards if the run is resumed; None to fetch them from the
+    store.
     """
     check(config)
     _check_subset(config)
@@ -81,11 +73,8 @@ def resolve_for_evaluation(
 ) -> tuple[Mixture | None, Mixture | None]:
     """Return the rewards that score the completions of an evaluation, checked on a held-out row.
 
-    Args:
-        config: The configuration.
-        working_directory: Base directory of relative paths and of the user's own modules.
-        run: Directory of the run, which holds its uploaded rewards; None without a run.
-        with_reward: True if the run's own reward scores them.
+    `run`: Directory of the run, which holds its uploaded rewards; None without a run.
+    `with_reward`: True if the run's own reward scores them.
 
     Returns:
         The run's own reward, None without `with_reward`; and that of `resolve_correct`.
@@ -119,11 +108,7 @@ def _check_filter(mixture: Mixture, config: Config) -> None:
 
 
 def _check_mesh(config: Config, directory: Path) -> None:
-    """Refuse a mesh that cannot divide the model.
-
-    Raises:
-        ConfigError: The mesh does not divide some sizes; the message lists them.
-    """
+    """Refuse a mesh that cannot divide the model."""
     shape = read_mesh_shape(config.model.mesh_shape)
     if shape is None or shape.weight_shards == 1:
         return
@@ -132,11 +117,7 @@ def _check_mesh(config: Config, directory: Path) -> None:
 
 
 def _check_subset(config: Config) -> None:
-    """Refuse `data.subset` if the source ignores it.
-
-    Raises:
-        ConfigError: The source of a set does not read its subset.
-    """
+    """Refuse `data.subset` if the source ignores it."""
     sets = {f"data.mixture.{name}.": one.config for name, one in data_sets(config).items()} or {"data.": config}
     for prefix, of_set in sets.items():
         given = of_set.data.subset
@@ -155,11 +136,9 @@ def _check_subset(config: Config) -> None:
 def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:
     """Call the user's rewards on an example: to find out the form of completions, and to warn of one that cannot score.
 
-    Args:
-        mixture: The reward.
-        example: Any row that the reward may score.
-        config: The run's, for the limits on rewards.
-        fixed: Columns that are the same in all such rows. Components that exclude them are not called.
+    example: Any row that the reward may score.
+    config: The run's, for the limits on rewards.
+    fixed: Columns that are the same in all such rows. Components that exclude them are not called.
     """
     settings, sample = config.rewards, _sample_of(example, config)
     rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed or {})]

@@ -74,16 +74,8 @@ def open_reporter(
 ) -> Iterator[RunReporter]:
     """Open the reporter of a run.
 
-    Args:
-        config: The run's.
-        context: Facts about the run that its diagnosis needs.
-        places: Paths of the run.
-        max_steps: Number of steps of the run.
-        kept_step: The last step that a resumed run keeps; later rows are removed. None for a new run.
-
-    Raises:
-        ConfigError: A configured tracker cannot be used.
-        RunDirectoryError: A file cannot be written, or a stored file cannot be read.
+    `context`: Facts about the run that its diagnosis needs.
+    `kept_step`: The last step that a resumed run keeps; later rows are removed. None for a new run.
     """
     with (
         Watching(context, places, kept_step) as watching,

@@ -18,9 +18,7 @@ def report(config: Config, root: Path) -> dict[str, Path]:
     The keys are `tracking.report`, `training.save_reward_analysis` and `tracking.mlflow`. A report that cannot be
     written does not fail the run: the log says so, and gives the command that writes it later.
 
-    Args:
-        config: The run's.
-        root: Directory of the run. All other files of the run must be written and closed.
+    `root`: Directory of the run. All other files of the run must be written and closed.
 
     Returns:
         Label → path of what was written.

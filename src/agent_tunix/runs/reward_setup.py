@@ -24,11 +24,8 @@ OWN_REWARD = "reward"  # the value of `evaluation.correct` for the run's own rew
 def resolve_from_config(config: Config, working_directory: Path, run: Path | None = None) -> Mixture:
     """Return the reward of the group `reward=` if it is chosen, else of `training.reward_function`.
 
-    Args:
-        config: The configuration.
-        working_directory: Base directory of relative paths and of the user's own modules.
-        run: Directory of the run that the configuration belongs to, which holds the uploaded rewards it was trained
-            on; None to fetch uploaded rewards from the store.
+    `run`: Directory of the run that the configuration belongs to, which holds the uploaded rewards it was trained on;
+    None to fetch uploaded rewards from the store.
     """
     return _resolve(
         reward_spec(config, working_directory),

@@ -32,14 +32,12 @@ _REPLAYABLE = ("training.reward_function", "reward", "rewards", "grpo.advantage_
 def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Config:
     """Return a run's configuration with another reward.
 
-    Args:
         config: The run's.
         reward: Replaces `training.reward_function` and the components of `reward=`; None to keep them.
         overrides: Further overrides, KEY=VALUE. `reward=NAME` names a file of `conf/reward/`.
 
     Raises:
         Unreplayable: An override changes something that a replay cannot show.
-        ConfigError: An override cannot be parsed, or its key is unknown.
     """
     kept = []
     for override in overrides:
@@ -70,11 +68,6 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
 
 def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[Config, list[CodePart]]:
     """Return the user's changes to a run's configuration, apart from the run's own settings.
-
-    Args:
-        config: The run's.
-        reward: Reward of `change_reward`.
-        overrides: Overrides of `change_reward`.
 
     Returns:
         The changes, applied to the default configuration; and the code parts that the reward uses because of these
@@ -118,13 +111,7 @@ def check_tokenizer(stored: StoredRun) -> None:
 def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[RecordedStep]:
     """Yield the stored steps of a run.
 
-    Args:
-        stored: The run.
-        steps: Range `FIRST:LAST`, which includes both ends and may omit either; None for all steps.
-
-    Raises:
-        ConfigError: `steps` is not a range.
-        RunDirectoryError: A file is damaged.
+    `steps`: Range `FIRST:LAST`, which includes both ends and may omit either; None for all steps.
     """
     first, last = _range(steps)
     wanted = [step for step in stored.rollouts.steps() if first <= step and (last is None or step <= last)]
@@ -148,14 +135,10 @@ def _range(steps: str | None) -> tuple[int, int | None]:
 def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True) -> Mixture:
     """Return the reward of a configuration, ready to score a run's stored completions.
 
-    Args:
-        config: The configuration.
-        stored: The run.
-        is_own: True if the configuration names the run's own reward. An uploaded reward is then the version that the
-            run was trained on, not the latest one.
+    `is_own`: True if the configuration names the run's own reward. An uploaded reward is then the version that the run
+    was trained on, not the latest one.
 
     Raises:
-        RewardError: The reward cannot be found.
         Unreplayable: The reward requires a column that the completions do not have.
     """
     mixture = resolve_from_config(config, Path.cwd(), stored.root if is_own else None)

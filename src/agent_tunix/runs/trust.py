@@ -64,11 +64,6 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
     """Sign a run that starts or resumes, which marks it as the user's own.
 
     Without a signature, later commands ask the user before they use the run. So an error is only logged as a warning.
-
-    Args:
-        root: Directory of the run, with its `config.yaml`.
-        config: Content of that file.
-        working_directory: Directory in which the run's rewards were looked up.
     """
     try:
         key = _read_key() or _make_key()
@@ -107,19 +102,14 @@ def settle_trust(
     A run that is neither the user's own nor trusted gets the user's limits on rewards instead of its own. The user
     always decides `rewards.allow_unsandboxed` for a run that is not their own.
 
-    Args:
-        config: The run's, with the user's changes.
-        root: Directory of the run.
-        working_directory: Directory in which the run's rewards are looked up.
-        trust: True if the user says to trust the run.
-        own: The user's changes, applied to the default configuration.
-        own_parts: Code parts that the user asks for; they need no trust.
-        with_reward: True if the run's reward will score completions.
-        with_correct: True if the reward of `evaluation.correct` will score completions.
-        with_data: True if the run's data will be read.
-        with_policy: True if the run's policy will be written where others may read it.
-        with_environment: True if the policy will act in the run's environments.
-        with_advantages: True if the run's advantage estimator will be called.
+    `trust`: True if the user says to trust the run.
+    `own`: The user's changes, applied to the default configuration.
+    `with_reward`: True if the run's reward will score completions.
+    `with_correct`: True if the reward of `evaluation.correct` will score completions.
+    `with_data`: True if the run's data will be read.
+    `with_policy`: True if the run's policy will be written where others may read it.
+    `with_environment`: True if the policy will act in the run's environments.
+    `with_advantages`: True if the run's advantage estimator will be called.
 
     Raises:
         UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
@@ -176,10 +166,6 @@ def check_directory(root: Path, config: Config) -> None:
     """Refuse to train in a foreign directory with links or pipes, or whose uploaded rewards would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
-
-    Args:
-        root: The directory; it may be empty.
-        config: The user's own configuration.
 
     Raises:
         RunDirectoryError: Links in the directory would redirect writes to another place, or pipes would block them.
@@ -521,11 +507,7 @@ def _make_key() -> bytes:
 
 
 def _read_key() -> bytes | None:
-    """Return the key of this installation; None if there is none.
-
-    Raises:
-        StoreError: The key cannot be read, or other users can read or write it, so that it proves nothing.
-    """
+    """Return the key of this installation; None if there is none."""
     path = home() / _KEY
     try:
         key = _read_private(path)

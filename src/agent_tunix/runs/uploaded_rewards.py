@@ -42,9 +42,6 @@ def pin_uploaded(mixture: Mixture, root: Path) -> list[dict[str, Any]]:
 
     Returns:
         Their entries in `environment.json`, under `uploaded_rewards`.
-
-    Raises:
-        RunDirectoryError: A file cannot be written.
     """
     sources = {source.id: source for source in _sources_of(mixture)}
     for source in sources.values():
@@ -76,9 +73,6 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
     """Yield the uploaded rewards that a run holds.
 
     A reward whose file is missing is left out, so that it is fetched from the store.
-
-    Raises:
-        RunDirectoryError: A file cannot be read.
     """
     for entry in _entries(run / "environment.json"):
         # The path in the entry could lead out of the directory, so it is not used.

@@ -29,9 +29,6 @@ class Watching(Closing):
         context: Facts about the run that the diagnosis needs.
         places: Paths of the run. Stored findings past `kept_step` are removed, and rows past it are ignored.
         kept_step: The last step that a resumed run keeps; None for a new run.
-
-    Raises:
-        RunDirectoryError: Stored rows or findings cannot be read.
     """
 
     def __init__(self, context: RunContext, places: RunPaths, kept_step: int | None) -> None:
@@ -44,13 +41,7 @@ class Watching(Closing):
                     self._watch.observe(row["step"], row)
 
     def observe(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
-        """Diagnose a row; log and store the findings.
-
-        Args:
-            step: Number of the step, from 1; 0 for the evaluation before training.
-            row: Metrics of the step.
-            result: Result of the step, whose completions illustrate findings.
-        """
+        """Diagnose a row; log and store the findings."""
         for finding in self._watch.observe(step, row, () if result is None else _views(result)):
             self._file.write(finding)
             _LOGGER.log(_LEVELS[finding.severity], "%s", finding.describe())
@@ -75,12 +66,7 @@ def _views(result: StepResult) -> Iterable[RolloutView]:
 
 
 def describe_run(checked: ValidatedConfig, num_steps: int) -> RunContext:
-    """Return the facts about a run that its diagnosis needs.
-
-    Args:
-        checked: Configuration and reward of the run.
-        num_steps: Number of steps of the run.
-    """
+    """Return the facts about a run that its diagnosis needs."""
     config = checked.config
     return RunContext.of(
         checked.mixture,

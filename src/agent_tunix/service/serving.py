@@ -38,10 +38,6 @@ def serve(settings: ServiceSettings, announce: Callable[[str], None]) -> None:
     """Serve the store of this machine until SIGTERM or SIGINT, completing requests in progress.
 
     `announce` is called with the URL once the socket listens.
-
-    Raises:
-        ServiceError: The address is not available, or other machines can reach it and no key exists.
-        StoreError: The store cannot be opened.
     """
     with open_store() as store:
         check_exposure(settings, store)

@@ -12,7 +12,6 @@ class TryLimits:
     """Limits of a try of an uploaded function.
 
     Attributes:
-        max_completions: Completions per row.
         timeout_s: Wall time of a call, per completion that it scores.
         total_timeout_s: Wall time of the whole try; completions not scored by then have the outcome `timeout`.
         memory_mb: Memory that the process may allocate beyond what it holds before the function is loaded.
@@ -53,7 +52,6 @@ class ServiceSettings:
     """Options of `agent-tunix serve`.
 
     Attributes:
-        port: Port to listen on; 0 picks a free one.
         allowed_hosts: Names allowed in the Host header besides `host` and those of this machine; `*` allows any.
         runs: Directories that are searched for runs.
         allow_unsandboxed: True to run uploaded code on a machine that cannot isolate it.

@@ -44,12 +44,7 @@ class Tries:
         self._running = 0
 
     async def run(self, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
-        """Score completions with an uploaded function; its code runs only in workers.
-
-        Raises:
-            Problem: All places are taken.
-            RewardError: The function cannot be called, for example because a row lacks a column that it needs.
-        """
+        """Score completions with an uploaded function; its code runs only in workers."""
         if self._running >= self._limits.at_once:
             raise Problem(
                 503,
@@ -76,10 +71,6 @@ def try_reward(
     """Score completions with an uploaded function in its own isolated worker, and end the worker.
 
     Blocks until all are scored or out of time.
-
-    Raises:
-        RewardError: The function cannot be called at all.
-        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
     with lines_forgotten(source):
         return _try(source, rows, step, limits, allow_unsandboxed)

@@ -14,7 +14,6 @@ class CompiledFunction:
     other calls go through `jax.jit`.
 
     Args:
-        function: Function to compile.
         options: Options of `jax.jit`. Name static arguments by `static_argnames`, and pass these by keyword.
     """
 

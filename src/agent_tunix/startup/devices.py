@@ -46,11 +46,7 @@ def prepare(distributed: DistributedConfig) -> None:
 
 
 def require(distributed: DistributedConfig) -> None:
-    """Import JAX, find its devices, and forget the programs of earlier runs if there are many.
-
-    Raises:
-        ConfigError: The platform asked for has no device.
-    """
+    """Import JAX, find its devices, and forget the programs of earlier runs if there are many."""
     import jax
 
     logging.getLogger("jax").setLevel(logging.WARNING)  # at INFO, JAX logs each platform that is missing

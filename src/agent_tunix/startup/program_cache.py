@@ -99,9 +99,6 @@ def cache_directory(setting: str) -> Path:
 def why_others_can_write(directory: Path) -> str | None:
     """Return the reason why other users could put a program into a directory.
 
-    Args:
-        directory: Existing directory.
-
     Returns:
         The directory, or the parent of it, that another user owns or may write to, and the remedy; None if there is
         none.

@@ -36,9 +36,6 @@ def open_store(url: str | None = None) -> "Store":
 
     Args:
             url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None for `database_url()`.
-
-    Raises:
-        StoreError: SQLAlchemy is not installed, or the database cannot be reached, read or written.
     """
     from agent_tunix.store.opening import open_store
 

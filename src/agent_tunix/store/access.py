@@ -45,11 +45,7 @@ class LocalAccess:
     With a key, its scopes apply, and only its own functions can be deleted.
 
     Args:
-        store: The store.
         secret: Secret of a key; None for access without one.
-
-    Raises:
-        AccessDeniedError: The key is not valid.
     """
 
     def __init__(self, store: "Store", secret: str | None = None) -> None:
@@ -109,10 +105,6 @@ def open_access(url: str | None = None, secret: str | None = None) -> Iterator[S
     Args:
         url: URL of a server; None for `AGENT_TUNIX_URL`, or without it the store of this machine.
         secret: Secret of a key; None for `AGENT_TUNIX_KEY`. A server requires one.
-
-    Raises:
-        AccessDeniedError: The key is not valid.
-        StoreError: The store or the server cannot be reached, or a server is given without a key.
     """
     server = server_url(url)
     secret = secret or os.environ.get(KEY_VARIABLE) or None

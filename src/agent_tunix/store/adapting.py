@@ -193,24 +193,14 @@ def _docstring(node: _Function) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComponentUpload:
-    """A component of a mixture whose function is in a file.
-
-    Attributes:
-        component: Name of the component.
-        source: The file with a `reward`.
-    """
+    """A component of a mixture whose function is in a file."""
 
     component: str
     source: AdaptedSource
 
 
 def adapt_mixture(file: Path) -> tuple[dict[str, dict[str, Any]], list[ComponentUpload]]:
-    """Return the components of a file of `conf/reward/`, and those whose functions must be uploaded.
-
-    Raises:
-        UploadError: A component names a function whose file is not known, or that an upload cannot call.
-        RewardError: The file holds no components.
-    """
+    """Return the components of a file of `conf/reward/`, and those whose functions must be uploaded."""
     components = read_components(read_components_file(file))
     uploads = []
     for name, keys in components.items():

@@ -22,11 +22,7 @@ CONNECT_TIMEOUT_S = 10
 
 
 def read_url(text: str) -> URL:
-    """Parse the URL of a database that can hold a store, and set its driver.
-
-    Raises:
-        StoreError: The text is not a URL of SQLite in a file or of PostgreSQL.
-    """
+    """Parse the URL of a database that can hold a store, and set its driver."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:  # its message may contain a password
@@ -50,11 +46,7 @@ _WANTED = "give sqlite:////absolute/file.db or postgresql://user:password@host/n
 
 
 def connect(url: URL) -> Engine:
-    """Return an engine for the database; no connection is opened yet.
-
-    Raises:
-        StoreError: The driver is not installed.
-    """
+    """Return an engine for the database; no connection is opened yet."""
     try:
         if url.get_backend_name() == "sqlite":
             return _connect_sqlite(url)
@@ -91,11 +83,7 @@ def file_of(engine: Engine) -> Path | None:
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Open a connection for reading; each statement sees the store at that moment.
-
-    Raises:
-        StoreError: The database cannot be reached or read.
-    """
+    """Open a connection for reading; each statement sees the store at that moment."""
     with _told(engine), engine.connect() as connection:
         if connection.dialect.name != "sqlite":  # a transaction would cost two more round trips to the server
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -104,11 +92,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """Open a connection for writing; all changes are committed at the end of the block, or none.
-
-    Raises:
-        StoreError: The database cannot be reached or written.
-    """
+    """Open a connection for writing; all changes are committed at the end of the block, or none."""
     with _told(engine), engine.connect().execution_options(is_writing=True) as connection, connection.begin():
         yield connection
 
@@ -139,11 +123,7 @@ def insert_missing(connection: Connection, table: Table, by: str, **values: Any)
 
 
 def make_private(file: Path) -> None:
-    """Create an empty file for its owner alone if it does not exist; SQLite gives its own files the same rights.
-
-    Raises:
-        StoreError: The file cannot be created.
-    """
+    """Create an empty file for its owner alone if it does not exist; SQLite gives its own files the same rights."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))

@@ -15,11 +15,7 @@ def home() -> Path:
 
 
 def make_home() -> Path:
-    """Create the home directory if needed, accessible only to its owner, and return it.
-
-    Raises:
-        StoreError: It cannot be created.
-    """
+    """Create the home directory if needed, accessible only to its owner, and return it."""
     directory = home()
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -34,17 +34,8 @@ class Keys:
 
         The name of a revoked key can be used again: the same owner, with everything it owns, gets a new secret.
 
-        Args:
-            name: Name for people.
-            scopes: A subset of `SCOPES`.
-
         Returns:
             The key and its secret, `vk_…`, which cannot be retrieved again.
-
-        Raises:
-            NameTakenError: A key that is not revoked has the name.
-            StoreRequestError: The name or a scope is not valid.
-            StoreError: The database cannot be used.
         """
         if not is_name(name):
             raise StoreRequestError("invalid_name", f"{name!r} cannot name a key; use {NAME_RULE}", "name")

@@ -19,11 +19,7 @@ _POSTGRESQL_LOCK = 7_264_019_553_187_142
 
 
 def migrate(engine: Engine) -> None:
-    """Create the tables, or update those of an older version; Alembic is loaded only if there is work to do.
-
-    Raises:
-        StoreError: A newer version made the database, or it cannot be changed.
-    """
+    """Create the tables, or update those of an older version; Alembic is loaded only if there is work to do."""
     file = file_of(engine)
     if file is not None:
         make_private(file)

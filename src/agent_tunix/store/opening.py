@@ -20,13 +20,7 @@ from agent_tunix.store.reward_functions import RewardFunctions
 
 
 class Store:
-    """A store with up-to-date tables. Threads may share its connections, but a forked process may not use them.
-
-    Attributes:
-        engine: The database.
-        keys: Keys that give access to the store.
-        reward_functions: Reward functions in the store.
-    """
+    """A store with up-to-date tables. Threads may share its connections, but a forked process may not use them."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

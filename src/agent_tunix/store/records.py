@@ -24,7 +24,6 @@ class Key:
 
     Attributes:
         id: `key_` and 24 letters and digits. It stays the same if a revoked key's name is given a new secret.
-        name: Unique name, for people.
         scopes: A subset of `SCOPES`.
         created_at: Creation time of the current secret, UTC.
         revoked_at: Time of revocation, UTC; None for a valid key.
@@ -50,12 +49,9 @@ class RewardFunctionRecord:
 
     Attributes:
         id: `rf_` and 24 letters and digits; never reused.
-        name: Name of the function, which belongs to one key.
         format: Calling convention: `trl` or `miles`.
         created_at: Upload time, UTC, to the microsecond.
         version: 1 for the first upload under the name; numbers are never reused.
-        sha256: Hash of the source's bytes, in hexadecimal.
-        size: Size of the source in bytes.
         owner_id: Id of the key that owns the name.
     """
 

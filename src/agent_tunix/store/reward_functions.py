@@ -67,18 +67,10 @@ class RewardFunctions:
     ) -> RewardFunctionRecord:
         """Store a file; an existing name of the same owner gets the next version under a new id.
 
-        Args:
-            owner: Owner of the function.
-            name: At most 64 letters, digits, `_`, `.` and `-`.
-            source: Bytes of the file; `check_upload` checks them, and they are never run.
-            format: Calling convention of its `reward`.
-            if_changed: If the name's newest version has the same bytes and format, return it and create none. An upload
-                with an unknown result can be repeated safely this way.
-
-        Raises:
-            UploadError: The file or the name is not valid.
-            NameTakenError: The name belongs to another key.
-            StoreError: The database cannot be used.
+        `source`: Bytes of the file; `check_upload` checks them, and they are never run.
+        `format`: Calling convention of its `reward`.
+        `if_changed`: If the name's newest version has the same bytes and format, return it and create none. An upload
+        with an unknown result can be repeated safely this way.
         """
         if not is_name(name):
             raise UploadError("invalid_name", f"{name!r} cannot name a reward function; use {NAME_RULE}", "name")
@@ -131,14 +123,7 @@ class RewardFunctions:
         deleted in the meantime, including the function that `after` names. The cost of a page does not depend on its
         position.
 
-        Args:
-            limit: Maximum number of functions, 1 to 100.
-            after: Id of a function; only older ones are listed. None starts at the newest.
-            name: Name to list; None for all.
-
-        Raises:
-            StoreRequestError: `limit` is out of range, or `after` was never an id of this store.
-            StoreError: The database cannot be used.
+        `after`: Id of a function; only older ones are listed. None starts at the newest.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
             raise StoreRequestError("invalid_limit", f"limit must be 1 to {MAX_LIMIT}, not {limit!r}", "limit")
@@ -154,12 +139,7 @@ class RewardFunctions:
         return Page([_record(row) for row in rows[:limit]], len(rows) > limit)
 
     def source(self, id: str) -> bytes:
-        """Return the bytes of the file as they were uploaded.
-
-        Raises:
-            NotStoredError: The id is unknown or its function is deleted.
-            StoreError: The database is damaged: the bytes differ from the upload.
-        """
+        """Return the bytes of the file as they were uploaded."""
         row = None
         if is_function_id(id):
             with reading(self._engine) as connection:
@@ -182,10 +162,6 @@ class RewardFunctions:
         Args:
             owner: Key that asks; None for someone with access to the database itself, who may delete anything.
             id: Id of the function.
-
-        Raises:
-            NotStoredError: The id is unknown, deleted, or belongs to another key.
-            StoreError: The database cannot be used.
         """
         with writing(self._engine) as connection:
             found = _get(connection, id)

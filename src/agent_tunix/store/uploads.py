@@ -35,10 +35,7 @@ class CheckedUpload:
     """A file that is a valid reward function.
 
     Attributes:
-        source: Bytes of the file.
-        format: Calling convention of its `reward`.
         sha256: Hash of the bytes, in hexadecimal.
-        warnings: Suggestions to improve the reward, one sentence each.
     """
 
     source: bytes
@@ -68,11 +65,7 @@ def check_upload(source: bytes, format: Format) -> CheckedUpload:
 
 
 def detect_format(source: bytes) -> Format:
-    """Return the format of a file's `reward`: `miles` if it is async, else `trl`.
-
-    Raises:
-        UploadError: The file is too large, empty, not UTF-8, or not valid Python.
-    """
+    """Return the format of a file's `reward`: `miles` if it is async, else `trl`."""
     _check_bytes(source)
     function = _inspect(source).function
     return "miles" if function is not None and function.is_async else "trl"

@@ -32,7 +32,6 @@ class Background:
     waiting tasks are done.
 
     Args:
-        name: Name of the thread.
         limit: Tasks that may wait, at least 1; `submit` blocks while there are more.
         annotate: Called with the name of each task when it starts; the context is left when it ends.
     """
@@ -63,11 +62,7 @@ class Background:
             self._pending.popleft().result()
 
     def flush(self) -> None:
-        """Wait until all tasks are done.
-
-        Raises:
-            Exception: Error of a task.
-        """
+        """Wait until all tasks are done."""
         while self._pending:
             self._wait_for(self._pending.popleft())
 
@@ -100,11 +95,7 @@ class Background:
             raise
 
     def close(self) -> None:
-        """Wait for all tasks and end the thread; another call does nothing.
-
-        Raises:
-            Exception: Error of a task.
-        """
+        """Wait for all tasks and end the thread; another call does nothing."""
         try:
             self.flush()
         finally:

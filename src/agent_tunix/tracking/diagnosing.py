@@ -11,9 +11,6 @@ def diagnose_run(run: StoredRun) -> list[Finding]:
     """Diagnose a run; the most severe finding comes first.
 
     Findings refer to example completions if those of the step were stored.
-
-    Raises:
-        RunDirectoryError: A file is missing or damaged.
     """
     stored = set(run.rollouts.steps())
 
@@ -27,11 +24,7 @@ def diagnose_run(run: StoredRun) -> list[Finding]:
 
 
 def read_context(run: StoredRun) -> RunContext:
-    """Return the facts about a run that a diagnosis needs, from its environment.json.
-
-    Raises:
-        RunDirectoryError: environment.json is missing or damaged, or an earlier version wrote it.
-    """
+    """Return the facts about a run that a diagnosis needs, from its environment.json."""
     try:
         return RunContext.from_data(run.environment["context"])
     except (KeyError, ValueError) as error:

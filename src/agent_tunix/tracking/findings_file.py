@@ -17,9 +17,6 @@ class FindingsFile(Closing):
     Args:
         path: The file; created with the first finding.
         kept_step: Last step whose findings are kept, for a resumed run; None for a new run, which keeps none.
-
-    Raises:
-        RunDirectoryError: The file cannot be read or replaced.
     """
 
     def __init__(self, path: Path, kept_step: int | None) -> None:
@@ -28,11 +25,7 @@ class FindingsFile(Closing):
         self._file: MetricsFile | None = None
 
     def write(self, finding: Finding) -> None:
-        """Append a finding.
-
-        Raises:
-            RunDirectoryError: The disk is full, or the file cannot be written for another reason.
-        """
+        """Append a finding."""
         if self._file is None:
             self._file = MetricsFile(self._path)
         self._file.write(finding.step, finding.to_data())
@@ -44,11 +37,7 @@ class FindingsFile(Closing):
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """Return the findings of a run in order; an empty list if there is no file.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or a line is not a finding.
-    """
+    """Return the findings of a run in order; an empty list if there is no file."""
     try:
         return [Finding.from_data(row) for row in read_rows(path)] if path.exists() else []
     except ValueError as error:

@@ -17,15 +17,6 @@ class RunLog(Closing):
     """The run's log, which sends the package's messages to a file and to the console until closed.
 
     The file has every message from `level` up. The console leaves out debug messages, which trace every score.
-
-    Args:
-        path: The log file; messages are appended.
-        level: `training.log_level`: debug, info, warning or error.
-        console: True to log to the console as well.
-
-    Raises:
-        ConfigError: The level is unknown.
-        RunDirectoryError: The file cannot be opened.
     """
 
     def __init__(self, path: Path, level: str, *, console: bool = True) -> None:

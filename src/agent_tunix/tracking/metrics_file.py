@@ -26,14 +26,7 @@ _LONGEST_INT = 18
 
 
 class MetricsFile(Closing):
-    """A writer that appends rows to a `metrics.jsonl`.
-
-    Args:
-        path: The file; created if it does not exist.
-
-    Raises:
-        RunDirectoryError: The file cannot be opened.
-    """
+    """A writer that appends rows to a `metrics.jsonl`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,11 +34,7 @@ class MetricsFile(Closing):
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append the row of a step: `step` first, then the metrics by name; non-finite values become null.
-
-        Raises:
-            RunDirectoryError: The disk is full, or the file cannot be written for another reason.
-        """
+        """Append the row of a step: `step` first, then the metrics by name; non-finite values become null."""
         row = {"step": step} | dict(sorted(to_plain(metrics).items()))
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with _explained(self._path, "written"):
@@ -100,9 +89,6 @@ def cut_after(path: Path, step: int) -> None:
     Args:
         path: The file; it need not exist.
         step: Last step to keep; -1 removes every row.
-
-    Raises:
-        RunDirectoryError: The file cannot be read or replaced, or a line before the last is not a row.
     """
     if not path.exists():
         return

@@ -34,11 +34,7 @@ class MlflowTracker:
     A resumed run continues the same MLflow run, whose id is in `mlflow_run_id` of the run's directory.
 
     Args:
-        config: The run's configuration, logged as parameters.
         run_dir: Directory of the run; its last two parts become the name of the MLflow run.
-
-    Raises:
-        ConfigError: The package is missing, or the store cannot be opened.
     """
 
     def __init__(self, config: Config, run_dir: Path) -> None:

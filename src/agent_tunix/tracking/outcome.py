@@ -36,9 +36,7 @@ class RunOutcome:
     """The outcome recorded in a run's directory.
 
     Attributes:
-        status: Status of the run.
         overrides: Overrides from the command line; empty if unknown.
-        detail: Reason for a failure or stop; "" without one.
     """
 
     status: RunStatus
@@ -93,9 +91,7 @@ def record_failure(
 def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> RunOutcome:
     """Return the outcome of a run from its directory; RUNNING if it is in progress.
 
-    Args:
-        root: The directory.
-        open_file: Opens a file of it for reading; raises OSError if it cannot.
+    `open_file`: Opens a file of it for reading; raises OSError if it cannot.
     """
     try:
         with open_file(root / _NAME) as file:

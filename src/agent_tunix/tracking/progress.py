@@ -35,13 +35,8 @@ class Progress(Closing):
 
     Args:
         mode: `tracking.progress`: live, plain, none, or auto, which is live on a terminal and plain elsewhere.
-        num_steps: Steps of the whole run.
         done: Steps done before this process started.
-        stream: Output stream; None for standard output.
         clock: Returns seconds, used to estimate the time left.
-
-    Raises:
-        ConfigError: The mode is unknown.
     """
 
     def __init__(

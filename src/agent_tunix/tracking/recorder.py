@@ -29,17 +29,9 @@ class Recorder:
     """The recorder of a run: rows go to metrics.jsonl, trackers and the terminal, completions to `rollouts/`.
 
     Args:
-        config: Configures trackers and the progress display.
-        metrics: Path of metrics.jsonl.
         log_dir: Directory for TensorBoard events.
-        run_dir: Directory of the run.
-        num_steps: Steps of the whole run.
         kept_step: Last step that a resumed run keeps; later rows are removed. None for a new run, which keeps none.
         annotate: Names the thread's tasks in a trace.
-
-    Raises:
-        ConfigError: A configured tracker cannot be used.
-        RunDirectoryError: A file cannot be written.
     """
 
     def __init__(
@@ -70,10 +62,7 @@ class Recorder:
     def record(self, step: int, row: Mapping[str, Any], also: Callable[[], None] | None = None) -> None:
         """Record the row of a step, which must not be changed afterwards; the next barrier guarantees it is on disk.
 
-        Args:
-            step: Number of the step, from 0.
-            row: Metrics of the step.
-            also: Called after the row is written, in the same thread.
+        `also`: Called after the row is written, in the same thread.
 
         Raises:
             RunDirectoryError: An earlier row could not be written.

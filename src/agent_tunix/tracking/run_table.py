@@ -42,16 +42,10 @@ class RunRow:
 
     Attributes:
         name: Directory of the run, relative to the directory that was searched.
-        status: Status of the run.
-        settings: Key → value, as text, of the run's settings.
         steps: Last step taken; None if there is none.
         final: Last value of the metric; None if there is none.
-        best: Best value of the metric.
         best_step: Step of the best value.
         reward_before: Mean total reward of the first steps.
-        reward_after: Mean total reward of the last steps.
-        seconds: Wall time of all steps.
-        detail: The error, if there was one.
     """
 
     name: str
@@ -68,11 +62,7 @@ class RunRow:
 
 
 def find_runs(directory: Path) -> list[Path]:
-    """Return the runs in a directory, which may itself be one, sorted by name with numbers by value.
-
-    Raises:
-        RunDirectoryError: It is not a directory, or holds no run.
-    """
+    """Return the runs in a directory, which may itself be one, sorted by name with numbers by value."""
     if not directory.is_dir():
         raise RunDirectoryError(
             f"{directory} must be a directory of runs, such as multirun/…, but is not a directory; give another",
@@ -95,10 +85,7 @@ def find_runs(directory: Path) -> list[Path]:
 def read_table(runs: Sequence[tuple[str, Path]], metric: str, mode: str = "max") -> list[RunRow]:
     """Return a row for each run, with the settings in which the runs differ.
 
-    Args:
-        runs: Name and directory of each run.
-        metric: Metric whose final and best values are shown.
-        mode: max if higher is better, min if lower is.
+    `mode`: max if higher is better, min if lower is.
     """
     read = [_read_row(name, root, metric, min if mode == "min" else max) for name, root in runs]
     overridden = dict.fromkeys(key for row, overrides in read for key in overrides)
@@ -170,11 +157,8 @@ def sort_table(rows: Iterable[RunRow], order: str, mode: str = "max") -> list[Ru
 def format_table(rows: Sequence[RunRow], metric: str, form: str, width: int | None = None) -> str:
     """Format the rows as text.
 
-    Args:
-        rows: Rows in output order.
-        metric: Metric that the rows show.
-        form: table (for a terminal), json (a list of objects) or csv.
-        width: Characters of a line; the settings of a wider table follow below it. None for no limit.
+    `form`: table (for a terminal), json (a list of objects) or csv.
+    `width`: Characters of a line; the settings of a wider table follow below it. None for no limit.
     """
     if form == "json":
         return json.dumps([{**vars(row), "metric": metric} for row in rows], ensure_ascii=False, indent=2)

@@ -19,13 +19,8 @@ class ShownSample:
     Attributes:
         rank: Why it is shown: `best`, `worst` or `unscored`.
         rollout_id: Identifies the completion within the run.
-        prompt: The problem put to the model.
-        response: The completion's text.
         reference: The reference answer; "" without one.
-        total: Its reward; None if unscored.
-        advantage: Its advantage.
         components: Raw value of each component; None for a component without a score.
-        outcome: Outcome of scoring it.
         detail: The reason for the outcome, for people.
     """
 
@@ -45,12 +40,6 @@ def choose_samples(
     samples: Sequence[Sample], scores: Sequence[Score], advantages: np.ndarray, num_samples: int
 ) -> list[ShownSample]:
     """Choose the most informative completions of a step.
-
-    Args:
-        samples: Completions of the step.
-        scores: Score of each completion.
-        advantages: Advantage of each completion.
-        num_samples: Maximum number of completions.
 
     Returns:
         The best half, highest reward first, and the worst half, lowest first; ties go to the earlier completion.

@@ -49,14 +49,7 @@ def check_no_links(root: Path) -> None:
 
 
 class StoredRun:
-    """The directory of a run that is in progress, has ended or was killed.
-
-    Args:
-        root: The directory.
-
-    Raises:
-        RunDirectoryError: It is not the directory of a run, or its files are links.
-    """
+    """The directory of a run that is in progress, has ended or was killed."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -83,21 +76,13 @@ class StoredRun:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl in order, empty without a file; a value that is not a metric is None.
-
-        Raises:
-            RunDirectoryError: The file is damaged.
-        """
+        """The rows of metrics.jsonl in order, empty without a file; a value that is not a metric is None."""
         path = self.root / "metrics.jsonl"
         return list(iterate_metrics(path)) if path.exists() else []
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """The findings diagnosed during the run, lines of findings.jsonl; empty without a file.
-
-        Raises:
-            RunDirectoryError: The file is damaged.
-        """
+        """The findings diagnosed during the run, lines of findings.jsonl; empty without a file."""
         return self._lines("findings.jsonl")
 
     @property
@@ -107,11 +92,7 @@ class StoredRun:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The run's environment: versions, devices and the reward.
-
-        Raises:
-            RunDirectoryError: environment.json is missing or damaged.
-        """
+        """The run's environment: versions, devices and the reward."""
         path = self.root / "environment.json"
         try:
             environment = json.loads(read_regular(path))

@@ -22,9 +22,6 @@ EVALUATED = {
 def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Compare the beginning and the end of a run.
 
-    Args:
-        rows: Metrics of the run, from `read_rows`.
-
     Returns:
         Two mappings from the same labels to values: the results of the first and last evaluation, and the mean over the
         first and last ten steps of the reward, or in a supervised start of the loss. None for an unknown value,

@@ -56,11 +56,7 @@ class TensorBoardTracker:
 
     Args:
         log_dir: Directory of the events; created if it does not exist.
-        flush_every_n_steps: Number of logged steps after which events are flushed.
         resume_step: Last step that a resumed run keeps; TensorBoard hides events after it.
-
-    Raises:
-        RunDirectoryError: The directory cannot be written.
     """
 
     def __init__(self, log_dir: Path, flush_every_n_steps: int, resume_step: int | None = None) -> None:
@@ -163,10 +159,6 @@ class WandbTracker:
 
     Args:
         config: The run's configuration, shown beside the metrics.
-        run_dir: Directory of the run.
-
-    Raises:
-        ConfigError: The package is missing, or no run can be opened (no key, no network).
     """
 
     def __init__(self, config: Config, run_dir: Path) -> None:
@@ -265,15 +257,8 @@ class _Guarded:
 def open_trackers(config: Config, log_dir: Path, run_dir: Path, resume_step: int | None = None) -> list[Tracker]:
     """Open the trackers that the configuration asks for.
 
-    Args:
-        config: Configuration with `tracking.tensorboard`, `tracking.mlflow` and `wandb_disabled`.
-        log_dir: Directory for TensorBoard events.
-        run_dir: Directory of the run.
-        resume_step: Last step that a resumed run keeps; None for a new run.
-
-    Raises:
-        ConfigError: Weights & Biases or MLflow is configured and cannot be used.
-        RunDirectoryError: The directory of the events cannot be written.
+    `config`: Configuration with `tracking.tensorboard`, `tracking.mlflow` and `wandb_disabled`.
+    `resume_step`: Last step that a resumed run keeps; None for a new run.
     """
     trackers: list[Tracker] = []
     if config.tracking.tensorboard:

@@ -47,16 +47,6 @@ class TrainingComponents:
     """The parts of a run.
 
     Attributes:
-        config: The configuration, with its prompts settled.
-        prompting: Fingerprint of what makes the prompts.
-        directory: Directory of the model.
-        model_digest: Digest of that model.
-        batches: Prompts of each step.
-        held_out: Prompts of an evaluation.
-        sampler: Samples completions from the policy.
-        episodes: Samples episodes; None if completions have one turn.
-        updater: Trains the policy.
-        reference: The reference policy; None without a KL penalty.
         learning_rate: Function from the number of earlier updates to the learning rate of an update.
     """
 
@@ -94,13 +84,8 @@ def build_components(
 ) -> TrainingComponents:
     """Load data, tokenizer and policy, and build what trains them.
 
-    Args:
-        config: The run's.
-        environments: Environments in which the policy acts; None for completions of one turn.
-        num_rows: Rows of a micro-batch; by default the completions of its prompts.
-
-    Raises:
-        DataError, ModelError, ConfigError, CheckpointError: A part cannot be built; the message says what to do.
+    `environments`: Environments in which the policy acts; None for completions of one turn.
+    `num_rows`: Rows of a micro-batch; by default the completions of its prompts.
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
@@ -176,10 +161,7 @@ def make_reference(config: Config, policy: nnx.Module) -> ReferencePolicy | None
 def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer | None = None) -> GrpoTrainer:
     """Return the trainer of a run by GRPO.
 
-    Args:
-        components: The parts of the run.
-        mixture: The reward.
-        score: Scores samples, if that is not `mixture.score`.
+    `score`: Scores samples, if that is not `mixture.score`.
     """
     return GrpoTrainer(
         components.config,
@@ -194,11 +176,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer
 
 
 def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
-    """Return the prompts of each step, and those of the evaluation.
-
-    Raises:
-        DataError: A file cannot be read, or too few of its rows can be used.
-    """
+    """Return the prompts of each step, and those of the evaluation."""
     if config.data.streaming:
         evaluation = load_evaluation(config)
         _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))

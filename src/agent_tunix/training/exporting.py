@@ -35,9 +35,7 @@ class Exported:
     """A finished export.
 
     Attributes:
-        directory: Directory of the export.
         step: Step of the checkpoint that was exported.
-        num_bytes: Total size of the files.
     """
 
     directory: Path
@@ -58,20 +56,13 @@ def export_run(
 ) -> Exported:
     """Write a run's policy to a directory that transformers, vLLM or PEFT can load.
 
-    Args:
-        run: The run.
-        to: Target directory. It must be missing or empty, unless `overwrite` is set.
-        step: Step of the checkpoint; None for the latest, `best` for the best, 0 for the model before training.
-        adapter: True to write the adapter alone, for PEFT.
-        dtype: Data type of merged weights; "auto" for the type that the run computed in.
-        overwrite: True to replace an earlier export. Other content is never replaced.
-        trust: True to write private weights and templates even if the run that names them is not the user's own.
-        repository: Repository of the hub, which the model card names in place of the directory.
-
-    Raises:
-        UntrustedRunError: The run is not the user's own, and names weights or a template that others may not read.
-        ExportError: The directory holds other files, or cannot be written.
-        CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
+    `to`: Target directory. It must be missing or empty, unless `overwrite` is set.
+    `step`: Step of the checkpoint; None for the latest, `best` for the best, 0 for the model before training.
+    `adapter`: True to write the adapter alone, for PEFT.
+    `dtype`: Data type of merged weights; "auto" for the type that the run computed in.
+    `overwrite`: True to replace an earlier export. Other content is never replaced.
+    `trust`: True to write private weights and templates even if the run that names them is not the user's own.
+    `repository`: Repository of the hub, which the model card names in place of the directory.
     """
     _check_place(run, to, overwrite)
     settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_policy=True)
@@ -97,11 +88,7 @@ def export_run(
 
 
 def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
-    """Refuse a target directory early that `_replacing` would refuse after a long computation.
-
-    Raises:
-        ExportError: The directory may not be written or replaced.
-    """
+    """Refuse a target directory early that `_replacing` would refuse after a long computation."""
     if to.is_symlink() or (to.exists() and not to.is_dir()):
         raise ExportError(
             f"{to} must be a new or empty directory, but is a file or a link; choose another",
@@ -126,11 +113,7 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
 
 
 def _check_apart(run: FoundRun, to: Path) -> None:
-    """Refuse to replace a directory that the run needs: its own, or its model, which may be an earlier export.
-
-    Raises:
-        ExportError: The target contains one of these directories, or is inside one.
-    """
+    """Refuse to replace a directory that the run needs: its own, or its model, which may be an earlier export."""
     needed = {"the run": run.root, "its checkpoints": run.checkpoints}
     if (model := find_cached_directory(run.config.model)) is not None:
         needed["the base model of the run"] = model
@@ -167,11 +150,7 @@ def _is_filled(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty directory that replaces `to` when the context ends without an error.
-
-    Raises:
-        ExportError: The directory cannot be written, or `to` may not be replaced.
-    """
+    """Yield an empty directory that replaces `to` when the context ends without an error."""
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{to.name}.partial-", dir=to.parent))

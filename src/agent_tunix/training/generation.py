@@ -37,8 +37,6 @@ class PolicySource:
     """The policy that generates completions.
 
     Attributes:
-        run: The run. A model directory has a run with default settings.
-        step: Step of the checkpoint.
         is_run: True for a run, which has a reward of its own; False for a model directory.
     """
 
@@ -48,12 +46,7 @@ class PolicySource:
 
 
 def find_source(given: Path, step: Step) -> PolicySource:
-    """Return the policy of a run's directory, or of a Hugging Face model directory.
-
-    Raises:
-        ConfigError: The config.yaml of the run is damaged, or a step is given for a model directory.
-        ModelError: The path is neither.
-    """
+    """Return the policy of a run's directory, or of a Hugging Face model directory."""
     # A model that was exported into a run's directory counts as a model.
     in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
     if (given / "config.yaml").is_file() or in_run:
@@ -75,13 +68,8 @@ def find_source(given: Path, step: Step) -> PolicySource:
 def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicySource:
     """Return the source with the prompt configuration that the user chose, if any.
 
-    Args:
-        source: Policy of a run or model.
-        name: Name of a file of `conf/prompt`; None for the prompt of the run or model.
-        raw: True to use the text unchanged, without a template.
-
-    Raises:
-        ConfigError: There is no file of that name.
+    `name`: Name of a file of `conf/prompt`; None for the prompt of the run or model.
+    `raw`: True to use the text unchanged, without a template.
     """
     config = source.run.config
     if raw:
@@ -95,12 +83,7 @@ def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicyS
 
 @dataclass(frozen=True)
 class Completion:
-    """A completion and its score.
-
-    Attributes:
-        sample: The completion as rewards see it.
-        score: Score of the run's reward; None if completions are not scored.
-    """
+    """A completion and its score."""
 
     sample: Sample
     score: Score | None
@@ -133,15 +116,7 @@ class Generator:
     """A policy that completes prompts.
 
     Args:
-        source: The policy.
-        sampling: Sampling parameters.
-        num_generations: Number G of completions of each prompt.
         seed: Seed. The same seed, options and prompts give the same completions.
-        mixture: Reward that scores completions; None to leave them unscored.
-        environments: Environments in which the policy acts; None for completions of one turn.
-
-    Raises:
-        CheckpointError, ModelError, ConfigError: The policy cannot be loaded, or it cannot encode prompts.
     """
 
     def __init__(
@@ -177,23 +152,14 @@ class Generator:
         self._mixture = mixture
 
     def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
-        """Yield the completions of each example, in order.
-
-        Raises:
-            DataError: An example cannot be turned into a prompt.
-            ModelError: The chat template refuses the messages.
-        """
+        """Yield the completions of each example, in order."""
         size = max(_COMPLETIONS_AT_ONCE // self._num_generations, 1)
         for start in range(0, len(examples), size):
             some = examples[start : start + size]
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
     def messages(self, example: Example) -> list[dict[str, str]]:
-        """Return the conversation that prompts for an example, as in training.
-
-        Raises:
-            DataError: The example cannot be turned into a prompt.
-        """
+        """Return the conversation that prompts for an example, as in training."""
         try:
             return self._encoder.messages(example)
         except RowError as error:
@@ -242,17 +208,7 @@ class Generator:
 
 
 def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> Mixture:
-    """Return the reward of a run, ready to score completions of examples.
-
-    Args:
-        config: The run's, as `settle_trust` returned it.
-        examples: At least one example.
-        run: Directory of the run.
-
-    Raises:
-        RewardError: The reward cannot be found.
-        DataError: An example lacks a column that the reward requires.
-    """
+    """Return the reward of a run, ready to score completions of examples."""
     from agent_tunix.runs.preflight import settle_rewards
     from agent_tunix.runs.reward_setup import resolve_from_config
 
@@ -274,11 +230,7 @@ class Conversation:
         self._messages: list[dict[str, Any]] = []
 
     def answer(self, line: str) -> Completion:
-        """Return the model's answer to a line of the user.
-
-        Raises:
-            DataError: `prompt.template` needs more columns than a question.
-        """
+        """Return the model's answer to a line of the user."""
         generator = self._generator
         column = generator.config.data.prompt_column
         example = Example(prompt=line, columns={"question": line, column: line}, index=1)

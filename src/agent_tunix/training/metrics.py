@@ -18,7 +18,6 @@ class StepMetrics:
 
     Args:
         mixture: The reward of the run.
-        config: The run's.
 
     Attributes:
         of_rewards: Metrics that follow from completions and their scores alone.
@@ -40,11 +39,7 @@ class StepMetrics:
 
         All metrics except `time/` and `throughput/` depend on the configuration alone.
 
-        Args:
-            step: Number of the step, from 1.
-            result: Result of the step.
-            learning_rate: Learning rate of the step's last update.
-            step_seconds: Wall time of the step.
+        `learning_rate`: Learning rate of the step's last update.
         """
         completions, num_sampled = result.completions, result.completions.num_sampled
         row: dict[str, Any] = self.of_rewards.measure(

@@ -27,12 +27,8 @@ _PACKAGES = ("agent_tunix", "google-tunix", "jax", "flax", "optax")
 def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool, repository: str | None = None) -> None:
     """Write README.md, and the run's curves in `plots/`.
 
-    Args:
-        run: The run that trained the model.
-        directory: Directory of the exported model.
-        step: Step of the checkpoint.
-        adapter: True if the directory holds only an adapter.
-        repository: Repository of the hub that the model is loaded from; None for a directory.
+    `adapter`: True if the directory holds only an adapter.
+    `repository`: Repository of the hub that the model is loaded from; None for a directory.
     """
     plots = _copy_plots(run, directory / "plots")
     text = "\n\n".join(_sections(run, step, adapter, plots, repository or "DIRECTORY"))

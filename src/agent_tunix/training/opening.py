@@ -45,9 +45,6 @@ class OpenedRun:
     Attributes:
         validated: The configuration, with pinned revisions of a hub's model and data, and the reward.
         paths: Paths of the run. No other run writes there.
-        attempt: The attempt to run, whose outcome is recorded.
-        stop: Signals that ask the run to stop.
-        processes: Processes of the run.
     """
 
     validated: ValidatedConfig
@@ -59,16 +56,7 @@ class OpenedRun:
 
 @contextlib.contextmanager
 def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -> Iterator[OpenedRun]:
-    """Claim and lock a directory, open its log, record how the run ends, and handle signals.
-
-    Args:
-        validated: A configuration that passed `preflight`, and its reward.
-        root: Directory of the run.
-        overrides: Overrides of the command line, which are stored with the outcome of the run.
-
-    Raises:
-        RunDirectoryError, CheckpointError, DataError, ModelError: The run cannot open; the message says what to do.
-    """
+    """Claim and lock a directory, open its log, record how the run ends, and handle signals."""
     processes = here()
     with contextlib.ExitStack() as stack:
         stack.enter_context(processes.together(lambda text: _tell_of_loss(processes, root, overrides, text)))
@@ -119,11 +107,7 @@ def _leave_empty(own: Path, root: Path) -> None:
 
 
 def _check_shared(processes: Processes, root: Path) -> None:
-    """Refuse a directory that is not shared by all processes, because all of them write checkpoints.
-
-    Raises:
-        RunDirectoryError: Some processes do not see the directory; the message names them.
-    """
+    """Refuse a directory that is not shared by all processes, because all of them write checkpoints."""
     if processes.count == 1:
         return
     token = root / ".shared"
@@ -183,14 +167,8 @@ def record_start(
 ) -> None:
     """Write config.yaml and environment.json, copy uploaded rewards, and sign the run.
 
-    Args:
-        config: The run's.
-        context: Facts about the run that its diagnosis needs.
-        paths: Paths of the run.
-        method: The run's method, `grpo` or `sft`.
-        mixture: The reward.
-        reward: Fingerprint of the reward.
-        components: The parts of the run.
+    `context`: Facts about the run that its diagnosis needs.
+    `method`: The run's method, `grpo` or `sft`.
     """
     if paths.config.exists() and _compared(from_yaml(paths.config)) != _compared(config):
         _LOGGER.warning(

@@ -51,15 +51,9 @@ def run_pilot(
 ) -> Pilot:
     """Sample completions of the first training problems and score them.
 
-    Args:
-        config: The configuration of the planned run.
-        mixture: Its reward, which scores as at the first step.
-        num_problems: Number P of problems: the first that training draws, or all if there are fewer.
-        num_samples: Number K of completions of each problem.
-        temperatures: Sampling temperatures, each above 0.
-
-    Raises:
-        DataError, ModelError, ConfigError: The planned run cannot load; the message says what to do.
+    `num_problems`: Number P of problems: the first that training draws, or all if there are fewer.
+    `num_samples`: Number K of completions of each problem.
+    `temperatures`: Sampling temperatures, each above 0.
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)

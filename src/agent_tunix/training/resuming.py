@@ -36,13 +36,9 @@ def check_resumable(
 
     `check_reward` does the same for the reward.
 
-    Args:
-        restored: The checkpoint.
-        now: Metadata of this run, from `make_metadata`.
-        config: The run's.
-        components: The parts of the run.
-        method: The run's method, `grpo` or `sft`.
-        root: Directory of the run.
+    `now`: Metadata of this run, from `make_metadata`.
+    `config`: The run's.
+    `root`: Directory of the run.
 
     Raises:
         CheckpointError: The checkpoint has another method, other training rows or another reference policy.
@@ -87,10 +83,7 @@ def _how_to_restore_rows(metadata: dict[str, Any], config: Config) -> str:
 def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) -> None:
     """Warn of a reward that has changed since a checkpoint, or refuse it, as `rewards.on_change` says.
 
-    Args:
-        before: Metadata of the checkpoint.
-        now: Metadata of this run.
-        config: The run's.
+    `before`: Metadata of the checkpoint.
 
     Raises:
         CheckpointError: The reward has changed, and `rewards.on_change` is `refuse`.

@@ -22,13 +22,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @contextlib.contextmanager
 def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processes) -> Iterator[Mixture]:
-    """Yield the mixture of this process; it has workers if the process scores completions.
-
-    Args:
-        mixture: The reward.
-        rewards: Execution and limits of rewards.
-        processes: Processes of the run.
-    """
+    """Yield the mixture of this process; it has workers if the process scores completions."""
     reason = why_first_scores(mixture, rewards.execution)
     if processes.count > 1:
         shared = "process 0 scores all completions: " + reason if reason else "each process scores a share"
@@ -46,10 +40,7 @@ def shared_correct(
 ) -> Iterator[Callable[[Sequence[Sample]], list[Score]] | None]:
     """Yield the function that scores samples with the reward of `evaluation.correct`; None without such a reward.
 
-    Args:
-        mixture: The reward, as `ValidatedConfig.correct`.
-        rewards: Execution and limits of rewards.
-        processes: Processes of the run.
+    `mixture`: The reward, as `ValidatedConfig.correct`.
     """
     if mixture is None:
         yield None
@@ -62,9 +53,7 @@ def shared_correct(
 def why_first_scores(mixture: Mixture, execution: str) -> str | None:
     """Return the reason why one process must score the whole batch; None if each may score a share.
 
-    Args:
-        mixture: The reward.
-        execution: Value of `rewards.execution`.
+    `execution`: Value of `rewards.execution`.
     """
     if execution == "ray":
         return "rewards.execution=ray has its own workers"
@@ -93,11 +82,8 @@ def score_together(
 ) -> list[Score]:
     """Return the scores of all samples, the same in every process.
 
-    Args:
-        score: Scores samples in this process.
-        samples: Completions of a step, the same in every process. The members of a group are adjacent.
-        processes: Processes of the run.
-        divided: True if each process scores a share; False if process 0 scores everything.
+    `samples`: Completions of a step, the same in every process. The members of a group are adjacent.
+    `divided`: True if each process scores a share; False if process 0 scores everything.
 
     Raises:
         AgentTunixError: The reward failed in a process. All processes raise the error of the first such process.

@@ -51,13 +51,7 @@ _STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of a finished run.
-
-    Attributes:
-        before: Metrics of the evaluation before training; empty if the run does not evaluate.
-        after: Metrics of the evaluation after it.
-        paths: Paths of the run.
-    """
+    """The result of a finished run."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -69,7 +63,6 @@ class StepOutcome:
     """The outcome of a step of any method.
 
     Attributes:
-        row: Metrics of the step.
         finite: True if every update was finite.
         updates_applied: Updates that changed the weights.
         loss: Loss, for the message about an update that was not finite.
@@ -99,16 +92,11 @@ class RunSession:
 
     Args:
         method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
-        validated: The configuration, with its prompts settled, and the reward.
-        opened: The opened run.
-        components: The parts of the run.
         score: Scores the completions of evaluations with the run's reward; None if no reward trains.
         correct: Scores them with the reward that `evaluation.correct` names; None if it names no other reward.
 
     Attributes:
-        fingerprint: Fingerprint of the reward.
         reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
-        max_steps: Number of steps of the run.
     """
 
     def __init__(

@@ -27,10 +27,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
     """Run a supervised start as configured.
 
-    Args:
-        validated: A configuration that passed `preflight` and `check_supervised`.
-        root: Directory of the run.
-        overrides: Overrides of the command line, which are stored with the outcome of the run.
+    `validated`: A configuration that passed `preflight` and `check_supervised`.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says

@@ -52,15 +52,12 @@ class SupervisedResult:
     """The result of one step.
 
     Attributes:
-        loss: Mean negative log-probability of the batch's target tokens, in nats, before the update.
         token_accuracy: Share of target tokens that were the likeliest token.
-        num_tokens: Number of target tokens.
         left_out: For each row without a target that fits, the reason.
         grad_norm: Norm of the gradient, before clipping.
         norms: Norms of the update and of the weights, from `describe_norms`.
         finite: True if the update was finite. An update that is not finite is not applied.
         updates_applied: Optimizer updates that changed the weights.
-        seconds: Wall time of the step.
     """
 
     loss: float
@@ -75,13 +72,7 @@ class SupervisedResult:
 
 
 class SupervisedTrainer:
-    """Trainer of the policy on targets.
-
-    Args:
-        config: The run's.
-        sampler: Sampler of the policy, which gives its tokenizer and mesh.
-        updater: Trains the policy. The trainer replaces its loss.
-    """
+    """Trainer of the policy on targets."""
 
     def __init__(self, config: Config, sampler: Sampler, updater: PolicyUpdater) -> None:
         self._config = config

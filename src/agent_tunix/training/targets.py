@@ -53,9 +53,6 @@ class TargetBatch:
 def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
     """Return the configuration of a supervised start: no reference policy, and one update per batch.
 
-    Args:
-        checked: A configuration that passed `preflight`.
-
     Raises:
         ConfigError: A micro-batch cannot be divided among the devices.
         DataError: The first row of the data, or of a set of a mixture, has no target.
@@ -125,12 +122,10 @@ def max_target_length(config: Config) -> int:
 def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pad_id: int, eos_id: int) -> TargetBatch:
     """Encode the targets of a batch. A row without a target that fits stays in the batch with an empty mask.
 
-    Args:
-        batch: The encoded prompts with their columns.
-        tokenizer: Tokenizer of the policy.
-        config: The run's, for the lengths and the target text.
-        pad_id: Token id of the padding.
-        eos_id: Token id that ends a target.
+    `batch`: The encoded prompts with their columns.
+    `tokenizer`: Tokenizer of the policy.
+    `pad_id`: Token id of the padding.
+    `eos_id`: Token id that ends a target.
     """
     longest = max_target_length(config)
     prompt_BP = np.full((len(batch.token_ids), config.generation.max_prompt_length), pad_id, np.int32)

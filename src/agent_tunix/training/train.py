@@ -32,10 +32,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
     """Run GRPO as configured.
 
-    Args:
-        validated: A configuration that passed `preflight`, and its reward.
-        root: Directory of the run.
-        overrides: Overrides of the command line, which are stored with the outcome of the run.
+    `overrides`: Overrides of the command line, which are stored with the outcome of the run.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says

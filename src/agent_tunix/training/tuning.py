@@ -89,9 +89,7 @@ class Search:
         space: Key → its dimension.
         metric: Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that
             a trial has.
-        direction: "max" or "min".
         trials: Number of trials, including those of an interrupted search.
-        directory: Directory of the trials.
         storage: URL of Optuna's storage; None for study.db in the directory.
         prune: True to stop a trial that is worse at some step than the median of the earlier trials.
         seed: Seed of Optuna's sampler.
@@ -122,12 +120,7 @@ class TrialError(AgentTunixError, RuntimeError):
 
 
 def tune(search: Search) -> Best | None:
-    """Run trials up to the requested number, and return the best one; None if none was completed.
-
-    Raises:
-        ConfigError: Optuna is missing, the configuration is invalid, or the storage holds another search.
-        RunDirectoryError: Another search runs in the directory.
-    """
+    """Run trials up to the requested number, and return the best one; None if none was completed."""
     optuna = _import_optuna()
     _check_first_trial(search)
     with _held(search.directory), _ended_by_signals():
@@ -154,11 +147,7 @@ def _import_optuna() -> Any:
 
 
 def _check_first_trial(search: Search) -> None:
-    """Refuse a search with an empty space or an invalid configuration, before any trial starts.
-
-    Raises:
-        ConfigError: The space is empty, or the first values give an invalid configuration.
-    """
+    """Refuse a search with an empty space or an invalid configuration, before any trial starts."""
     if not search.space:
         raise ConfigError(
             "a search requires a key with more than one value, but there is none; add one, for example "
@@ -169,11 +158,7 @@ def _check_first_trial(search: Search) -> None:
 
 
 def _open_study(optuna: Any, search: Search) -> Any:
-    """Open the study, and mark trials that an interrupted search left running as failed.
-
-    Raises:
-        ConfigError: The storage cannot be opened, or holds another search.
-    """
+    """Open the study, and mark trials that an interrupted search left running as failed."""
     storage = search.storage or f"sqlite:///{search.directory / 'study.db'}"
     try:
         study = optuna.create_study(

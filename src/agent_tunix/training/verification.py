@@ -40,7 +40,6 @@ class Verification:
     Attributes:
         equal: True if all rows and all stored rollouts are the same, except for timings.
         text: Summary for the user: equality, or the first difference.
-        rows: Number of rows compared.
         kills: Number of rows that were written at each kill.
     """
 
@@ -72,9 +71,6 @@ def verify(
         seed: Seed of the moments of the kills.
         directory: Directory that keeps the two runs; None to remove them.
         program: Command of the runs, `train` or `sft`.
-
-    Raises:
-        VerificationError: A run failed by itself.
     """
     with contextlib.ExitStack() as stack:
         if directory is None:
@@ -124,8 +120,6 @@ def first_rollout_difference(expected: Path, found: Path) -> str | None:
 
     Timings are not compared, nor what rewards report beside their values.
 
-    Args:
-        expected: Directory of the uninterrupted run.
         found: Directory of the resumed run.
     """
     rows = itertools.zip_longest(_rollouts(expected), _rollouts(found))

@@ -30,9 +30,6 @@ def warm_up(components: TrainingComponents) -> Iterator[None]:
 
     Several devices or processes compile nothing ahead: processes would have to compile in the same order. Episodes do
     not either, because the lengths of their turns are not known.
-
-    Args:
-        components: The parts of the run.
     """
     batch: PromptBatch | None = None
     if components.sampler.mesh.size == 1 and components.episodes is None:

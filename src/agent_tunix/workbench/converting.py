@@ -32,14 +32,8 @@ def {name}(response, prompt="", step=0, max_steps=0, num_tokens=0, metadata=None
 def convert_reward(mixture: Mixture, spec: str, target: Path, settings: Mapping[str, Any]) -> str:
     """Return a Python file that registers a reward of any convention as a plain one.
 
-    Args:
-        mixture: The reward, made of `spec` alone.
-        spec: `path/to/file.py:function`.
-        target: Where the file will lie; the path of the reward is written relative to its directory.
-        settings: Arguments of `resolve_reward` other than its defaults.
-
-    Raises:
-        RewardError: `spec` is no function of a file, or the reward compares completions of a group.
+    `mixture`: The reward, made of `spec` alone.
+    `target`: Where the file will lie; the path of the reward is written relative to its directory.
     """
     reward = mixture.components[0].reward
     path, _, function = spec.rpartition(":")

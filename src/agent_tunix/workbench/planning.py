@@ -76,9 +76,6 @@ class Plan:
     """Forecasts and recommendation of a pilot.
 
     Attributes:
-        num_samples: K.
-        forecasts: By temperature and group size.
-        difficulties: By temperature.
         choice: Recommended forecast: the fewest completions per step among those within the target, or if there is
             none, the fewest dead groups.
         target: Largest acceptable share of dead groups.
@@ -157,9 +154,6 @@ def make_plan(pilots: Mapping[float, Floats], group_sizes: Sequence[int], target
         pilots: Temperature → [P, K] totals, NaN if unscored; the same P and K for all.
         group_sizes: Each from 2 to K.
         target: Largest acceptable share of dead groups, 0 to 1.
-
-    Raises:
-        ValueError: There is no pilot, or a group size is out of range.
     """
     shapes = {totals.shape for totals in pilots.values()}
     if len(shapes) != 1 or 0 in (shape := shapes.pop()):

@@ -30,9 +30,6 @@ class ArithmeticProblem:
     """One problem.
 
     Attributes:
-        question: Text put to the model, such as ``What is 47 * 86?``.
-        expression: Expression of the question, such as ``47 * 86``.
-        numbers: Numbers of the expression.
         answer: Exact value, 500 to 98,901.
     """
 

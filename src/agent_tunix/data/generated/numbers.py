@@ -21,10 +21,8 @@ def make_numbers(split: Split, count: int, seed: int) -> list[dict[str, Any]]:
 
     The same arguments give the same rows on every machine, and fewer rows are a prefix of more.
 
-    Args:
-        split: Split to draw from; the two share no question.
-        count: Number of rows, at least 0.
-        seed: Any integer; decides the questions and the order of the numbers.
+    `split`: Split to draw from; the two share no question.
+    `seed`: Any integer; decides the questions and the order of the numbers.
 
     Returns:
         `count` rows ``{"question": "Find my number.", "target": 7}``.

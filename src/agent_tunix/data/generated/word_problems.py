@@ -48,7 +48,6 @@ class WordProblem:
 
     Attributes:
         kind: The two operations in the order worked, e.g. ``"a*b+c"``.
-        question: Text put to the model; ends in a question mark.
         steps: Both steps as ``expression=result``, e.g. ``("3*4=12", "12+12=24")``.
         partial: Result of the first step, a likely wrong answer; never equal to ``answer``.
         answer: Final result, 1 to 99.

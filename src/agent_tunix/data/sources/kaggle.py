@@ -13,11 +13,7 @@ from agent_tunix.hubs import kaggle
 
 
 def read_kaggle(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Read the rows of the files named after the split; `data.test_split=main_test` selects main_test.csv.
-
-    Raises:
-        DataError: The dataset cannot be downloaded, or has no such file.
-    """
+    """Read the rows of the files named after the split; `data.test_split=main_test` selects main_test.csv."""
     place = find_place(config, split, "kaggle")
     handle = f"{place.name}/versions/{place.revision}" if place.revision else place.name
     directory = kaggle.download(place.request, handle, "dataset")

@@ -15,9 +15,5 @@ FILE_SOURCES: dict[str, Source] = {"jsonl": read_jsonl, "csv": read_csv, "parque
 
 
 def read_files(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Read the rows of a split from files whose suffixes determine their format.
-
-    Raises:
-        DataError: A file is missing or cannot be read.
-    """
+    """Read the rows of a split from files whose suffixes determine their format."""
     return FILE_SOURCES[source_of_path(config, split)](config, split, dropped)

@@ -28,11 +28,7 @@ MAX_COLUMN_BYTES = 1 << 31
 
 
 def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Yield the rows of the split's files.
-
-    Raises:
-        DataError: A file is not a complete Parquet file, is damaged, or unpacks to too much.
-    """
+    """Yield the rows of the split's files."""
     dropped.unit = "row"
     before = 0
     for path in find_files(config, split, "parquet"):

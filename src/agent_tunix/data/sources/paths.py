@@ -67,10 +67,7 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
     `train.jsonl`, or in numbered files such as `train-00000-of-00002.jsonl`. A `data.path` that is not a directory
     holds training rows only: held-out rows must come from elsewhere.
 
-    Args:
-        config: The run's configuration.
-        split: Split to find.
-        source: Source that will read the files; it decides their suffixes in a directory.
+    `source`: Source that will read the files; it decides their suffixes in a directory.
 
     Raises:
         DataError: No path is given, no such file exists, or numbered files such as `train-00000-of-00004.jsonl` are

@@ -27,12 +27,8 @@ class _Part:
     """Entries of one task at one level.
 
     Attributes:
-        name: Name of the task.
         level: Level of the library's curriculum; None for the task's defaults.
         parameters: Parameters that differ from the task's defaults.
-        entries: The library's dataset.
-        size: Number of entries.
-        seed: Seed of the entries.
     """
 
     name: str
@@ -54,11 +50,7 @@ class _Part:
 
 
 def read_reasoning_gym(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Yield the rows of all tasks, which take turns in proportion to their sizes.
-
-    Raises:
-        ConfigError: The library is not installed, or it refuses a task or a parameter.
-    """
+    """Yield the rows of all tasks, which take turns in proportion to their sizes."""
     dropped.origin, dropped.unit = "reasoning_gym", "row"
     if not config.data.tasks:
         raise ConfigError(

@@ -19,10 +19,8 @@ class RemoteLocation:
 
     Attributes:
         key: Configuration key that names the dataset.
-        path: Value of that key.
         name: The value without `hf://` and without `@revision`.
         revision: `data.revision`, or the part after `@`.
-        subset: `data.subset`.
         split: The dataset's own name for the split.
     """
 
@@ -48,12 +46,9 @@ def source_of_scheme(path: str) -> str | None:
 def find_place(config: Config, split: Split, source: str, *, may_be_overridden: bool = True) -> RemoteLocation:
     """Return the dataset and the split to read.
 
-    Args:
-        config: The run's configuration.
-        split: Split to read.
-        source: Name of the source.
-        may_be_overridden: True if `training.train_data_dir` and `training.test_data_dir` take precedence over
-            `data.path`.
+    `split`: Split to read.
+    `may_be_overridden`: True if `training.train_data_dir` and `training.test_data_dir` take precedence over
+    `data.path`.
 
     Raises:
         DataError: No dataset is given, or it belongs to another source.

@@ -119,11 +119,7 @@ _TAGGED, _BOXED, _HASHES, _STATED, _LAST = Source
 
 
 class Extraction(NamedTuple):
-    """An answer as written, and where it was found.
-
-    Attributes:
-        text: The answer without surrounding white space; "" if its place is empty.
-    """
+    """An answer as written, and where it was found."""
 
     text: str
     source: Source

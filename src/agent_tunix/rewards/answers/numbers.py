@@ -144,7 +144,6 @@ class Number(NamedTuple):
     """A number as written.
 
     Attributes:
-        text: The text it was read from.
         written: The number, without its percent sign.
         percent: True if a percent sign follows.
         subject: Text before its equals sign, without spaces: "x" in `x = 18`; "" for none.

@@ -100,7 +100,6 @@ class _Template:
     """The fixed text of a template and the positions of its slots.
 
     Attributes:
-        tags: Tags, or other fixed texts, in order.
         slots: For the gap before the first tag, each gap between tags and the gap after the last: True if it is a slot.
     """
 

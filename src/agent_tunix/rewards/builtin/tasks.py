@@ -99,12 +99,7 @@ def _scorer(name: str, parameters: str) -> Any:
 def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int, level: int | None = None) -> Any:
     """Return a task of reasoning_gym as the library's dataset.
 
-    Args:
-        name: Name of the task.
-        parameters: Its own parameters.
-        size: Number of entries.
-        seed: Seed of the entries.
-        level: Level of the library's curriculum, which sets the parameters that are not given; None for the defaults.
+    `level`: Level of the library's curriculum, which sets the parameters that are not given; None for the defaults.
 
     Raises:
         RewardError: The library is not installed, there is no such task, the task has no levels, or it refuses a

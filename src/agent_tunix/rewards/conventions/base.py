@@ -45,8 +45,6 @@ class Convention(abc.ABC):
 
     Args:
         given: The function, object or class.
-        name: Name in logs.
-        args: Arguments from configuration, by parameter.
         recipe: Instructions by which another process builds the same reward; None if it cannot.
 
     Attributes:

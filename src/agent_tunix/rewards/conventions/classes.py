@@ -106,11 +106,7 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
-    """Return the returned list with its numbers as floats.
-
-    Raises:
-        RewardError: It is not a list with one finite number, or None, for each completion.
-    """
+    """Return the returned list with its numbers as floats."""
     expected = "return a list of one float for each completion"
     if not isinstance(returned, list):
         raise RewardError(f"{who} returned {describe_kind(returned)}; {expected}", code="wrong_return_type")

@@ -59,12 +59,10 @@ class FormChoice:
 def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample, native: str = "") -> FormChoice:
     """Choose the form of completions for a function by what it does with them.
 
-    Args:
-        name: Name of the reward.
-        attempt: Calls the function with a sample's completion as `text` or `messages`.
-        sample: A sample of the data. If the sample does not decide, a right and a wrong completion are made up.
-        native: Form that the function's library passes. It decides between two forms that the function takes; "": text
-            if both are scored alike.
+    `attempt`: Calls the function with a sample's completion as `text` or `messages`.
+    `sample`: A sample of the data. If the sample does not decide, a right and a wrong completion are made up.
+    `native`: Form that the function's library passes. It decides between two forms that the function takes; "": text if
+    both are scored alike.
 
     Raises:
         RewardError: The function takes both forms and scores them differently, and `native` is "".

@@ -60,21 +60,13 @@ def adapt(
     """Return the reward of a function, object or class, in any convention.
 
     `args` and `settings` come from the configuration. With a `recipe`, another process can build the same reward.
-
-    Raises:
-        RewardSignatureError: `given` fits no convention, or several.
-        RewardError: `args` names an unknown parameter.
     """
     settings = settings or CallSettings()
     return CONVENTIONS[detect(given, name, settings.convention)](given, name, args, settings, recipe)
 
 
 def detect(given: Any, name: str, convention: str = "auto") -> str:
-    """Return the convention of a function, object or class.
-
-    Raises:
-        RewardSignatureError: The signature does not tell, and `convention` is `auto` or unknown.
-    """
+    """Return the convention of a function, object or class."""
     if convention not in ("auto", *CONVENTIONS):
         raise RewardSignatureError(
             f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}", code="unknown_convention"

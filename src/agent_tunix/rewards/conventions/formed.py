@@ -77,11 +77,7 @@ class FormedConvention(Convention):
         return self.configured(replace(self.settings, completions=completions), recipe)
 
     def probe(self, sample: Sample) -> FormChoice:
-        """Find out whether the function takes strings or messages, by calling it in this process.
-
-        Raises:
-            RewardError: It takes both and scores them differently.
-        """
+        """Find out whether the function takes strings or messages, by calling it in this process."""
 
         def attempt(form: str, sample: Sample) -> FormTrial:
             return FormTrial.of(self.settled(TRIALS[form]).score([sample])[0])

@@ -110,9 +110,6 @@ class Call:
     """A function, or a method of an object, called with the arguments that its signature names.
 
     Without `method` it calls the object itself.
-
-    Raises:
-        RewardSignatureError: The signature is not available.
     """
 
     def __init__(self, target: Target, method: str = "") -> None:

@@ -80,9 +80,6 @@ class RayExecutor(Closing):
     """Executor of jobs in worker processes of a Ray cluster: the cluster of `RAY_ADDRESS`, or one that is started here.
 
     It has `settings.num_workers` actors, by default one per core of the cluster.
-
-    Raises:
-        RewardError: Ray is not installed.
     """
 
     def __init__(self, settings: ExecutionSettings) -> None:

@@ -35,12 +35,10 @@ def settle_completions(
 ) -> None:
     """Decide the form of completions for each reward that is still open, and log it.
 
-    Args:
-        rewards: Rewards of any convention; those without an open form stay unchanged.
-        sample: Sample to call them with.
-        timeout_s: Time limit of a call, and of loading. A function that exceeds it gets strings.
-        memory_mb: Memory that a function may allocate beyond what it holds after loading.
-        allow_unsandboxed: True if uploaded functions may run where they cannot be isolated.
+    `rewards`: Rewards of any convention; those without an open form stay unchanged.
+    `timeout_s`: Time limit of a call, and of loading. A function that exceeds it gets strings.
+    `memory_mb`: Memory that a function may allocate beyond what it holds after loading.
+    `allow_unsandboxed`: True if uploaded functions may run where they cannot be isolated.
 
     Raises:
         RewardError: A function takes both forms and scores them differently.
@@ -74,11 +72,9 @@ def try_rewards(
 ) -> None:
     """Call each reward of the user's own code on made-up completions, and warn of one that fails on all of them.
 
-    Args:
-        rewards: Rewards of any convention. Built-ins, judges, uploads and rewards without a recipe are not called.
-        sample: A sample of the data.
-        timeout_s: Time limit of a call for each completion.
-        memory_mb: Memory that a reward may allocate beyond what it holds after loading.
+    `rewards`: Rewards of any convention. Built-ins, judges, uploads and rewards without a recipe are not called.
+    `timeout_s`: Time limit of a call for each completion.
+    `memory_mb`: Memory that a reward may allocate beyond what it holds after loading.
 
     Raises:
         RewardError: A reward returns a dict without the entry that is the reward (`rewards.reward_key`).

@@ -249,7 +249,6 @@ def make_runner(
         A context manager; call its `reward` in place of the one given.
 
     Raises:
-        RewardError: A setting is out of range, or a reward cannot be built in another process.
         SandboxUnavailableError: An uploaded reward cannot be isolated here and may not run otherwise.
     """
     settings = ExecutionSettings(

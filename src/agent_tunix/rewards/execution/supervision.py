@@ -62,8 +62,6 @@ class _Worker:
         building: Key of the reward that it loads now.
         loads: True once it has begun to load that.
         sent: True if its task was sent.
-        ready: True if it has begun its task.
-        used: True if it has ever made a call.
         deadline: End of the permitted silence, in `time.monotonic`; None: no limit.
         limit_s: Permitted silence during a call.
         end: Latest end of its task, whatever it sends, in `time.monotonic`.
@@ -124,11 +122,7 @@ class Supervisor:
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def supervise(self) -> None:
-        """Kill workers whose time is up, and give tasks to idle ones.
-
-        Raises:
-            RewardError: No worker can be started or kept alive.
-        """
+        """Kill workers whose time is up, and give tasks to idle ones."""
         self._judge()
         self._hand_out()
 

@@ -26,8 +26,6 @@ class Work:
 
     Attributes:
         key: Number by which workers know its reward.
-        scores: Known scores, by position.
-        remaining: Number of completions without a score.
         failed_builds: Number of times that a worker could not load the reward.
         failed_deliveries: Number of times in a row that a worker ended after loading it, before it began a task.
         broken: Reason why no worker can load it; "" while one may.
@@ -155,11 +153,7 @@ class Backlog:
         self._queue.extendleft(reversed(tasks))
 
     def record(self, task: Task, number: int, scores: Sequence[Score]) -> None:
-        """Store the scores of a call. The last call completes the job's future.
-
-        Raises:
-            BrokenFrameError: The scores are not those of this call.
-        """
+        """Store the scores of a call. The last call completes the job's future."""
         call, work = task.calls[number], task.work
         if number in task.ended or len(scores) != len(call):
             raise BrokenFrameError("scores of another call")

@@ -15,10 +15,8 @@ _OURS = str(Path(__file__).parents[1])
 def last_frame(trace: str, recipe: RewardRecipe) -> str:
     """Return the innermost frame of the user's own code, ` (rewards.py:12: return re.match(…))`; "" if none is known.
 
-    Args:
-        trace: The traceback, innermost frame first.
-        recipe: The reward. A file named in its `spec` counts as the user's even among installed packages. For an
-            upload, no file is ever read here, because its code can forge a traceback.
+    `recipe`: The reward. A file named in its `spec` counts as the user's even among installed packages. For an upload,
+    no file is ever read here, because its code can forge a traceback.
     """
     frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)]
     if recipe.uploaded is not None:

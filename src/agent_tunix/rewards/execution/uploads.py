@@ -16,10 +16,6 @@ logger = logging.getLogger("agent_tunix.rewards")
 def make_sandboxed_executor(settings: ExecutionSettings, what: str = "uploaded code") -> LocalExecutor:
     """Start workers for one upload or built-in and no other, whatever `settings.execution` says.
 
-    Args:
-        settings: Limits of the workers.
-        what: The code to run, for messages.
-
     Raises:
         SandboxUnavailableError: Workers cannot be isolated here, and `settings` does not allow them to run otherwise.
     """

@@ -32,9 +32,7 @@ class Receipt:
     """Account of one verdict. A cached verdict costs nothing.
 
     Attributes:
-        usage: Tokens of all its requests.
         cost: Their price; 0 if prices are unknown.
-        requests: Number of requests sent, failed ones included.
         latency_s: Duration of the request that succeeded.
         is_cached: True if the verdict came from the cache, or from an equal question in progress.
     """

@@ -78,12 +78,10 @@ class Asker:
     ) -> T:
         """Ask a question, within a `session`.
 
-        Args:
-            messages: The conversation.
-            schema: JSON schema of the reply; None: a text.
-            read: Makes a value of the reply or raises MalformedVerdict, whereupon the model is asked again. Only a
-                reply that it can read is cached.
-            receipt: Account that the question is added to.
+        `schema`: JSON schema of the reply; None: a text.
+        `read`: Makes a value of the reply or raises MalformedVerdict, whereupon the model is asked again. Only a reply
+        that it can read is cached.
+        `receipt`: Account that the question is added to.
 
         Raises:
             JudgeFault: There is no reply, or none that can be read.

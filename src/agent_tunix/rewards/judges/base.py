@@ -35,7 +35,6 @@ class Judge(abc.ABC):
     """A reward given by a language model.
 
     Args:
-        name: Name in logs.
         args: Arguments from configuration; None for a judge that is only to be bound.
         timing: Clock and sleep function, for tests.
 

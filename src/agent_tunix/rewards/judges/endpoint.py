@@ -107,12 +107,7 @@ class Endpoint:
     ) -> str:
         """Ask until there is a reply, and return its text.
 
-        Args:
-            client: Client from `open`.
-            messages: The conversation.
-            schema: JSON schema of the reply, enforced if the endpoint can; None: a text.
-            receipt: Account that the requests are added to.
-            seed: Seed of the model's sampling.
+        `schema`: JSON schema of the reply, enforced if the endpoint can; None: a text.
 
         Raises:
             JudgeFault: There is no reply.

@@ -66,10 +66,8 @@ def grading_messages(
 ) -> tuple[list[Message], str]:
     """Return the messages that ask for a verdict by each criterion, and the code that the verdict must repeat.
 
-    Args:
-        criteria: Question and allowed verdicts by name.
-        shared: Texts that the group has in common, by title: the problem, a reference.
-        response: Text of the completion.
+    `criteria`: Question and allowed verdicts by name.
+    `shared`: Texts that the group has in common, by title: the problem, a reference.
     """
     listed = "\n".join(
         f"- {name}: {question} Verdicts: {', '.join(verdicts)}." for name, (question, verdicts) in criteria.items()

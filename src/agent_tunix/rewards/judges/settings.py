@@ -83,11 +83,7 @@ class EndpointSettings:
     cache: Path | None = None
 
     def read_key(self) -> str | None:
-        """Return the key from the environment; it is stored nowhere else.
-
-        Raises:
-            RewardError: The variable is not set.
-        """
+        """Return the key from the environment; it is stored nowhere else."""
         if self.api_key_env is None:
             return None
         key = os.environ.get(self.api_key_env, "").strip()
@@ -106,11 +102,7 @@ class EndpointSettings:
 
 
 def read_settings(arguments: JudgeArguments) -> EndpointSettings:
-    """Take the endpoint's settings from a judge's arguments.
-
-    Raises:
-        RewardError: An argument is missing or malformed.
-    """
+    """Take the endpoint's settings from a judge's arguments."""
     base_url = _read_url(arguments)
     settings = EndpointSettings(
         model=arguments.require("model", arguments.take_text("model"), "{model: gpt-4o-mini}"),

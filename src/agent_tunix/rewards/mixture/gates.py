@@ -28,7 +28,6 @@ class GateVerdict:
     Attributes:
         is_open: True if the component counts and is computed.
         is_shut: True if it contributes 0.
-        outcome: Outcome of a component that does not count.
     """
 
     is_open: bool

@@ -17,9 +17,7 @@ _MADE = ("ok", "too_long", "tool_error")
 def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None) -> dict[str, Any]:
     """Return metrics of turns, tool calls and environments; none for completions of one turn.
 
-    Args:
-        samples: Samples of a step or an evaluation.
-        totals: [N] total of each, NaN without one, to compare with the number of calls.
+    `totals`: [N] total of each, NaN without one, to compare with the number of calls.
     """
     episodes = [sample.episode for sample in samples if sample.episode is not None]
     if not episodes:

@@ -37,19 +37,14 @@ def summarise(
     All completions have equal weight, whatever their length. Only scored ones count; a metric without values is None.
     The metrics of a component describe its raw values, wherever it was computed.
 
-    Args:
-        scores: Scores of a mixture, group by group.
-        totals: [B] rewards that trained; NaN for an unscored completion.
-        advantages: [B].
-        num_generations: G, the completions of a group.
-        weights: Effective weights of the components.
-        gated: Components with a gate.
-        transformed: Components with transforms.
-        samples: The B completions; empty to omit metrics of lengths and repetitions.
-        scaling: Scaling of the advantages: `grpo.advantage_scaling`.
-        ranges: Declared ranges of components by name, and of the total as `total`; None if undeclared.
-        histogram_bins: Number of bins of each histogram.
-        detailed: True for all metrics; otherwise only mean, standard deviation, minimum and maximum of each series.
+    `scores`: Scores of a mixture, group by group.
+    `totals`: [B] rewards that trained; NaN for an unscored completion.
+    `num_generations`: G, the completions of a group.
+    `weights`: Effective weights of the components.
+    `samples`: The B completions; empty to omit metrics of lengths and repetitions.
+    `scaling`: Scaling of the advantages: `grpo.advantage_scaling`.
+    `ranges`: Declared ranges of components by name, and of the total as `total`; None if undeclared.
+    `detailed`: True for all metrics; otherwise only mean, standard deviation, minimum and maximum of each series.
 
     Returns:
         Always `rewards/{total,<component>}/{mean,std,min,max}`, `rewards/<component>/weight`,

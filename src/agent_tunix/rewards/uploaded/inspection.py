@@ -54,8 +54,6 @@ class FileFacts:
     """Facts about a Python file.
 
     Attributes:
-        error: Reason why it cannot be compiled; None if it can.
-        functions: The functions called `reward`.
         needs_batch: True if it sets `reward.needs_batch = True`.
         imports: Top-level names of the modules that it imports.
         values: Values of `function`, as far as its source shows them.

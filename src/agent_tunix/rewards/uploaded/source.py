@@ -69,11 +69,7 @@ def uploaded_imports_of(reward: object) -> tuple[str, ...]:
 
 
 def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) -> Convention:
-    """Run an uploaded file and return its reward. Only workers may call this.
-
-    Raises:
-        RewardError: The file fails, or does not fit its format.
-    """
+    """Run an uploaded file and return its reward. Only workers may call this."""
     _remember_lines(source)
     module = ModuleType(f"{source.name}@{source.id}")
     module.__file__ = source.file

@@ -19,11 +19,7 @@ METADATA_KEY = "model_digest"
 
 
 def recorded_digest(root: Path) -> str | None:
-    """Return the digest of the model that a run started with; None if it was not recorded.
-
-    Args:
-        root: Directory of the run.
-    """
+    """Return the digest of the model that a run started with; None if it was not recorded."""
     try:
         model = StoredRun(root).environment.get("model")
     except RunDirectoryError:
@@ -35,12 +31,8 @@ def recorded_digest(root: Path) -> str | None:
 def check_base(config: Config, directory: Path, before: str | None, now: str, *, weights_matter: bool) -> None:
     """Refuse another model if the run trains an adapter; warn about it if the run trains all weights.
 
-    Args:
-        config: The run's.
-        directory: Directory of the model.
-        before: Digest of the model that the run started with; None if it was not recorded, which is accepted.
-        now: Digest of the model in the directory.
-        weights_matter: True to warn about other weights of the same architecture too, if the run trains all weights.
+    `before`: Digest of the model that the run started with; None if it was not recorded, which is accepted.
+    `weights_matter`: True to warn about other weights of the same architecture too, if the run trains all weights.
 
     Raises:
         ModelError: The run trains an adapter, and the model is not the one that it was trained on.

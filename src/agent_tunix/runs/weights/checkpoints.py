@@ -51,7 +51,6 @@ class Restored:
 
     Attributes:
         step: Number of batches of prompts that the weights have seen.
-        state: Part → name → array, with the shapes and shardings that the caller asked for.
         metadata: The metadata given to `save`, and `step`.
     """
 
@@ -87,11 +86,7 @@ class Checkpoints:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
-        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`, but never the best.
-
-        Raises:
-            CheckpointError: The disk is full or the directory cannot be written; older checkpoints are untouched.
-        """
+        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`, but never the best."""
         final = self._path(step)
         partial = final.with_name(f".{final.name}.partial")
 
@@ -149,11 +144,7 @@ class Checkpoints:
                 shutil.rmtree(self._path(old), ignore_errors=True)
 
     def mark_best(self, step: int) -> None:
-        """Mark the checkpoint of a step as the best, so that it is kept.
-
-        Raises:
-            CheckpointError: The directory cannot be written.
-        """
+        """Mark the checkpoint of a step as the best, so that it is kept."""
 
         def mark() -> None:
             partial = self._directory / ".best.json.partial"
@@ -168,11 +159,7 @@ class Checkpoints:
         self._processes.from_first(mark)
 
     def best_step(self) -> int | None:
-        """Return the step of the best checkpoint; None if none is marked.
-
-        Raises:
-            CheckpointError: best.json is damaged.
-        """
+        """Return the step of the best checkpoint; None if none is marked."""
         try:
             step = json.loads(read_regular(self._directory / "best.json"))["step"]
         except FileNotFoundError:
@@ -210,10 +197,6 @@ class Checkpoints:
 
     def restore(self, step: int, like: State) -> Restored:
         """Return the checkpoint of a step.
-
-        Args:
-            step: Step of the checkpoint.
-            like: Arrays with the shapes, types and shardings to restore.
 
         Raises:
             CheckpointError: The checkpoint does not exist, is damaged, or does not fit the model.

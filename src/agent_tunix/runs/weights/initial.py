@@ -27,13 +27,7 @@ _WITH_STEP = re.compile(r"(?P<run>.+):(?P<step>\d+|best)")
 def pin_initial(config: Config, root: Path) -> Config:
     """Return the configuration with the absolute path of the other run and the number of the step.
 
-    Args:
-        config: The run's.
-        root: Directory of the run. A resumed run reads there what it started with.
-
-    Raises:
-        ConfigError: The value does not name a run.
-        CheckpointError: The run has no such checkpoint, or none at all.
+    `root`: Directory of the run. A resumed run reads there what it started with.
     """
     given = config.training.init_checkpoint
     if given is None:
@@ -54,10 +48,6 @@ def find_initial(given: str) -> tuple[FoundRun, str | None]:
     """Return the run that a value of `training.init_checkpoint` names, and the step as text; None without one.
 
     An existing directory may have a colon in its name.
-
-    Raises:
-        ConfigError: The value does not name a run.
-        RunDirectoryError: Files of the run are links.
     """
     found = _WITH_STEP.fullmatch(given)
     if found is None or Path(given).expanduser().exists():
@@ -90,13 +80,7 @@ def _choose_step(run: FoundRun, step: str | None) -> int:
 
 
 def load_initial(config: Config, policy: "nnx.Module") -> None:
-    """Load the weights of `training.init_checkpoint`, if it is set, into a new policy.
-
-    Raises:
-        ConfigError: The other run trained an adapter of another scale or model, or only one of the two runs trains an
-            adapter.
-        CheckpointError: The checkpoint is missing or damaged, or its weights do not fit this policy.
-    """
+    """Load the weights of `training.init_checkpoint`, if it is set, into a new policy."""
     given = config.training.init_checkpoint
     if given is None:
         return

@@ -19,7 +19,6 @@ class CheckpointSaver(Background):
     """Background writer of the checkpoints of a run, one after the other.
 
     Args:
-        checkpoints: The checkpoints of the run.
         annotate: Names the work of the thread in a profiler's trace.
     """
 
@@ -31,11 +30,9 @@ class CheckpointSaver(Background):
     def save(self, step: int, state: State, metadata: dict[str, Any], after: Callable[[], object]) -> None:
         """Wait for the previous checkpoint, then begin to write this one.
 
-        Args:
-            step: Step of the checkpoint.
-            state: Arrays of the checkpoint. They may be donated as soon as this returns.
-            metadata: Metadata for `Checkpoints.save`. The caller must not change it afterwards.
-            after: Called before anything is written; it waits for the rows and rollouts.
+        `state`: Arrays of the checkpoint. They may be donated as soon as this returns.
+        `metadata`: Metadata for `Checkpoints.save`. The caller must not change it afterwards.
+        `after`: Called before anything is written; it waits for the rows and rollouts.
 
         Raises:
             CheckpointError: The previous checkpoint could not be written.

@@ -21,7 +21,6 @@ class ValueChange:
 
     Attributes:
         mean_before: Mean over the completions with a value; None if there are none.
-        mean_after: The same for the changed source.
         changed: Number of completions with another value or outcome.
         rank_correlation: Spearman's, over completions with a value in both; None if undefined.
         outcomes_before: Outcome → number of completions. Completions for which the component was not computed do not
@@ -44,12 +43,9 @@ class Replayed:
     """Result of a changed source on a run's stored completions.
 
     Attributes:
-        counterpart: What the source is compared with.
         is_all: True if these are all completions of the requested range.
         in_time: True if scoring ended before the deadline.
-        reordered_groups: Number of groups in which two completions swapped their order by total.
         prompts: Rollout id → prompt, of the completions that move most.
-        problems: Descriptions of what could not be read.
     """
 
     counterpart: Counterpart

@@ -43,12 +43,7 @@ class Reviews:
         self._waiting = 0
 
     async def run(self, saved: str, changed: str, format: Format) -> Review:
-        """Review a changed source; see `review_source`.
-
-        Raises:
-            Problem: Too many are waiting.
-            UploadError: The changed source is not a reward function.
-        """
+        """Review a changed source; see `review_source`."""
         if self._waiting >= _MOST_WAITING:
             raise Problem(
                 503,

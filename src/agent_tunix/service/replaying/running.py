@@ -54,10 +54,7 @@ def replay_source(
     Blocks until all are scored or out of time. Setting `ended` ends the replay at once.
 
     Raises:
-        UploadError: The changed source is not a reward function.
         Unreplayable: The stored completions cannot answer the request.
-        RewardError: The function cannot be called with them.
-        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
     started = time.monotonic()
     check_upload(request.changed, cast(Format, request.saved.format))
@@ -151,12 +148,7 @@ class Replays:
         self._running = 0
 
     async def run(self, run: RunView, request: ReplayRequest) -> Replayed:
-        """Run a replay; see `replay_source`.
-
-        Raises:
-            Problem: All places are taken, or the request cannot be replayed.
-            UploadError: The changed source is not a reward function.
-        """
+        """Run a replay; see `replay_source`."""
         if self._running >= self._limits.at_once:
             raise Problem(
                 503,

@@ -68,10 +68,6 @@ def in_workers(
     """Yield a reward that runs an already checked source in its own workers, which end with the block.
 
     `name` is the name under which it scores; `sample` is one of the samples to come, whose columns it may use.
-
-    Raises:
-        RewardError: It cannot be called, for example because the completions lack a column that it needs.
-        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
     with lines_forgotten(source):
         (component,) = resolve_reward(

@@ -64,11 +64,7 @@ class Selection:
         return self._reading.problems
 
     def steps(self, *, whole: bool) -> Iterator[RecordedStep]:
-        """Yield the steps, in order; with `whole`, only complete ones.
-
-        Raises:
-            Unreplayable: `whole` is true, and a step does not fit.
-        """
+        """Yield the steps, in order; with `whole`, only complete ones."""
         if whole and self._size > self._most:
             raise Unreplayable(
                 f"this reward requires all {self._size} completions of a step, but a replay accepts at most "

@@ -32,7 +32,6 @@ class Counterpart:
     Attributes:
         kind: `component`: the function replaces one component of the run's reward; `total`: it replaces the whole
             reward; `saved`: it is compared with the saved source, scored again, each as the whole reward.
-        name: Name of the component, else of the function.
     """
 
     kind: Literal["component", "total", "saved"]
@@ -56,9 +55,6 @@ def choose_counterpart(
     4. The total.
 
     `components` come from the run's fingerprint; `asked` is the name of a component, `total` or `saved`.
-
-    Raises:
-        Unreplayable: The run has no component of that name.
     """
     if asked is not None and asked in components:
         return Counterpart("component", asked, "as asked")
@@ -85,15 +81,7 @@ def choose_counterpart(
 
 
 class StoredReward:
-    """Reward of a run with the component `name` replaced by `reward`.
-
-    Args:
-        components: Components from the run's fingerprint.
-        on_failure: Treatment of completions that could not be scored.
-
-    Raises:
-        Unreplayable: The fingerprint does not describe a valid reward.
-    """
+    """Reward of a run with the component `name` replaced by `reward`."""
 
     def __init__(self, components: Mapping[str, Mapping[str, Any]], name: str, reward: Reward, on_failure: str) -> None:
         self._name = name
@@ -106,11 +94,7 @@ class StoredReward:
         self._on_failure = on_failure
 
     def at(self, recorded: RecordedStep) -> Mixture:
-        """Return the reward at a step, with the weights of that step and the stored results of the other components.
-
-        Raises:
-            Unreplayable: The step was scored by other components.
-        """
+        """Return the reward at a step, with the weights of that step and the stored results of the other components."""
         terms = next((score.terms for score in recorded.scores if score.terms), {})
         if terms.keys() != {component.name for component in self._components}:
             raise Unreplayable(

@@ -23,7 +23,6 @@ class Look:
     """State of a run's charts.
 
     Attributes:
-        step: The last step in them; None if there is none.
         version: Changes when the run goes back to an earlier step.
         is_whole: True if all rows so far are included; if not, another look shows more.
         damaged: Number of lines of the metrics that are not rows and were left out.

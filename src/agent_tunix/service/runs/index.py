@@ -31,7 +31,6 @@ class IndexedRun:
 
     Attributes:
         id: `run_` and 24 letters and digits, derived from the path.
-        name: Path within the directory of runs, or that directory's own name.
         started_ns: Time at which its configuration was written.
     """
 
@@ -61,11 +60,7 @@ class RunIndex:
         self._views: OrderedDict[str, RunView] = OrderedDict()
 
     def list(self, limit: int = 20, after: str | None = None) -> RunPage:
-        """Return a page of 1 to 100 runs, newest first; with `after`, only those older than the run of that id.
-
-        Raises:
-            Problem: There is no run of that id, or the limit is out of range.
-        """
+        """Return a page of 1 to 100 runs, newest first; with `after`, only those older than the run of that id."""
         if not 1 <= limit <= MAX_LIMIT:
             raise Problem(400, "invalid_limit", f"limit must be 1 to {MAX_LIMIT}, not {limit}", "limit")
         found = self._look()

@@ -32,19 +32,11 @@ class RolloutQuery:
     """Filter of completions, and their order within a step; steps are always in order.
 
     Attributes:
-        group: Only this prompt of a step.
-        outcome: Only this outcome.
-        least: Lowest reward.
-        most: Highest reward.
-        text: Text that the response contains, ignoring case; "" for all.
         order: `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a
             reward come last.
         stop_reason: Only those that ended for this reason; `stop` and `length` are of completions, the others of
             episodes.
         tool: Only episodes that called the tool of this name; "" for all.
-
-    Raises:
-        Problem: A value is invalid.
     """
 
     step: int | None = None

@@ -40,7 +40,6 @@ class RolloutPage:
 
     Attributes:
         rows: Rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects.
-        next: Cursor of the next page; None if there is none.
         problems: Files that were left out, and why.
     """
 
@@ -83,9 +82,6 @@ class StoredRollouts:
 
         `after` is the `next` of the previous page, `reading` counts what is read, and `in_full` selects
         `SHOWN_IN_FULL`.
-
-        Raises:
-            Problem: The cursor is not from a page of this query.
         """
         start = None if after is None else read_cursor(query, after)
         reading = reading or Reading()

@@ -68,11 +68,7 @@ def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: 
 def choose(
     source: "pq.ParquetFile", place: int, query: RolloutQuery, start: Position | None, reading: Reading
 ) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
-    """Return the numbers of the matching rows in order, and the sort key of every row of the step.
-
-    Raises:
-        ValueError: The step is larger than one page may read.
-    """
+    """Return the numbers of the matching rows in order, and the sort key of every row of the step."""
     import pyarrow.compute as pc
 
     key = _KEYS.get(query.order.lstrip("-"))

@@ -25,7 +25,6 @@ class RunSummary:
     Attributes:
         name: Path within the directory of runs.
         state: `running`, `finished`, `stopped`, `failed` or `unreadable`.
-        detail: Why it failed or stopped; "" if it did not.
         started_at: Unix time of its configuration, in seconds.
         step: The last step with a row; None if there is none.
         reward: Mean total reward of the last step that has one.

@@ -45,9 +45,7 @@ SECTIONS = {
 def draw_up(rows: Rows, order: Sequence[str] = ()) -> Pictures:
     """Return all charts of a run.
 
-    Args:
-        rows: Returns the metrics of the run row by row; called several times.
-        order: Order of the components; those it does not name come last.
+    `rows`: Returns the metrics of the run row by row; called several times.
     """
     first = next((row for row in rows() if components_of(row)), {})
     curves = curves_for(first)

@@ -24,7 +24,6 @@ class ShownCall:
     Attributes:
         name: Name of the tool; "" if it could not be read.
         arguments: Arguments as text; "" for a malformed call, whose arguments could not be read.
-        result: Answer to the policy.
         seconds: Wall time; None if unknown, or if the tool was not called.
         outcome: A `CallOutcome`; "" if unknown, as for a call that ended the episode.
     """
@@ -56,7 +55,6 @@ class ShownTurn:
     Attributes:
         role: `assistant` for the policy, `user` for the environment; "" for a note on turns that were left out.
         text: Text of the turn.
-        calls: Tool calls of the turn, in order.
     """
 
     role: str
@@ -77,11 +75,9 @@ def show_conversation(messages: Any, calls: Any, first: Any, longest: int) -> li
     The n-th `tool` message answers the n-th call. Its arguments are in the turn before, under the same id; a malformed
     call has none.
 
-    Args:
-        messages: Messages of the episode, those of the prompt included.
-        calls: Calls of `EpisodeSummary`, in order.
-        first: Number of messages of the prompt.
-        longest: Limit on the number of characters; longer texts lose their middle.
+    `messages`: Messages of the episode, those of the prompt included.
+    `first`: Number of messages of the prompt.
+    `longest`: Limit on the number of characters; longer texts lose their middle.
     """
     begin = first if isinstance(first, int) and first > 0 else 0
     records = (record if isinstance(record, Mapping) else {} for record in _items(calls))

@@ -18,8 +18,6 @@ class Tile:
     """A figure in large type.
 
     Attributes:
-        label: Name of the figure.
-        value: The figure, formatted.
         note: The value to compare it with; "" without one.
         tone: `good`, `bad`, or "".
     """
@@ -35,12 +33,8 @@ class Heading:
     """The top of the page.
 
     Attributes:
-        place: Directory of the run.
         reward: The components, in short.
         composition: Description of the reward, one line per component.
-        facts: Labels and values in small type.
-        tiles: Figures in large type.
-        no_findings: Text to show if there are no findings.
     """
 
     place: str
@@ -90,16 +84,8 @@ def make_heading(
 ) -> Heading:
     """Return the heading of a run.
 
-    Args:
-        place: Directory of the run.
-        config: The run's configuration.
-        environment: Content of environment.json; empty if it is missing.
-        fingerprint: Short hash of the reward; "" if unknown.
-        components: Names of the reward's components.
-        ends: Summary of the run's rows.
-        planned_steps: Planned number of steps; None if unknown.
-        num_completions: Number of stored completions.
-        failed_share: Share of the completions read that were not scored.
+    `planned_steps`: Planned number of steps; None if unknown.
+    `failed_share`: Share of the completions read that were not scored.
     """
     of = f"of {planned_steps:,}" if planned_steps and planned_steps != ends.num_steps else ""
     tiles = [*_compared(ends), Tile("Steps", f"{ends.num_steps:,}", of)]

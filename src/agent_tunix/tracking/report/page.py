@@ -27,12 +27,9 @@ def render_page(
 ) -> str:
     """Return the HTML of the report.
 
-    Args:
-        heading: Top of the page.
-        findings: Findings from `Finding.to_data`, most severe first.
-        pictures: The charts.
-        chosen: Rollouts of the table.
-        shown: A sentence that says which rollouts these are.
+    `findings`: Findings from `Finding.to_data`, most severe first.
+    `chosen`: Rollouts of the table.
+    `shown`: A sentence that says which rollouts these are.
     """
     style = _asset("report.css")
     script = "\n".join(_asset(name) for name in SCRIPTS)

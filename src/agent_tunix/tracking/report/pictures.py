@@ -12,7 +12,6 @@ class PlotLine:
     """One curve of a chart.
 
     Attributes:
-        name: Label of the curve.
         x: [n] steps.
         y: [n] values; None where there is none.
         low: [n] lower edge of the band around it; empty for no band.
@@ -48,9 +47,7 @@ class Chart:
     """A picture with steps on its x axis.
 
     Attributes:
-        title: Title of the chart.
         note: How to read it, in a sentence or two; "" if the title is enough.
-        kind: `line`, `stack` (stacked areas) or `heat`.
         unit: `number`, `percent` (values are shares) or `seconds`.
         wide: True if it has a row of its own.
     """
@@ -69,10 +66,7 @@ class Section:
     """Charts under one heading.
 
     Attributes:
-        key: Anchor in the page, and name of the PNG.
-        title: The heading.
         note: The question that the section answers.
-        charts: At least one chart.
     """
 
     key: str
@@ -86,7 +80,6 @@ class Pictures:
     """All charts of a run.
 
     Attributes:
-        sections: Sections in page order.
         components: Names in the mixture's order.
         components_left_out: Number of components beyond the limit, which have no chart of their own.
         conflicts: Pairs of components and the share of completions on which they pull apart, largest first.

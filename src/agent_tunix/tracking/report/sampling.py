@@ -35,10 +35,7 @@ class Chosen:
     """The rollouts that a report shows.
 
     Attributes:
-        records: Records for JSON, oldest first; `prompt` is an index into `prompts`.
         prompts: Distinct prompts, each with its dataset row as JSON.
-        num_seen: Number of rollouts read.
-        num_failed: Number of these that were not scored.
     """
 
     records: list[Record]

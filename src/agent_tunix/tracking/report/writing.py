@@ -33,11 +33,8 @@ SEVERITIES = ("error", "warning", "info")
 def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
     """Write `report.html` and `plots/`, each file atomically.
 
-    Args:
-        run: The run, as it is on disk now.
-        directory: Output directory; created if it does not exist.
-        plots: True to draw the charts as PNG too, which takes most of the time.
-        config: The run's configuration; None to read it from disk.
+    `plots`: True to draw the charts as PNG too, which takes most of the time.
+    `config`: The run's configuration; None to read it from disk.
 
     Returns:
         Path of the page.
@@ -87,15 +84,8 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
     rollouts with the highest and lowest rewards, failures by outcome, the findings, and `covers`, the number of
     completions behind all this. The second has every number of metrics.jsonl, one row per step.
 
-    Args:
-        run: The run, as it is on disk now.
-        directory: Output directory; created if it does not exist.
-
     Returns:
         Path of the JSON file.
-
-    Raises:
-        RunDirectoryError: The run cannot be read, or the directory cannot be written.
     """
     analysis = RewardAnalysis()
     steps = completions = 0
@@ -118,11 +108,7 @@ def latest_findings(findings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically; its directory is created if it does not exist.
-
-    Raises:
-        RunDirectoryError: The disk is full or the directory cannot be written.
-    """
+    """Write a file atomically; its directory is created if it does not exist."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -50,12 +50,8 @@ class FileInProgress:
     """A file that is being written.
 
     Args:
-        directory: Directory of the file; created if it does not exist.
         schema: Schema of the tables that `add` will get.
         first: Number of the first step.
-
-    Raises:
-        OSError: The disk is full, or the directory cannot be written.
     """
 
     def __init__(self, directory: Path, schema: "pa.Schema", first: int) -> None:
@@ -85,11 +81,7 @@ class FileInProgress:
         self.num_rows += table.num_rows
 
     def finish(self) -> Path:
-        """Flush the file to disk and give it its final name.
-
-        Raises:
-            OSError: The disk is full; the file has been removed.
-        """
+        """Flush the file to disk and give it its final name."""
         final = self._directory / f"step_{self._first:06d}-{self._last:06d}.parquet"
         try:
             self._writer.close()
@@ -123,7 +115,6 @@ def cut_after(directory: Path, step: int) -> None:
         directory: Directory of the rollouts; it need not exist.
         step: Last step to keep; -1 removes everything.
 
-    Raises:
         RunDirectoryError: A file cannot be read, written or removed.
     """
     if not directory.is_dir():

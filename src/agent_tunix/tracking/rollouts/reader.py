@@ -30,38 +30,22 @@ class _Place:
 
 
 class RolloutReader:
-    """A reader of the rollouts of a run.
-
-    Args:
-            directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.
-    """
+    """A reader of the rollouts of a run."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
 
     def steps(self) -> list[int]:
-        """Return the steps that can be read, in order.
-
-        Raises:
-            RunDirectoryError: A file is damaged, or of a later version.
-        """
+        """Return the steps that can be read, in order."""
         return sorted(self._index())
 
     def num_completions(self) -> int:
-        """Return the number of completions of all steps.
-
-        Raises:
-            RunDirectoryError: A file is damaged, or of a later version.
-        """
+        """Return the number of completions of all steps."""
         return sum(place.num_rows for place in self._index().values())
 
     def read_step(self, step: int) -> StoredStep:
-        """Return the completions of a step.
-
-        Raises:
-                RunDirectoryError: The step is not stored, or its file is damaged or of a later version.
-        """
+        """Return the completions of a step."""
         index = self._index()
         if step not in index:
             steps = sorted(index)
@@ -86,13 +70,8 @@ class RolloutReader:
     ) -> Iterator[StoredStep]:
         """Yield steps in order, one in memory at a time.
 
-        Args:
-            steps: Steps to read; None for all.
-            groups: Groups to keep of each step; None for all.
-            rollout_ids: Completions to keep; None for all. A step without any is skipped.
-
-        Raises:
-            RunDirectoryError: A file is damaged, or of a later version.
+        `groups`: Groups to keep of each step; None for all.
+        `rollout_ids`: Completions to keep; None for all. A step without any is skipped.
         """
         if rollout_ids is not None:
             # Ids are "<step>_<prompt>_<generation>", so other steps need not be read.
@@ -113,14 +92,7 @@ class RolloutReader:
             yield stored
 
     def tables(self, columns: Sequence[str] | None = None) -> "Iterator[pa.Table]":
-        """Yield the table of each step in order; reading only some columns is much faster.
-
-        Args:
-            columns: Names of `schema.COLUMNS`, or `components.list.element.value` and the like; None for all.
-
-        Raises:
-            RunDirectoryError: A file is damaged, or of a later version.
-        """
+        """Yield the table of each step in order; reading only some columns is much faster."""
         for _, table in _read_tables([place for _, place in sorted(self._index().items())], columns):
             yield table
 

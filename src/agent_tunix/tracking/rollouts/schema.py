@@ -30,7 +30,6 @@ class ScoringSettings:
         num_generations: G, the completions per group.
         advantage_scaling: `grpo.advantage_scaling`.
         on_failure: `rewards.on_failure`.
-        fingerprint: Short hash of the reward.
     """
 
     num_generations: int
@@ -44,10 +43,6 @@ class StoredStep:
     """The completions of one step: N rows in scoring order, with the rows of a group together.
 
     Attributes:
-        step: Number of the step, from 1.
-        samples: Samples that rewards were given.
-        scores: The mixture's score of each sample.
-        advantages: [N] float32 advantages that trained.
         logprobs: [N] float32, the sum of a completion's token log-probabilities under the policy that sampled it, at
             the sampling temperature and before top-k, top-p and min-p; NaN if unknown.
         settings: Settings by which totals and advantages follow from the scores.
@@ -89,11 +84,10 @@ class StoredStep:
 class Column:
     """A column of the file, or a field of `components`.
 
-    Attributes:
-        name: Name of the column.
-        type: A type name of `arrow_type`; `json` is a string that `encoding.decode` reads.
-        help: One sentence that describes the content.
-        nullable: True if it may be null.
+    name: Name of the column.
+    type: A type name of `arrow_type`; `json` is a string that `encoding.decode` reads.
+    help: One sentence that describes the content.
+    nullable: True if it may be null.
     """
 
     name: str

@@ -28,9 +28,7 @@ class RolloutWriter(Closing):
     """A writer of the rollouts of a run.
 
     Args:
-        directory: Directory of the files; created when there is something to write.
         config: Configures the share of groups to keep and the size of a file.
-        seed: The run's seed, which decides the choice of groups.
     """
 
     def __init__(self, directory: Path, config: RolloutsConfig, seed: int) -> None:
@@ -145,11 +143,7 @@ class RolloutWriter(Closing):
 def choose_rows(groups: Sequence[int], seed: int, step: int, share: float) -> list[int]:
     """Return the rows to store: whole groups, the same ones for the same seed and step.
 
-    Args:
-        groups: Group of each row.
-        seed: The run's seed.
-        step: Step of the rows.
-        share: Expected share of groups, 0 to 1. A larger share keeps all that a smaller one does, and more.
+    `share`: Expected share of groups, 0 to 1. A larger share keeps all that a smaller one does, and more.
     """
     kept = {group: _draw(seed, step, group) < share for group in set(groups)}
     return [row for row, group in enumerate(groups) if kept[group]]

@@ -51,12 +51,7 @@ class LabelVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LabelledCompletion:
-    """A completion to judge.
-
-    Attributes:
-        label: True if the completion is right; None if that is unknown.
-        origin: Source of the completion, for the report.
-    """
+    """A completion to judge."""
 
     problem: CheckProblem
     response: str

@@ -47,10 +47,7 @@ class Case:
     """A case of a table.
 
     Attributes:
-        expected: Expected value, or expected outcome; None for "not applicable".
         columns: Columns of the row, `answer` among them.
-        format: Template passed to the reward; "" for the default one.
-        step: Training step passed to the reward.
         tolerance: Largest difference from the expected value; None: the table's.
         reward: Reward that scores the case; None: the table's.
     """
@@ -161,21 +158,17 @@ def run_cases(
 
     Most parameters have the meaning of the `rewards.…` settings of the same names.
 
-    Args:
-        cases: A file, or cases.
-        reward: Scores the cases that name no reward: any value of `training.reward_function`, or a function.
-        tolerance: Tolerance of cases that give none; None: the table's, or 1e-6.
-        modules: Modules to import first.
-        args: Arguments by component or function name.
-        reward_directories: Directories with files of components.
-        working_directory: Base of relative paths; None: the current directory.
-        convention: Convention of ambiguous signatures.
-        completions: Form in which batch functions get completions: `text` or `messages`.
-        reward_key: Entry of a returned dict that is the reward.
-        execution: Where rewards run. With `auto`, your own code gets the limits of training.
-        timeout_s: Time limit of a call.
-        allow_unsandboxed: Run uploaded rewards even where they cannot be isolated.
-        fetch: Loads uploaded rewards; None if there are none.
+    `cases`: A file, or cases.
+    `reward`: Scores the cases that name no reward: any value of `training.reward_function`, or a function.
+    `tolerance`: Tolerance of cases that give none; None: the table's, or 1e-6.
+    `working_directory`: Base of relative paths; None: the current directory.
+    `convention`: Convention of ambiguous signatures.
+    `completions`: Form in which batch functions get completions: `text` or `messages`.
+    `reward_key`: Entry of a returned dict that is the reward.
+    `execution`: Where rewards run. With `auto`, your own code gets the limits of training.
+    `timeout_s`: Time limit of a call.
+    `allow_unsandboxed`: Run uploaded rewards even where they cannot be isolated.
+    `fetch`: Loads uploaded rewards; None if there are none.
 
     Raises:
         RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
@@ -238,11 +231,7 @@ def run_case(
 
 
 def load_cases(path: str | Path) -> list[Case]:
-    """Load the cases of a YAML, JSONL or CSV file.
-
-    Raises:
-        RewardError: The file cannot be read, or a case is malformed.
-    """
+    """Load the cases of a YAML, JSONL or CSV file."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

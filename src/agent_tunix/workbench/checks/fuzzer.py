@@ -39,7 +39,6 @@ class Budget:
 
     Attributes:
         tries: Candidates that are scored. If this limit ends the search, equal seeds give equal results.
-        seconds: Wall time.
     """
 
     tries: int = 600
@@ -51,13 +50,9 @@ class Exploit:
     """The best candidate of a search.
 
     Attributes:
-        blocks: Names of its building blocks.
         response: The candidate, rendered for the first problem.
-        answer: Reference of that problem.
-        value: Value of the response.
         mean_value: Mean value over all problems.
         share: Mean share of the difference between a wrong solution and the gold one.
-        tries: Candidates that were scored.
     """
 
     blocks: Genome

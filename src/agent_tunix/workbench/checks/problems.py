@@ -28,7 +28,6 @@ class CheckProblem:
     """A problem with its reference.
 
     Attributes:
-        prompt: Problem that the model is given.
         columns: All columns of the row. `answer` is the reference; `worked_solution`, or else `solution`, is the worked
             solution if there is one.
     """

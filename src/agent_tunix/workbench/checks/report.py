@@ -25,10 +25,7 @@ class CheckExample:
     """A response that shows a finding.
 
     Attributes:
-        answer: Reference that the response was scored against.
-        value: Its score; None if it is unscored.
         gold: Score of the gold solution of the same problem, where that matters.
-        detail: Explanation by the reward.
     """
 
     response: str
@@ -48,13 +45,7 @@ class CheckExample:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """Result of one check.
-
-    Attributes:
-        check: Name of the check.
-        text: The finding, in one sentence.
-        examples: Responses that show it.
-    """
+    """Result of one check."""
 
     check: str
     status: Status
@@ -86,10 +77,7 @@ class CheckReport:
     """All findings about a reward.
 
     Attributes:
-        name: Name of the reward.
         kind: Its kind, which decides which checks apply.
-        range: Declared range of its values.
-        problems: Number of problems that it was tried on.
         style: The style of `STYLES` in which the gold solutions earn most.
         facts: Further entries for JSON, such as the seed.
     """

@@ -50,8 +50,6 @@ class Scorer:
 
     Attributes:
         mixture: The reward. If it runs in workers (`make_runner`), their limits apply.
-        step: Training step passed to the reward.
-        template: Format that responses should follow.
         limit_s: Time limit of a call in this process, where the platform supports one; None for no limit. A call that
             exceeds it has the outcome `timeout`. A judge has its own limits.
     """

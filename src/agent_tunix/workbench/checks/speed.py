@@ -20,8 +20,6 @@ class Speed:
     Attributes:
         sort: The sort, one of `SORTS` or "all".
         outcome: Outcomes of the completions, joined by `, `.
-        completions: Completions scored in each repeat.
-        per_second: Median over the repeats.
         slowest: Minimum over the repeats, per second.
     """
 

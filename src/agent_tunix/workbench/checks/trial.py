@@ -20,8 +20,6 @@ class Trial:
     """A reward on its problems, with the helpers that checks share.
 
     Attributes:
-        range: Declared range of the reward's values.
-        problems: At least one.
         style: The style of `STYLES` in which the gold solutions earn most.
         gold: Score of each problem's gold solution in that style; None if it is unscored.
     """

@@ -38,12 +38,9 @@ class ComponentContext:
 
     Attributes:
         name: Its key, and its leaf among the metrics.
-        kind: Kind that it declares; None without one.
-        range: Range that it declares; None without one.
         weight: Factor in the total; with a schedule, the final one.
         trains: True if its weight is ever other than 0.
         schedule: First and last step of a schedule over steps; None if the weight is constant or follows a metric.
-        start_weight: First weight of a schedule.
         requires: Its gate.
         transforms: True if its raw values are transformed before weighting.
         written: The component as a mapping of the configuration: `function`, `weight` and so on.
@@ -72,8 +69,6 @@ class RunContext:
 
     Attributes:
         range: Range of the total; None if it is not declared.
-        num_steps: Steps of the whole run.
-        warmup_steps: Steps over which the learning rate rises.
         settings: Known values of `SETTINGS`, by configuration key.
         reward_key: Key that holds the components: `reward.components` or `training.reward_function`.
     """

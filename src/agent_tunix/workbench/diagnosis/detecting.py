@@ -22,11 +22,7 @@ class Detection:
     """A fault that a detector sees at a step.
 
     Attributes:
-        name: Name of the finding.
         measure: Size of the fault, above 0. The finding is repeated once this has grown clearly.
-        summary: The fault, in one sentence.
-        subject: Component that it concerns, or "".
-        edits: Overrides that may help.
         pick: Chooses the completions of the step that show it.
         tell: Returns what these completions add to the summary; "" for nothing.
     """

@@ -34,7 +34,6 @@ class Finding:
     Attributes:
         name: Name in snake_case. The page *Diagnosis* of the docs lists all names.
         step: Training step at which the evidence was sufficient.
-        summary: The fault, in one sentence.
         subject: Component that it concerns; "" for the run as a whole.
         evidence: Figures by name: metrics, or values computed from them.
         rollout_ids: A few completions that show it; empty if completions were not available.

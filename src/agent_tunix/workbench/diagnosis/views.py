@@ -20,10 +20,6 @@ class RolloutView:
     Attributes:
         rollout_id: `"<step>_<prompt>_<generation>"`.
         group: Number of its prompt within the step.
-        total: Its total reward; None if it is unscored.
-        components: Raw value of each component; None if it has none.
-        length: In tokens.
-        ended: True if the model ended it.
         reasons: Reasons for failures by component; "" for the total.
     """
 

@@ -72,10 +72,8 @@ class Watch:
     def observe(self, step: int, row: Mapping[str, Any], rollouts: Iterable[RolloutView] = ()) -> list[Finding]:
         """Add the row of a step.
 
-        Args:
-            step: Number of the step, from 1; 0 for the evaluation before training, which gives no findings.
-            row: Metrics by name, as in `metrics.jsonl`.
-            rollouts: Completions of the step; read only if there is a new finding.
+        `step`: Number of the step, from 1; 0 for the evaluation before training, which gives no findings.
+        `rollouts`: Completions of the step; read only if there is a new finding.
 
         Returns:
             Findings that are new or have become worse, causes first.

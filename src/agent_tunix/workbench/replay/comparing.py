@@ -26,7 +26,6 @@ class Mover:
         before: Stored total and advantage; a total of None means unscored.
         after: Total and advantage in the replay.
         components: Component → raw value before and after, where they differ.
-        detail: Explanation of the replay's total.
     """
 
     rollout_id: str

@@ -30,7 +30,6 @@ class RecordedStep:
     """A stored step of a run.
 
     Attributes:
-        step: Number of the step, from 1.
         samples: The N stored completions in whole groups, the members of a group side by side.
         totals: [N] float64 totals that trained; NaN if unscored.
         advantages: [N] float32 advantages that trained.
@@ -66,18 +65,9 @@ def replay(
 ) -> Iterator[ReplayedStep]:
     """Score stored steps, in order.
 
-    Args:
-        mixture: The reward. A replay moves its schedules, so it serves for one replay only.
-        steps: Stored steps, in order.
-        rows: The run's rows of metrics, which weights may follow.
-        num_generations: G.
-        scaling: `grpo.advantage_scaling`.
-        reuse: Components whose stored scores are reused. One that was not computed then, but counts now, is scored.
-
-    Raises:
-        Unreplayable: The stored completions lack what this reward or scaling needs.
-        RewardError: A weighted component failed under `on_failure="raise"`.
-        ConfigError: The scaling is unknown.
+    `rows`: The run's rows of metrics, which weights may follow.
+    `scaling`: `grpo.advantage_scaling`.
+    `reuse`: Components whose stored scores are reused. One that was not computed then, but counts now, is scored.
     """
     if scaling not in SCALINGS:
         OWN_ESTIMATORS.get(scaling)

@@ -12,7 +12,6 @@ class Unsupported(NamedTuple):
     Attributes:
         library: Library, and its name for such a function.
         names: Parameters that all must be there.
-        advice: What to write instead.
     """
 
     library: str
