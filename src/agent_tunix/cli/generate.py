@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import AgentTunixError, ConfigError
 from agent_tunix.visible_text import escape_hidden_in_json
 
@@ -74,16 +74,14 @@ class _StepType(click.ParamType[int | str]):
     default=None,
     help="Draw only tokens with at least this share of the likeliest token's probability.",
 )
-@click.option(
-    "--num-generations", type=click.IntRange(min=1), default=1, show_default=True, help="Completions per problem."
-)
+@click.option("--num-generations", type=click.IntRange(min=1), default=1, help="Completions per problem.")
 @click.option(
     "--max-new-tokens",
     type=click.IntRange(min=1),
     default=None,
     help="Longest completion.  [a run: generation.max_generation_steps; a model: 512]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the sampling.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling.")
 @click.option(
     "--prompt-config",
     metavar="NAME",
@@ -156,9 +154,6 @@ def generate(
             else:
                 for completion in next(generator.complete(examples)):
                     _show(completion)
-    except AgentTunixError as error:
-        echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 

@@ -8,7 +8,7 @@ from agent_tunix.cli.store import StoreGroup
 _SCOPES = ["read", "write", "try"]
 
 
-@click.group(cls=StoreGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=StoreGroup)
 def keys() -> None:
     """Make, list and revoke the keys of the store of this machine (AGENT_TUNIX_HOME, AGENT_TUNIX_DATABASE_URL).
 
