@@ -24,14 +24,10 @@ _KINDS = ("baby_steps", "one_pass")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DataSet:
-    """One set of a mixture.
-
-    Attributes:
-        config: The run's configuration with the set's own `data` in place of the mixture.
-    """
+    """One set of a mixture."""
 
     weight: float
-    config: Config
+    config: Config  # the run's configuration with the set's own `data` in place of the mixture
 
 
 def data_sets(config: Config) -> dict[str, DataSet]:

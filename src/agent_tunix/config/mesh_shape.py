@@ -7,16 +7,12 @@ AUTO = "auto"
 
 
 class MeshShape(NamedTuple):
-    """Devices along the axes of the mesh, in their order.
-
-    Attributes:
-        fsdp: Devices that share the weights of a copy and divide its rows again.
-        tp: Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's
-            width and the words.
-    """
+    """Devices along the axes of the mesh, in their order."""
 
     data: int
-    fsdp: int
+    fsdp: int  # devices that share the weights of a copy and divide its rows again
+    # Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's width
+    # and the words.
     tp: int
 
     @property

@@ -49,18 +49,13 @@ def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epo
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """The rows of every batch.
-
-    Attributes:
-        num_batches: Batches per epoch; None for all whole batches that the rows give.
-        num_epochs: Number of times the epoch is repeated.
-    """
+    """The rows of every batch."""
 
     num_rows: int
     batch_size: int
     seed: int
-    num_batches: int | None = None
-    num_epochs: int = 1
+    num_batches: int | None = None  # batches per epoch; None for all whole batches that the rows give
+    num_epochs: int = 1  # number of times the epoch is repeated
     shuffle: bool = True
 
     @property

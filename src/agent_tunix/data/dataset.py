@@ -27,15 +27,11 @@ SET_COLUMN = "data_source"
 
 @dataclass(frozen=True, slots=True)
 class LoadedSplit:
-    """The usable examples of a split, and a tally of its dropped rows.
-
-    Attributes:
-        dropped: Rows left out. In a mixture, each reason starts with the name of its set.
-        counts: Number of examples by set of a mixture; empty without a mixture.
-    """
+    """The usable examples of a split, and a tally of its dropped rows."""
 
     examples: list[Example]
-    dropped: Dropped
+    dropped: Dropped  # Rows left out. In a mixture, each reason starts with the name of its set.
+    # Number of examples by set of a mixture; empty without a mixture.
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def describe(self, purpose: str) -> str:

@@ -32,17 +32,11 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class PassDraws:
-    """Repeated passes over the rows, each with its own shuffle.
+    """Repeated passes over the rows, each with its own shuffle."""
 
-    Attributes:
-        num_rows: Rows of the set, at least 1.
-        seeds: Seeds of the shuffle, different for each set.
-        shuffle: If False, rows come in their own order.
-    """
-
-    num_rows: int
-    seeds: tuple[int, ...]
-    shuffle: bool = True
+    num_rows: int  # rows of the set, at least 1
+    seeds: tuple[int, ...]  # seeds of the shuffle, different for each set
+    shuffle: bool = True  # if False, rows come in their own order
 
     def rows(self, first: int, last: int) -> RowIndices:
         """Return row indices for the draws from `first` up to but not including `last`; they may span passes."""
@@ -78,20 +72,13 @@ class CurriculumDraws:
 
     Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty come in
     random order. Without shuffling both keep their own order, so a single stage goes through the rows by difficulty.
-
-    Attributes:
-        difficulties: [n] difficulty of each row; higher is harder.
-        num_draws: D, the draws of the whole run.
-        curriculum: Gives the kind, K and `until`.
-        seeds: Seeds of the shuffles, different for each set.
-        shuffle: True if rows are shuffled.
     """
 
-    difficulties: Sequence[float]
-    num_draws: int
-    curriculum: CurriculumConfig
-    seeds: tuple[int, ...]
-    shuffle: bool = True
+    difficulties: Sequence[float]  # [n] difficulty of each row; higher is harder
+    num_draws: int  # D, the draws of the whole run
+    curriculum: CurriculumConfig  # gives the kind, K and `until`
+    seeds: tuple[int, ...]  # seeds of the shuffles, different for each set
+    shuffle: bool = True  # True if rows are shuffled
     _ranked: RowIndices = field(init=False, repr=False, compare=False)
     _starts: Sequence[int] = field(init=False, repr=False, compare=False)
 

@@ -23,33 +23,24 @@ ASKING_ROLES = ("user", "tool")
 
 
 class Row(NamedTuple):
-    """One row as it was read.
+    """One row as it was read."""
 
-    Attributes:
-        number: Position in the source, from 1; for a file, the line number.
-    """
-
-    number: int
+    number: int  # position in the source, from 1; for a file, the line number
     columns: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One problem with its reference.
+    """One problem with its reference."""
 
-    Attributes:
-        prompt: The problem as people and rewards see it; for a conversation, the user's last message.
-        columns: All columns of the row, unchanged, and `answer`, the reference, if there is one; text is stripped. In a
-            dataset with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column.
-            In a mixture also `data_source`, the name of the set.
-        index: Number of the row in its source, from 1; for a file, the line number.
-        messages: The conversation that the model answers: `{"role": …, "content": …}`, other text fields and
-            `tool_calls`. The last message is the user's or a tool's. None if the prompt column holds text.
-    """
-
-    prompt: str
+    prompt: str  # the problem as people and rewards see it; for a conversation, the user's last message
+    # All columns of the row, unchanged, and `answer`, the reference, if there is one; text is stripped. In a dataset
+    # with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column. In a mixture
+    # also `data_source`, the name of the set.
     columns: Mapping[str, Any]
-    index: int
+    index: int  # number of the row in its source, from 1; for a file, the line number
+    # The conversation that the model answers: `{"role": …, "content": …}`, other text fields and `tool_calls`. The last
+    # message is the user's or a tool's. None if the prompt column holds text.
     messages: tuple[Mapping[str, Any], ...] | None = None
 
 

@@ -18,13 +18,9 @@ from agent_tunix.data.draws import Draws
 
 @dataclass(frozen=True)
 class Interleaving:
-    """The order in which sets take turns.
+    """The order in which sets take turns."""
 
-    Attributes:
-        weights: Weight of each set, above 0; they need not sum to 1.
-    """
-
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # weight of each set, above 0; they need not sum to 1
 
     def counts(self, num_draws: int) -> list[int]:
         """Return how many of the first `num_draws` draws each set has had."""
@@ -51,16 +47,11 @@ class Interleaving:
 
 @dataclass(frozen=True)
 class MixedOrder:
-    """The rows of every batch of a mixture or curriculum.
+    """The rows of every batch of a mixture or curriculum."""
 
-    Attributes:
-        rows: For each set, the indices of its rows among all rows.
-        interleaving: The order in which the sets take turns.
-    """
-
-    rows: Sequence[RowIndices]
+    rows: Sequence[RowIndices]  # for each set, the indices of its rows among all rows
     draws: Sequence[Draws]
-    interleaving: Interleaving
+    interleaving: Interleaving  # the order in which the sets take turns
     batch_size: int
     num_steps: int
 

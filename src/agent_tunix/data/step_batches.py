@@ -59,15 +59,10 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class LoadedBatches:
-    """Batches of rows that are all in memory.
+    """Batches of rows that are all in memory."""
 
-    Attributes:
-        prompts: All prompts that can be drawn.
-        order: Chooses the rows of each batch.
-    """
-
-    prompts: Prompts
-    order: Order
+    prompts: Prompts  # all prompts that can be drawn
+    order: Order  # chooses the rows of each batch
 
     @property
     def num_steps(self) -> int:

@@ -7,19 +7,14 @@ from agent_tunix.errors import ConfigError
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One device.
-
-    Attributes:
-        flops: Floating-point operations per second of dense bfloat16 matrix products; None if not known.
-        bandwidth: Bytes per second between memory and cores; None if not known.
-        link: Bytes per second that it can send to its neighbours, one way; None if not known.
-    """
+    """One device."""
 
     name: str
     memory_bytes: int
+    # Floating-point operations per second of dense bfloat16 matrix products; None if not known.
     flops: float | None = None
-    bandwidth: float | None = None
-    link: float | None = None
+    bandwidth: float | None = None  # bytes per second between memory and cores; None if not known
+    link: float | None = None  # bytes per second that it can send to its neighbours, one way; None if not known
 
 
 def _device(name: str, gigabytes: float, teraflops: float, bandwidth: float, link: float) -> Accelerator:

@@ -19,20 +19,13 @@ from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded, is_function_id
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finder of rewards.
+    """Finder of rewards."""
 
-    Attributes:
-        reward_directories: Directories of component files, in the order of search.
-        working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
-        modules: Modules and files of `rewards.modules`, for recipes; `import_module` imports them.
-        fetch: Source of uploaded rewards, asked last; None if there is none.
-    """
-
-    reward_directories: tuple[Path, ...]
-    working_directory: Path
+    reward_directories: tuple[Path, ...]  # directories of component files, in the order of search
+    working_directory: Path  # start of relative paths and place of `custom_rewards.py`; absolute
     settings: CallSettings = field(default_factory=CallSettings)
-    modules: tuple[str, ...] = ()
-    fetch: Fetch | None = None
+    modules: tuple[str, ...] = ()  # modules and files of `rewards.modules`, for recipes; `import_module` imports them
+    fetch: Fetch | None = None  # source of uploaded rewards, asked last; None if there is none
 
     def function(self, spec: object) -> Convention:
         """Return the reward of a specification."""

@@ -18,20 +18,14 @@ def is_function_id(text: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UploadedSource:
-    """One version of an uploaded reward function.
+    """One version of an uploaded reward function."""
 
-    Attributes:
-        id: `rf_…`.
-        format: Convention, `trl` or `miles`.
-        origin: Place that it was fetched from, for a person.
-    """
-
-    id: str
+    id: str  # `rf_…`
     name: str
-    format: str
+    format: str  # convention, `trl` or `miles`
     version: int
     content: bytes
-    origin: str
+    origin: str  # place that it was fetched from, for a person
 
     @property
     def sha256(self) -> str:

@@ -30,16 +30,11 @@ _HUBS = ("huggingface", "tfds", "kaggle")
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Paths of a run's files.
-
-    Attributes:
-        checkpoints: `training.checkpoint_dir`, or `checkpoints/`.
-        tensorboard: `training.log_dir`, or `tensorboard/`.
-    """
+    """Paths of a run's files."""
 
     root: Path
-    checkpoints: Path
-    tensorboard: Path
+    checkpoints: Path  # `training.checkpoint_dir`, or `checkpoints/`
+    tensorboard: Path  # `training.log_dir`, or `tensorboard/`
 
     @property
     def config(self) -> Path:

@@ -17,18 +17,13 @@ from agent_tunix.store.opening import Store
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service: its settings, its store, and the state that requests share.
-
-    Attributes:
-        buckets: Rate limits of keys.
-        failed_logins: Limits on invalid keys, by address.
-    """
+    """A running service: its settings, its store, and the state that requests share."""
 
     settings: ServiceSettings
     store: Store
     calls: StoreCalls
-    buckets: TokenBuckets
-    failed_logins: FailedLogins
+    buckets: TokenBuckets  # rate limits of keys
+    failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
     reviews: Reviews
     replays: Replays

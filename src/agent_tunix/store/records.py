@@ -20,20 +20,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key to the store; its secret is never stored.
+    """A key to the store; its secret is never stored."""
 
-    Attributes:
-        id: `key_` and 24 letters and digits. It stays the same if a revoked key's name is given a new secret.
-        scopes: A subset of `SCOPES`.
-        created_at: Creation time of the current secret, UTC.
-        revoked_at: Time of revocation, UTC; None for a valid key.
-    """
-
-    id: str
+    id: str  # `key_` and 24 letters and digits. It stays the same if a revoked key's name is given a new secret.
     name: str
-    scopes: frozenset[str]
-    created_at: datetime
-    revoked_at: datetime | None = None
+    scopes: frozenset[str]  # A subset of `SCOPES`
+    created_at: datetime  # creation time of the current secret, UTC
+    revoked_at: datetime | None = None  # time of revocation, UTC; None for a valid key
 
     def require(self, scope: str) -> None:
         """Raise AccessDeniedError if the key lacks a scope."""
@@ -45,24 +38,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class RewardFunctionRecord:
-    """One uploaded version of a reward function, without its source.
+    """One uploaded version of a reward function, without its source."""
 
-    Attributes:
-        id: `rf_` and 24 letters and digits; never reused.
-        format: Calling convention: `trl` or `miles`.
-        created_at: Upload time, UTC, to the microsecond.
-        version: 1 for the first upload under the name; numbers are never reused.
-        owner_id: Id of the key that owns the name.
-    """
-
-    id: str
+    id: str  # `rf_` and 24 letters and digits; never reused
     name: str
-    format: Format
-    created_at: datetime
-    version: int
+    format: Format  # calling convention: `trl` or `miles`
+    created_at: datetime  # upload time, UTC, to the microsecond
+    version: int  # 1 for the first upload under the name; numbers are never reused
     sha256: str
     size: int
-    owner_id: str
+    owner_id: str  # id of the key that owns the name
 
     def to_data(self) -> dict[str, Any]:
         """Return the record as JSON data; `created_at` is in ISO 8601, UTC, to the second."""
@@ -101,12 +86,7 @@ class RewardFunctionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Part of a longer list.
+    """Part of a longer list."""
 
-    Attributes:
-        data: The items, newest first.
-        has_more: True if there are older ones; pass the last item's id as `after` to get them.
-    """
-
-    data: list[Item]
-    has_more: bool
+    data: list[Item]  # the items, newest first
+    has_more: bool  # True if there are older ones; pass the last item's id as `after` to get them

@@ -32,15 +32,11 @@ _NETWORK = ("aiohttp", "httpx", "openai", "requests", "socket", "urllib3", "webs
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpload:
-    """A file that is a valid reward function.
-
-    Attributes:
-        sha256: Hash of the bytes, in hexadecimal.
-    """
+    """A file that is a valid reward function."""
 
     source: bytes
     format: Format
-    sha256: str
+    sha256: str  # hash of the bytes, in hexadecimal
     warnings: tuple[str, ...]
 
 

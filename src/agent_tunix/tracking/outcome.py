@@ -33,14 +33,10 @@ class RunStatus(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The outcome recorded in a run's directory.
-
-    Attributes:
-        overrides: Overrides from the command line; empty if unknown.
-    """
+    """The outcome recorded in a run's directory."""
 
     status: RunStatus
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # overrides from the command line; empty if unknown
     detail: str = ""
 
 

@@ -38,24 +38,16 @@ _FEW_KEYS = 4
 
 @dataclass(frozen=True)
 class RunRow:
-    """The row of one run.
+    """The row of one run."""
 
-    Attributes:
-        name: Directory of the run, relative to the directory that was searched.
-        steps: Last step taken; None if there is none.
-        final: Last value of the metric; None if there is none.
-        best_step: Step of the best value.
-        reward_before: Mean total reward of the first steps.
-    """
-
-    name: str
+    name: str  # directory of the run, relative to the directory that was searched
     status: RunStatus
     settings: Mapping[str, str] = field(default_factory=dict)
-    steps: int | None = None
-    final: float | None = None
+    steps: int | None = None  # last step taken; None if there is none
+    final: float | None = None  # last value of the metric; None if there is none
     best: float | None = None
-    best_step: int | None = None
-    reward_before: float | None = None
+    best_step: int | None = None  # step of the best value
+    reward_before: float | None = None  # mean total reward of the first steps
     reward_after: float | None = None
     seconds: float | None = None
     detail: str = ""

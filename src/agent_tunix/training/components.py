@@ -44,11 +44,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @dataclass(frozen=True)
 class TrainingComponents:
-    """The parts of a run.
-
-    Attributes:
-        learning_rate: Function from the number of earlier updates to the learning rate of an update.
-    """
+    """The parts of a run."""
 
     config: Config
     prompting: str
@@ -60,6 +56,7 @@ class TrainingComponents:
     episodes: EpisodeSampler | None
     updater: PolicyUpdater
     reference: ReferencePolicy | None
+    # Function from the number of earlier updates to the learning rate of an update.
     learning_rate: Callable[[int], float]
 
     @property

@@ -32,14 +32,10 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished export.
-
-    Attributes:
-        step: Step of the checkpoint that was exported.
-    """
+    """A finished export."""
 
     directory: Path
-    step: int
+    step: int  # step of the checkpoint that was exported
     num_bytes: int
 
 

@@ -34,15 +34,11 @@ _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor 
 
 @dataclass(frozen=True)
 class PolicySource:
-    """The policy that generates completions.
-
-    Attributes:
-        is_run: True for a run, which has a reward of its own; False for a model directory.
-    """
+    """The policy that generates completions."""
 
     run: FoundRun
     step: Step
-    is_run: bool
+    is_run: bool  # True for a run, which has a reward of its own; False for a model directory
 
 
 def find_source(given: Path, step: Step) -> PolicySource:

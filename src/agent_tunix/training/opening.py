@@ -40,15 +40,10 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run whose directory is claimed, before its parts are loaded.
+    """A run whose directory is claimed, before its parts are loaded."""
 
-    Attributes:
-        validated: The configuration, with pinned revisions of a hub's model and data, and the reward.
-        paths: Paths of the run. No other run writes there.
-    """
-
-    validated: ValidatedConfig
-    paths: RunPaths
+    validated: ValidatedConfig  # the configuration, with pinned revisions of a hub's model and data, and the reward
+    paths: RunPaths  # Paths of the run. No other run writes there.
     attempt: RunAttempt
     stop: StopRequest
     processes: Processes

@@ -60,22 +60,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The outcome of a step of any method.
-
-    Attributes:
-        finite: True if every update was finite.
-        updates_applied: Updates that changed the weights.
-        loss: Loss, for the message about an update that was not finite.
-        grad_norm: Norm of the gradient, for the same message.
-        result: Completions and their scores; None in a supervised start.
-    """
+    """The outcome of a step of any method."""
 
     row: dict[str, Any]
-    finite: bool
-    updates_applied: int
-    loss: float | None
-    grad_norm: float | None
-    result: StepResult | None = None
+    finite: bool  # True if every update was finite
+    updates_applied: int  # updates that changed the weights
+    loss: float | None  # loss, for the message about an update that was not finite
+    grad_norm: float | None  # norm of the gradient, for the same message
+    result: StepResult | None = None  # completions and their scores; None in a supervised start
 
     @classmethod
     def of_grpo(cls, row: dict[str, Any], result: StepResult) -> "StepOutcome":

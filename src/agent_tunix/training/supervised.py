@@ -30,44 +30,27 @@ from agent_tunix.training.targets import make_targets
 
 @flax.struct.dataclass(frozen=True)
 class TargetExample:
-    """A micro-batch of n rows.
+    """A micro-batch of n rows."""
 
-    Attributes:
-        prompt_ids: [n, P], padded on the left.
-        prompt_lengths: [n], number of tokens of each prompt.
-        target_ids: [n, T], padded on the right.
-        mask: [n, T], True for tokens that are learned.
-        weight: [n], weight of each token of a row in the loss.
-    """
-
-    prompt_ids: jax.Array
-    prompt_lengths: jax.Array
-    target_ids: jax.Array
-    mask: jax.Array
-    weight: jax.Array
+    prompt_ids: jax.Array  # [n, P], padded on the left
+    prompt_lengths: jax.Array  # [n], number of tokens of each prompt
+    target_ids: jax.Array  # [n, T], padded on the right
+    mask: jax.Array  # [n, T], True for tokens that are learned
+    weight: jax.Array  # [n], weight of each token of a row in the loss
 
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """The result of one step.
-
-    Attributes:
-        token_accuracy: Share of target tokens that were the likeliest token.
-        left_out: For each row without a target that fits, the reason.
-        grad_norm: Norm of the gradient, before clipping.
-        norms: Norms of the update and of the weights, from `describe_norms`.
-        finite: True if the update was finite. An update that is not finite is not applied.
-        updates_applied: Optimizer updates that changed the weights.
-    """
+    """The result of one step."""
 
     loss: float
-    token_accuracy: float
+    token_accuracy: float  # share of target tokens that were the likeliest token
     num_tokens: int
-    left_out: tuple[str, ...]
-    grad_norm: float
-    norms: dict[str, float]
-    finite: bool
-    updates_applied: int
+    left_out: tuple[str, ...]  # for each row without a target that fits, the reason
+    grad_norm: float  # norm of the gradient, before clipping
+    norms: dict[str, float]  # norms of the update and of the weights, from `describe_norms`
+    finite: bool  # True if the update was finite. An update that is not finite is not applied.
+    updates_applied: int  # optimizer updates that changed the weights
     seconds: float
 
 

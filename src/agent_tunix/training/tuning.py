@@ -82,28 +82,19 @@ Dimension = Choice | Range
 
 @dataclass(frozen=True)
 class Search:
-    """The settings of a search.
+    """The settings of a search."""
 
-    Attributes:
-        fixed: Overrides of every trial.
-        space: Key → its dimension.
-        metric: Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that
-            a trial has.
-        trials: Number of trials, including those of an interrupted search.
-        storage: URL of Optuna's storage; None for study.db in the directory.
-        prune: True to stop a trial that is worse at some step than the median of the earlier trials.
-        seed: Seed of Optuna's sampler.
-    """
-
-    fixed: Sequence[str]
-    space: Mapping[str, Dimension]
+    fixed: Sequence[str]  # overrides of every trial
+    space: Mapping[str, Dimension]  # key → its dimension
+    # Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that a trial
+    # has.
     metric: str | None
     direction: str
-    trials: int
+    trials: int  # number of trials, including those of an interrupted search
     directory: Path
-    storage: str | None = None
-    prune: bool = False
-    seed: int = 0
+    storage: str | None = None  # URL of Optuna's storage; None for study.db in the directory
+    prune: bool = False  # True to stop a trial that is worse at some step than the median of the earlier trials
+    seed: int = 0  # seed of Optuna's sampler
 
 
 @dataclass(frozen=True)

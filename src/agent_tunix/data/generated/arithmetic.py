@@ -27,16 +27,12 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class ArithmeticProblem:
-    """One problem.
-
-    Attributes:
-        answer: Exact value, 500 to 98,901.
-    """
+    """One problem."""
 
     question: str
     expression: str
     numbers: tuple[int, ...]
-    answer: int
+    answer: int  # exact value, 500 to 98,901
 
     def as_row(self) -> dict[str, str]:
         """Return the columns `question` and `answer`."""

@@ -15,21 +15,14 @@ _SCHEME = re.compile(r"([a-z]+)://(.*)")
 
 @dataclass(frozen=True)
 class RemoteLocation:
-    """A split of a dataset on a hub.
+    """A split of a dataset on a hub."""
 
-    Attributes:
-        key: Configuration key that names the dataset.
-        name: The value without `hf://` and without `@revision`.
-        revision: `data.revision`, or the part after `@`.
-        split: The dataset's own name for the split.
-    """
-
-    key: str
+    key: str  # configuration key that names the dataset
     path: str
-    name: str
-    revision: str | None
+    name: str  # the value without `hf://` and without `@revision`
+    revision: str | None  # `data.revision`, or the part after `@`
     subset: str | None
-    split: str
+    split: str  # the dataset's own name for the split
 
     @property
     def request(self) -> HubRequest:

@@ -12,17 +12,12 @@ from agent_tunix.rewards.sample import Sample, Score
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch for one reward to score.
-
-    Attributes:
-        calls: Positions of the completions of each call; every position is in exactly one call.
-        is_async: True if calls run concurrently in an event loop.
-    """
+    """A batch for one reward to score."""
 
     recipe: RewardRecipe
     samples: Sequence[Sample]
-    calls: Sequence[Call]
-    is_async: bool = False
+    calls: Sequence[Call]  # positions of the completions of each call; every position is in exactly one call
+    is_async: bool = False  # True if calls run concurrently in an event loop
 
 
 class Executor(Protocol):

@@ -53,41 +53,25 @@ _MOST_READS = 8
 
 @dataclass(slots=True)
 class _Worker:
-    """State of a worker.
+    """State of a worker."""
 
-    Attributes:
-        number: Number by which the nursery knows it.
-        built: Keys of the rewards that it has loaded.
-        attempted: Keys of the rewards that it was told to load.
-        building: Key of the reward that it loads now.
-        loads: True once it has begun to load that.
-        sent: True if its task was sent.
-        deadline: End of the permitted silence, in `time.monotonic`; None: no limit.
-        limit_s: Permitted silence during a call.
-        end: Latest end of its task, whatever it sends, in `time.monotonic`.
-        verdict: Misconduct for which it must end.
-        timed_out: True if it was killed for its silence.
-        doomed: True if its death was ordered.
-        lost: True if its connection closed before the cause was known.
-    """
-
-    number: int
+    number: int  # number by which the nursery knows it
     connection: Connection
-    built: set[int] = field(default_factory=set)
-    attempted: set[int] = field(default_factory=set)
-    building: int | None = None
-    loads: bool = False
+    built: set[int] = field(default_factory=set)  # keys of the rewards that it has loaded
+    attempted: set[int] = field(default_factory=set)  # keys of the rewards that it was told to load
+    building: int | None = None  # key of the reward that it loads now
+    loads: bool = False  # True once it has begun to load that
     task: Task | None = None
-    sent: bool = False
+    sent: bool = False  # True if its task was sent
     ready: bool = False
     used: bool = False
-    deadline: float | None = None
-    limit_s: float = 0.0
-    end: float = math.inf
-    verdict: str = ""
-    timed_out: bool = False
-    doomed: bool = False
-    lost: bool = False
+    deadline: float | None = None  # end of the permitted silence, in `time.monotonic`; None: no limit
+    limit_s: float = 0.0  # permitted silence during a call
+    end: float = math.inf  # latest end of its task, whatever it sends, in `time.monotonic`
+    verdict: str = ""  # misconduct for which it must end
+    timed_out: bool = False  # True if it was killed for its silence
+    doomed: bool = False  # True if its death was ordered
+    lost: bool = False  # True if its connection closed before the cause was known
 
 
 class Supervisor:

@@ -22,44 +22,31 @@ _SLACK_S = 60.0
 
 @dataclass(slots=True)
 class Work:
-    """A job in progress.
-
-    Attributes:
-        key: Number by which workers know its reward.
-        failed_builds: Number of times that a worker could not load the reward.
-        failed_deliveries: Number of times in a row that a worker ended after loading it, before it began a task.
-        broken: Reason why no worker can load it; "" while one may.
-    """
+    """A job in progress."""
 
     job: Job
-    key: int
+    key: int  # number by which workers know its reward
     future: "Future[list[Score]]"
     scores: list[Score | None]
     remaining: int
-    failed_builds: int = 0
-    failed_deliveries: int = 0
-    broken: str = ""
+    failed_builds: int = 0  # number of times that a worker could not load the reward
+    failed_deliveries: int = 0  # number of times in a row that a worker ended after loading it, before it began a task
+    broken: str = ""  # reason why no worker can load it; "" while one may
 
 
 @dataclass(slots=True)
 class Task:
-    """Calls of one job for one worker.
-
-    Attributes:
-        share: Number of concurrent calls; None: one after the other.
-        tries: Number of times that each of them was started before.
-        exclusive: True if no other task may run at the same time, because all workers died during an earlier try.
-        begun: Start of each call that has begun, by number, in `time.monotonic`.
-        ended: Numbers of calls that have their scores.
-    """
+    """Calls of one job for one worker."""
 
     work: Work
     calls: list[Call]
-    share: int | None
-    tries: int = 0
+    share: int | None  # number of concurrent calls; None: one after the other
+    tries: int = 0  # number of times that each of them was started before
+    # True if no other task may run at the same time, because all workers died during an earlier try.
     exclusive: bool = False
+    # Start of each call that has begun, by number, in `time.monotonic`.
     begun: dict[int, float] = field(default_factory=dict)
-    ended: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)  # numbers of calls that have their scores
 
     @property
     def left(self) -> list[int]:
@@ -103,19 +90,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """End of a worker that was making calls.
+    """End of a worker that was making calls."""
 
-    Attributes:
-        how: Description for a person: `exited with status 7`.
-        limit_s: Limit on silence for which it was killed; None if it died by itself.
-        trace: Traceback of its code, if known.
-        all_died: True if all other workers died too, so that it alone cannot be blamed.
-    """
-
-    how: str
-    limit_s: float | None = None
-    trace: str = ""
-    all_died: bool = False
+    how: str  # description for a person: `exited with status 7`
+    limit_s: float | None = None  # limit on silence for which it was killed; None if it died by itself
+    trace: str = ""  # traceback of its code, if known
+    all_died: bool = False  # True if all other workers died too, so that it alone cannot be blamed
 
 
 class Backlog:

@@ -47,16 +47,11 @@ State = Mapping[str, Mapping[str, jax.Array]]
 
 @dataclass(frozen=True)
 class Restored:
-    """A checkpoint that was read.
+    """A checkpoint that was read."""
 
-    Attributes:
-        step: Number of batches of prompts that the weights have seen.
-        metadata: The metadata given to `save`, and `step`.
-    """
-
-    step: int
+    step: int  # number of batches of prompts that the weights have seen
     state: State
-    metadata: dict[str, Any]
+    metadata: dict[str, Any]  # the metadata given to `save`, and `step`
 
 
 class _DamagedError(CheckpointError):

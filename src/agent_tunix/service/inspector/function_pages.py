@@ -28,20 +28,14 @@ EXPECTED = (Problem, StoreRequestError, RewardError)
 
 @dataclass(frozen=True, slots=True)
 class OpenedFunction:
-    """Reward function that a page shows.
-
-    Attributes:
-        text: Its source, with line ends as a browser's editor sends them.
-        versions: The newest versions of its name.
-        is_mine: True if the user's key owns it.
-    """
+    """Reward function that a page shows."""
 
     record: RewardFunctionRecord
-    text: str
+    text: str  # its source, with line ends as a browser's editor sends them
     content: bytes
-    versions: Page[RewardFunctionRecord]
+    versions: Page[RewardFunctionRecord]  # the newest versions of its name
     owner: str
-    is_mine: bool
+    is_mine: bool  # True if the user's key owns it
 
     def as_uploaded(self, content: bytes | None = None) -> UploadedSource:
         """Return the function, with other content if given, as a source that can be called."""

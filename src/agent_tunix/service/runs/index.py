@@ -27,17 +27,12 @@ _VIEWS = 64
 
 @dataclass(frozen=True)
 class IndexedRun:
-    """Directory of a run.
+    """Directory of a run."""
 
-    Attributes:
-        id: `run_` and 24 letters and digits, derived from the path.
-        started_ns: Time at which its configuration was written.
-    """
-
-    id: str
+    id: str  # `run_` and 24 letters and digits, derived from the path
     name: str
     root: Path
-    started_ns: int
+    started_ns: int  # time at which its configuration was written
 
 
 @dataclass(frozen=True)

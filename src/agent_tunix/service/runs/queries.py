@@ -29,15 +29,7 @@ StopReason = Literal[
 
 @dataclass(frozen=True)
 class RolloutQuery:
-    """Filter of completions, and their order within a step; steps are always in order.
-
-    Attributes:
-        order: `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a
-            reward come last.
-        stop_reason: Only those that ended for this reason; `stop` and `length` are of completions, the others of
-            episodes.
-        tool: Only episodes that called the tool of this name; "" for all.
-    """
+    """Filter of completions, and their order within a step; steps are always in order."""
 
     step: int | None = None
     group: int | None = None
@@ -45,9 +37,12 @@ class RolloutQuery:
     least: float | None = None
     most: float | None = None
     text: str = ""
+    # `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a reward
+    # come last.
     order: str = "place"
+    # Only those that ended for this reason; `stop` and `length` are of completions, the others of episodes.
     stop_reason: str | None = None
-    tool: str = ""
+    tool: str = ""  # only episodes that called the tool of this name; "" for all
 
     def __post_init__(self) -> None:
         if self.order not in get_args(Order):

@@ -36,16 +36,11 @@ _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, Arithmet
 
 @dataclass(frozen=True)
 class RolloutPage:
-    """Page of completions.
+    """Page of completions."""
 
-    Attributes:
-        rows: Rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects.
-        problems: Files that were left out, and why.
-    """
-
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]]  # rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects
     next: str | None
-    problems: list[str]
+    problems: list[str]  # files that were left out, and why
 
 
 @dataclass(frozen=True)

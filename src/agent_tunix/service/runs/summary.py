@@ -20,27 +20,17 @@ _MOST_NODES = 20_000
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Entry of a run in a list.
-
-    Attributes:
-        name: Path within the directory of runs.
-        state: `running`, `finished`, `stopped`, `failed` or `unreadable`.
-        started_at: Unix time of its configuration, in seconds.
-        step: The last step with a row; None if there is none.
-        reward: Mean total reward of the last step that has one.
-        method: `grpo.loss` of its configuration; None if unreadable.
-        model: Last part of `model.path`, or else `model.model_size`; None if unreadable.
-    """
+    """Entry of a run in a list."""
 
     id: str
-    name: str
-    state: str
+    name: str  # path within the directory of runs
+    state: str  # `running`, `finished`, `stopped`, `failed` or `unreadable`
     detail: str
-    started_at: int
-    step: int | None
-    reward: float | None
-    method: str | None
-    model: str | None
+    started_at: int  # Unix time of its configuration, in seconds
+    step: int | None  # the last step with a row; None if there is none
+    reward: float | None  # mean total reward of the last step that has one
+    method: str | None  # `grpo.loss` of its configuration; None if unreadable
+    model: str | None  # last part of `model.path`, or else `model.model_size`; None if unreadable
 
     def to_data(self) -> dict[str, Any]:
         """Return the JSON object of the API."""

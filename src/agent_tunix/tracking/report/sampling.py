@@ -32,14 +32,10 @@ Rank = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rollouts that a report shows.
-
-    Attributes:
-        prompts: Distinct prompts, each with its dataset row as JSON.
-    """
+    """The rollouts that a report shows."""
 
     records: list[Record]
-    prompts: list[tuple[str, str]]
+    prompts: list[tuple[str, str]]  # distinct prompts, each with its dataset row as JSON
     num_seen: int
     num_failed: int
 

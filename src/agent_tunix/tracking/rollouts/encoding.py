@@ -43,15 +43,10 @@ _LARGEST_ARRAY_BYTES = 2**28
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """The description of a value that could not be stored.
+    """The description of a value that could not be stored."""
 
-    Attributes:
-        kind: Its class, with the module.
-        text: Its `repr`, shortened.
-    """
-
-    kind: str
-    text: str
+    kind: str  # its class, with the module
+    text: str  # its `repr`, shortened
 
 
 class _Response:

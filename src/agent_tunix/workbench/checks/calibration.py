@@ -98,20 +98,13 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """Mistakes of a verifier: right completions that it does not accept, and wrong ones that it does.
-
-    Attributes:
-        wrong: Right completions judged wrong: false negatives.
-        unread: Right completions whose answer could not be read: parse failures.
-        unscored: Right completions without a value.
-        accepted_wrongly: Wrong completions judged right: false positives.
-    """
+    """Mistakes of a verifier: right completions that it does not accept, and wrong ones that it does."""
 
     verifier: str
-    wrong: Rate
-    unread: Rate
-    unscored: Rate
-    accepted_wrongly: Rate
+    wrong: Rate  # right completions judged wrong: false negatives
+    unread: Rate  # right completions whose answer could not be read: parse failures
+    unscored: Rate  # right completions without a value
+    accepted_wrongly: Rate  # wrong completions judged right: false positives
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,20 +47,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """The best candidate of a search.
-
-    Attributes:
-        response: The candidate, rendered for the first problem.
-        mean_value: Mean value over all problems.
-        share: Mean share of the difference between a wrong solution and the gold one.
-    """
+    """The best candidate of a search."""
 
     blocks: Genome
-    response: str
+    response: str  # the candidate, rendered for the first problem
     answer: str
     value: float | None
-    mean_value: float
-    share: float
+    mean_value: float  # mean value over all problems
+    share: float  # mean share of the difference between a wrong solution and the gold one
     tries: int
 
 

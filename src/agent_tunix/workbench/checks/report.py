@@ -22,16 +22,12 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckExample:
-    """A response that shows a finding.
-
-    Attributes:
-        gold: Score of the gold solution of the same problem, where that matters.
-    """
+    """A response that shows a finding."""
 
     response: str
     answer: str
     value: float | None
-    gold: float | None = None
+    gold: float | None = None  # score of the gold solution of the same problem, where that matters
     detail: str = ""
 
     def lines(self) -> Iterator[str]:

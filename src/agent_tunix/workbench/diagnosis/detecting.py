@@ -19,23 +19,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A fault that a detector sees at a step.
-
-    Attributes:
-        measure: Size of the fault, above 0. The finding is repeated once this has grown clearly.
-        pick: Chooses the completions of the step that show it.
-        tell: Returns what these completions add to the summary; "" for nothing.
-    """
+    """A fault that a detector sees at a step."""
 
     name: str
     severity: Severity
-    measure: float
+    measure: float  # Size of the fault, above 0. The finding is repeated once this has grown clearly.
     summary: str
     subject: str = ""
     evidence: Mapping[str, float | str] = field(default_factory=dict)
     edits: tuple[str, ...] = ()
-    pick: Pick = any_of
-    tell: Callable[[Views], str] = lambda views: ""
+    pick: Pick = any_of  # chooses the completions of the step that show it
+    tell: Callable[[Views], str] = lambda views: ""  # returns what these completions add to the summary; "" for nothing
 
 
 class Detector(abc.ABC):
