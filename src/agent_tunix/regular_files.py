@@ -1,4 +1,4 @@
-"""Safe reading of files in directories that others made: pipes and devices are errors, and the size is limited."""
+"""Safe reading and writing of files in directories that others made: no pipes or devices, and a limited size."""
 
 import errno
 import os
@@ -70,3 +70,25 @@ def is_private(path: Path) -> bool:
     needed = stat.S_IROTH | stat.S_IXOTH if path.is_dir() else stat.S_IROTH
     closed = any(not above.stat().st_mode & stat.S_IXOTH for above in path.parents)
     return closed or path.stat().st_mode & needed != needed
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a new file; a link in its place is removed, not followed. Raise OSError if the file cannot be written."""
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        file.write(content)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a directory, to the device."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: Path) -> None:
+    """Flush every file and directory below a directory to the device."""
+    for path in [*directory.rglob("*"), directory]:
+        sync(path)

@@ -12,7 +12,6 @@ from agent_tunix import __version__
 from agent_tunix.cli import (
     comparing,
     environments,
-    keys,
     plans,
     recorded_runs,
     rewards,
@@ -104,7 +103,7 @@ def verify_resume(
 
 for _command in (
     *(export, generate, recorded_runs.report, comparing.compare, tune, run_plan.plan),
-    *(rewards.rewards, environments.environments, keys.keys, store.store, serve),
+    *(rewards.rewards, environments.environments, store.keys, store.store, serve),
 ):
     main.add_command(_command)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):

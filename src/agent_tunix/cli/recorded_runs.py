@@ -24,7 +24,7 @@ def diagnose(run: str, as_json: bool) -> None:
 
     Exit status: 0 nothing is worse than info; 1 something is; 2 RUN is not a run, or its record is incomplete.
     """
-    from agent_tunix.tracking.diagnosing import diagnose_run
+    from agent_tunix.tracking.findings_file import diagnose_run
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench.diagnosis import Severity
 

@@ -17,8 +17,7 @@ from agent_tunix.data.dataset import (
 )
 from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import Example
-from agent_tunix.data.few_shot import draw_few_shot, shown_problems
-from agent_tunix.data.messages import few_shot_messages, messages_for
+from agent_tunix.data.messages import draw_few_shot, few_shot_messages, messages_for, shown_problems
 from agent_tunix.data.mixing import Interleaving
 from agent_tunix.data.orders import make_order, set_seeds
 from agent_tunix.data.problems import make_problem, read_problems

@@ -13,8 +13,7 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config
 from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
-from agent_tunix.data.examples import REFERENCE_MARK, Example, is_marked, make_example, rename_columns
-from agent_tunix.data.layouts import fit_layout
+from agent_tunix.data.examples import REFERENCE_MARK, Example, fit_layout, is_marked, make_example, rename_columns
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.errors import ConfigError, DataError
 

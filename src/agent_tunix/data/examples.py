@@ -1,7 +1,9 @@
 """A dataset's row as an example: the problem put to the model, and the columns that rewards may use."""
 
+import dataclasses
 import decimal
 import json
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -216,3 +218,32 @@ def _text(row: Row, column: str) -> str:
 
 def _no_column(row: Row, column: str) -> RowError:
     return RowError(f"no column {column!r}", f"it has {', '.join(map(repr, row.columns)) or 'none'}")
+
+
+_LOGGER = logging.getLogger("agent_tunix.data")
+
+_VERL_PROMPT = "prompt"
+_VERL_ANSWER = "reward_model.ground_truth"
+
+
+def fit_layout(data: DataConfig, rows: Sequence[Row]) -> DataConfig:
+    """Return the configuration with the columns of verl's layout, if the rows have it.
+
+    verl's rows hold `data_source`, `prompt` and `reward_model.ground_truth`. A column that the configuration sets, or
+    that the rows have under its default name, stays.
+
+    `rows`: First rows, before columns are renamed.
+    """
+    if not rows or find_column(rows[0].columns, _VERL_ANSWER) is None:
+        return data
+    columns, default = rows[0].columns, DataConfig()
+    found: dict[str, Any] = {}
+    for key, name in (("prompt_column", _VERL_PROMPT), ("answer_column", _VERL_ANSWER)):
+        configured = getattr(data, key)
+        is_free = configured == getattr(default, key) and configured not in (*columns, *data.columns)
+        if is_free and find_column(columns, name) is not None:
+            found[key] = name
+    if found:
+        told = ", ".join(f"data.{key}={name}" for key, name in found.items())
+        _LOGGER.info("the rows have verl's layout: %s", told)
+    return dataclasses.replace(data, **found)

@@ -45,7 +45,7 @@ class UploadedSource:
 
 @dataclass(frozen=True, slots=True)
 class RewardRecipe:
-    """Plain data from which `execution.building` builds a reward in another process.
+    """Plain data from which `execution.worker.build_reward` builds a reward in another process.
 
     Attributes:
         spec: The user's specification: a name, a dotted path, `file.py:function` or `file.py:Class`.

@@ -18,8 +18,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_lock
-from agent_tunix.tracking.durable import write_new
+from agent_tunix.regular_files import open_lock, write_new
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02

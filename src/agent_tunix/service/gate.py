@@ -6,9 +6,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_tunix.errors import AccessDeniedError
-from agent_tunix.service.buckets import TokenBuckets
+from agent_tunix.service.buckets import FailedLogins, TokenBuckets
 from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.failed_logins import FailedLogins
 from agent_tunix.service.problems import Problem
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent_tunix.service.buckets import TokenBuckets
+from agent_tunix.service.buckets import FailedLogins, TokenBuckets
 from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.failed_logins import FailedLogins
 from agent_tunix.service.replaying import Replays, Reviews
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.runs.reads import RunReads

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent_tunix.errors import Interrupted
-from agent_tunix.regular_files import open_regular
-from agent_tunix.tracking.durable import write_new
+from agent_tunix.regular_files import open_regular, write_new
 
 _NAME = "status.json"
 _MAX_BYTES = 2**20

@@ -11,6 +11,9 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.statistics.episodes import episode_metrics
+from agent_tunix.visible_text import one_line
+
+_LONGEST_RESPONSE = 60
 
 
 class StepMetrics:
@@ -95,3 +98,20 @@ def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, f
             row |= {f"{name}/{leaf}": value for leaf, value in reward.step_metrics().items()}
             row[f"{name}/cost_total"] = reward.metrics()["cost"]
     return row
+
+
+def scores_table(result: StepResult) -> str:
+    """Return one line for each completion: its total, advantage, raw component values and the start of its text."""
+    names = list(dict.fromkeys(name for score in result.scores for name in score.components))
+    lines = [["rollout", "total", "advantage", *names, "response"]]
+    for sample, score, advantage in zip(result.samples, result.scores, result.advantages, strict=True):
+        text = one_line(sample.shown)
+        shown = text if len(text) <= _LONGEST_RESPONSE else f"{text[: _LONGEST_RESPONSE - 1]}…"
+        total = str(score.outcome) if score.value is None else f"{score.value:.4g}"
+        components = (score.components.get(name) for name in names)
+        cells = ("-" if value is None else f"{value:.4g}" for value in components)
+        lines.append([sample.rollout_id, total, f"{advantage:.3f}", *cells, shown])
+    *widths, _ = (max(map(len, column)) for column in zip(*lines, strict=True))
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]) for line in lines
+    )

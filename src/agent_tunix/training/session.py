@@ -22,8 +22,7 @@ from agent_tunix.rewards import fingerprint
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
-from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter
-from agent_tunix.runs.reporting import report
+from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter, report
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, State
 from agent_tunix.runs.weights.saving import CheckpointSaver

@@ -27,10 +27,9 @@ from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
 from agent_tunix.execution.workers.nursery_client import NurseryClient
 from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution import worker as worker_program
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
-from agent_tunix.rewards.execution.traces import last_frame
+from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, last_frame, renumber
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
 

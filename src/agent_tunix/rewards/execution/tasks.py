@@ -4,16 +4,19 @@ All of this belongs to one thread; only the futures reach other threads.
 """
 
 import collections
+import linecache
+import re
+import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.execution.workers.frames import BrokenFrameError
-from agent_tunix.rewards.execution.calls import Call, divide_concurrency, divide_into_chunks
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Call, Job, divide_concurrency, divide_into_chunks
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.traces import last_frame
+from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 # Time for a worker's own work between calls, and for cancelling late calls.
@@ -198,3 +201,28 @@ def renumber(calls: Sequence[Call], samples: Sequence[Sample]) -> tuple[list[Sam
     positions = [position for call in calls for position in call]
     new = {position: number for number, position in enumerate(positions)}
     return [samples[position] for position in positions], [tuple(new[p] for p in call) for call in calls]
+
+
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in ')
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OURS = str(Path(__file__).parents[1])
+
+
+def last_frame(trace: str, recipe: RewardRecipe) -> str:
+    """Return the innermost frame of the user's own code, ` (rewards.py:12: return re.match(…))`; "" if none is known.
+
+    `recipe`: The reward. A file named in its `spec` counts as the user's even among installed packages. For an upload,
+    no file is ever read here, because its code can forge a traceback.
+    """
+    frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)]
+    if recipe.uploaded is not None:
+        own = [frame for frame in frames if frame[0] == recipe.uploaded.file]
+    else:
+        own = [frame for frame in frames if not frame[0].startswith((*_LIBRARIES, _OURS, "<"))]
+    if not own and recipe.uploaded is None:
+        name = Path(recipe.spec.partition(".py")[0] + ".py").name
+        own = [frame for frame in frames if Path(frame[0]).name == name]
+    if not own:
+        return ""
+    file, line = own[0]
+    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"

@@ -35,8 +35,7 @@ import orbax.checkpoint as ocp
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
-from agent_tunix.regular_files import read_regular
-from agent_tunix.tracking.durable import sync, sync_tree, write_new
+from agent_tunix.regular_files import read_regular, sync, sync_tree, write_new
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 

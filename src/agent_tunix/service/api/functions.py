@@ -7,12 +7,11 @@ from fastapi import Depends, FastAPI, File, Form, Path, Query, Request, UploadFi
 from starlette.responses import Response
 
 from agent_tunix.errors import UploadError
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api import models
 from agent_tunix.service.api.documentation import BODY, FUNCTION, documented
 from agent_tunix.service.api.tries import try_function
 from agent_tunix.service.gate import API
-from agent_tunix.service.problems import Problem
+from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.state import service_of
 from agent_tunix.store import Key
 from agent_tunix.store.reward_functions import MAX_LIMIT

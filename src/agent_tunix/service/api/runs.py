@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api import run_models
 from agent_tunix.service.api.documentation import FUNCTION, documented
 from agent_tunix.service.gate import API
+from agent_tunix.service.problems import Json
 from agent_tunix.service.runs.index import MAX_LIMIT
 from agent_tunix.service.runs.metrics import MAX_ROWS
 from agent_tunix.service.runs.queries import MAX_LIMIT as MAX_ROLLOUTS

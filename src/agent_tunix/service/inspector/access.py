@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from agent_tunix.errors import NotStoredError
-from agent_tunix.service.inspector.cookies import COOKIE
+from agent_tunix.service.inspector.headers import COOKIE
 from agent_tunix.service.inspector.sessions import Session, Sessions
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.state import service_of

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.rewards import Score
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api.tries import score_data
 from agent_tunix.service.inspector.errors import wants_page
 from agent_tunix.service.inspector.function_pages import (
@@ -30,7 +29,7 @@ from agent_tunix.service.inspector.function_pages import (
 from agent_tunix.service.inspector.functions import PATH
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import place_of
-from agent_tunix.service.problems import Problem
+from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.replaying import ReplayRequest, Review, StepRange, sha256_of
 from agent_tunix.service.state import service_of
 from agent_tunix.service.trying import TrialRow, check_size

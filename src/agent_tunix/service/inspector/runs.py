@@ -8,9 +8,9 @@ from fastapi import FastAPI, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_tunix.service.answers import Json
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import anchor_of, place_of
+from agent_tunix.service.problems import Json
 from agent_tunix.service.runs.curves import Look
 from agent_tunix.service.runs.files import finite
 from agent_tunix.service.state import service_of

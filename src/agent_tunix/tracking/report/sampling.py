@@ -14,8 +14,7 @@ from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.tracking.report.conversation import as_text, show_conversation
-from agent_tunix.tracking.report.cutting import cut
-from agent_tunix.tracking.report.inert import to_inert_json
+from agent_tunix.tracking.report.cutting import cut, to_inert_json
 
 NUM_OF_EACH = 150
 NUM_UNIFORM = 6000

@@ -14,8 +14,8 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.regular_files import write_new
 from agent_tunix.rewards import RewardAnalysis
-from agent_tunix.tracking.durable import write_new
 from agent_tunix.tracking.metrics_file import iterate_metrics
 from agent_tunix.tracking.report.charts import draw_up
 from agent_tunix.tracking.report.curves import Rows
