@@ -29,11 +29,7 @@ class OwnFunctions(Generic[Function]):
         self._found: dict[str, Function] = {}
 
     def register(self, name: str, overwrite: bool = False) -> Callable[[Function], Function]:
-        """Return a decorator that registers a function under a name, and returns the function.
-
-        Raises:
-            ConfigError: The name is malformed, built in, or taken by another function.
-        """
+        """Return a decorator that registers a function under a name, and returns the function."""
         if _NAME.fullmatch(name) is None:
             raise ConfigError(
                 f"the name of a {self._kind} must have at most 100 letters, digits and `_`, and start with a letter or "
@@ -60,11 +56,7 @@ class OwnFunctions(Generic[Function]):
         self._found[path] = function
 
     def get(self, name: str) -> Function:
-        """Return the function of a name or path.
-
-        Raises:
-            ConfigError: There is none; the message gives the closest match.
-        """
+        """Return the function of a name or path."""
         if name in self._found:
             return self._found[name]
         known = [*self._builtin, *self._found]
@@ -102,8 +94,5 @@ def register_policy_loss(name: str, *, overwrite: bool = False) -> Callable[[Pol
 
     Returns:
         A decorator that returns the function unchanged.
-
-    Raises:
-        ConfigError: The name is malformed or taken.
     """
     return OWN_LOSSES.register(name, overwrite)

@@ -89,11 +89,7 @@ def to_typed(cfg: DictConfig) -> Config:
 
 
 def to_evaluate(cfg: DictConfig) -> EvaluateConfig:
-    """Return the composed request of `evaluate.py` as plain typed values.
-
-    Raises:
-        ConfigError: An interpolation cannot be resolved.
-    """
+    """Return the composed request of `evaluate.py` as plain typed values."""
     return _instantiate(cfg, EvaluateConfig)
 
 
@@ -126,11 +122,7 @@ def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> 
 
 
 def compose_overrides(overrides: Sequence[str]) -> Config:
-    """Return the configuration of a run, composed as `train` composes it.
-
-    Raises:
-        ConfigError: Hydra refuses an override; with Hydra's message.
-    """
+    """Return the configuration of a run, composed as `train` composes it."""
     register_schema()
     # Inside a Hydra program, the program's own Hydra instance is set aside meanwhile.
     running = GlobalHydra.instance()
@@ -150,9 +142,6 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
     """Return a copy of a configuration with some values replaced, such as `rewards.args.conciseness.limit=80`.
 
     `overrides` are `KEY=VALUE` in Hydra's grammar, without sweeps, deletions or choices of a group's file.
-
-    Raises:
-        ConfigError: An override cannot be read, or its key does not exist.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -168,11 +157,7 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def with_values(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
-    """Return a copy of a configuration with some values replaced, given as group → key → value.
-
-    Raises:
-        ConfigError: A key does not exist, or a value has the wrong type.
-    """
+    """Return a copy of a configuration with some values replaced, given as group → key → value."""
     cfg = _structured(config)
     for group, given in values.items():
         for name, value in given.items():

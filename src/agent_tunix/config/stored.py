@@ -107,11 +107,7 @@ def from_yaml_text(content: bytes | str) -> Config:
 
 
 def from_yaml(path: Path) -> Config:
-    """Return the configuration that a run wrote.
-
-    Raises:
-        ConfigError: The file is missing or is not a run's configuration.
-    """
+    """Return the configuration that a run wrote."""
     content = _read(path)
     try:
         return from_yaml_text(content)
@@ -122,11 +118,7 @@ def from_yaml(path: Path) -> Config:
 
 
 def check_yaml(path: Path) -> None:
-    """Check that a run's configuration exists and is complete YAML; faster than reading it.
-
-    Raises:
-        ConfigError: The file is missing, empty or damaged.
-    """
+    """Check that a run's configuration exists and is complete YAML; faster than reading it."""
     try:
         loaded = load_plain_yaml(_read(path))
         if not isinstance(loaded, dict) or not loaded:
@@ -165,11 +157,7 @@ def _instance(values: Mapping[Any, Any], schema: type[T], prefix: str) -> T:
 
 
 def _typed(value: Any, wanted: Any, key: str) -> Any:
-    """Return the value if it has the wanted type, or converted to it if that loses nothing.
-
-    Raises:
-        ConfigError: It has another type.
-    """
+    """Return the value if it has the wanted type, or converted to it if that loses nothing."""
     if get_origin(wanted) in (Union, types.UnionType):
         if value is None:
             return None

@@ -33,11 +33,7 @@ class Order(Protocol):
 
 
 def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epochs: int) -> int:
-    """Return the steps of a run: `num_epochs` × `num_batches`; with None, × the whole batches that the rows give.
-
-    Raises:
-        DataError: There are fewer rows than a batch needs.
-    """
+    """Return the steps of a run: `num_epochs` × `num_batches`; with None, × the whole batches that the rows give."""
     if num_rows < batch_size:
         raise DataError(
             f"a batch requires training.batch_size={batch_size} rows, but only {num_rows} are usable; set "

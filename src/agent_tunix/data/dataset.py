@@ -80,10 +80,6 @@ def load_evaluation(config: Config) -> LoadedSplit:
 
     The sets of a mixture are interleaved in proportion to their sizes, so that any prefix represents all of them. From
     streamed data only the first `evaluation.num_samples` examples are taken. A run that does not evaluate needs none.
-
-    Raises:
-        ConfigError: The source does not exist, or the fraction is not in (0, 1].
-        DataError: A file cannot be read, or it has no usable row.
     """
     if config.evaluation.num_samples == 0 and config.training.train_fraction >= 1.0:
         return LoadedSplit([], Dropped())
@@ -98,10 +94,6 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
     """Return the training examples, the evaluation examples, and a report of dropped rows.
 
     With `training.train_fraction` below 1, the training rows are split; otherwise the evaluation uses the test rows.
-
-    Raises:
-            ConfigError: The source does not exist, or the fraction is not in (0, 1].
-            DataError: A file cannot be read, or it has no usable row.
     """
     if config.training.train_fraction < 1.0:
         train, evaluation = _hold_out(config)
@@ -114,10 +106,6 @@ def peek_examples(config: Config) -> dict[str | None, Example]:
     """Return the first usable training row of each set of a mixture, by name; a single set has the key None.
 
     Reading stops at the first usable row, of the evaluation rows too. This rejects unusable data quickly.
-
-    Raises:
-        ConfigError: The source does not exist.
-        DataError: A file cannot be read, or it has no usable row.
     """
     one_of_each = dataclasses.replace(
         config.data, num_train=min(config.data.num_train, 1), num_test=min(config.data.num_test, 1)
@@ -150,10 +138,6 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
         split: Split to read. Only training rows must have the column of a curriculum.
         dropped: Tally to which dropped rows are added.
         name: Name of the set in a mixture. It becomes the column `data_source`.
-
-    Raises:
-        ConfigError: The source does not exist.
-        DataError: A file cannot be read.
     """
     rows = read_rows(config, split, dropped)
     first = list(itertools.islice(rows, ROWS_TO_JUDGE_BY))

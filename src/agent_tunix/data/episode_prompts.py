@@ -36,9 +36,6 @@ class EpisodeEncoder:
 
     Attributes:
         call_format: Format in which the model writes tool calls.
-
-    Raises:
-        ModelError, ConfigError: As `PromptEncoder`.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:
@@ -52,9 +49,6 @@ class EpisodeEncoder:
         Args:
             messages: The conversation before the policy's first turn.
             tools: Tools to declare: through the template, or, if it has no place for them, in the system message.
-
-        Raises:
-            ModelError: The chat template refuses the messages.
         """
         declared = [tool.declaration() for tool in tools] if self._declares_tools else []
         if tools and not declared:
@@ -66,9 +60,6 @@ class EpisodeEncoder:
 
         Args:
             replies: Messages that answer each turn: results of tools, or the environment's reply.
-
-        Raises:
-            ModelError: The chat template refuses the messages.
         """
         parts = [self._split_reply(messages) for messages in replies]
         # The policy has written the token that ends its turn. It is encoded too, because the tokens of a text can

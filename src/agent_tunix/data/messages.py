@@ -26,9 +26,6 @@ def messages_for(prompt: PromptConfig, example: Example) -> list[Message]:
     `prompt.few_shot` follow, then the example's conversation or question.
 
     Raises:
-        ConfigError: A worked example lacks a column that the template names, or rows hold conversations and
-            `prompt.template` is set.
-        DataError: The row lacks a column that `prompt.template` names.
         RowError: The model cannot continue the example's own conversation.
     """
     own = _conversation(prompt, example)
@@ -40,11 +37,7 @@ def messages_for(prompt: PromptConfig, example: Example) -> list[Message]:
 
 
 def few_shot_messages(prompt: PromptConfig) -> list[Message]:
-    """Return the worked examples as turns of the user and the model.
-
-    Raises:
-        ConfigError: An example lacks its question, its answer, or a column that `prompt.template` names.
-    """
+    """Return the worked examples as turns of the user and the model."""
     messages = []
     for number, shot in enumerate(prompt.few_shot):
         name = f"prompt.few_shot[{number}]"
@@ -76,7 +69,6 @@ def fill_template(template: str | None, question: str, columns: Mapping[str, Any
 
     Raises:
         LookupError: The template names a column that is absent or null; the message says which.
-        ConfigError: The template is not valid.
     """
     if template is None:
         return question.strip()
@@ -93,11 +85,7 @@ def fill_template(template: str | None, question: str, columns: Mapping[str, Any
 
 
 def read_template(template: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the pieces of `prompt.template`: literal text, and the column after it or None.
-
-    Raises:
-        ConfigError: The template has an unmatched brace, or something other than a name between braces.
-    """
+    """Yield the pieces of `prompt.template`: literal text, and the column after it or None."""
     try:
         pieces = list(string.Formatter().parse(template))
     except ValueError as error:
@@ -177,10 +165,6 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
 
     A hash of each distinct problem's text and the seed decides which rows are drawn. Reordering the rows or adding a
     few does not change them.
-
-    Raises:
-        ConfigError: A row holds a conversation, which has no question and answer to show.
-        DataError: There are too few distinct problems.
     """
     if prompt.num_few_shot == 0:
         return prompt

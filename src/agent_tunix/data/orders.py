@@ -16,11 +16,7 @@ from agent_tunix.errors import DataError
 
 
 def make_order(examples: Sequence[Example], config: Config) -> Order:
-    """Return the order that chooses the examples in the batch of each step.
-
-    Raises:
-        DataError: There are fewer rows than a batch needs, a set has none, or there are fewer than curriculum stages.
-    """
+    """Return the order that chooses the examples in the batch of each step."""
     training, sets = config.training, data_sets(config)
     by_pass_rate = config.data.sampling == "pass_rate"
     if not (sets or by_pass_rate) and config.data.curriculum.column is None:

@@ -24,9 +24,6 @@ def pin_data(config: Config, recorded: Config | None = None) -> Config:
     Args:
         config: Configuration from the user.
         recorded: Configuration with which a resumed run started. Its revisions are kept if `config` allows them.
-
-    Raises:
-        DataError: The hub does not answer, or has no such dataset.
     """
     if config.training.train_data_dir is not None or config.training.test_data_dir is not None:
         return config

@@ -15,10 +15,6 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
 
     The problem of a row is in `data.prompt_column`, or else in `prompt`, `messages` or `question`. It is a text or a
     list of chat messages.
-
-    Raises:
-        DataError: The file cannot be read or has no row, or a line is not a row with a problem; the error names the
-            line.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")

@@ -59,9 +59,6 @@ def settle_prompts(config: Config) -> Config:
     """Return the configuration with prompts that depend on nothing outside it.
 
     This reads the chat template's file, and the training rows if worked examples are drawn from them.
-
-    Raises:
-        ConfigError, DataError: The file or the rows cannot be read, or there are too few rows to draw from.
     """
     prompt = config.prompt
     if prompt.num_few_shot:
@@ -99,10 +96,6 @@ def encode_examples(
     `tokenizer`: The policy's tokenizer, made with the same `prompt`.
     `config`: Configuration from `settle_prompts`.
     `may_be_empty`: If True, all may be dropped, as can happen to a few rows of a stream.
-
-    Raises:
-        DataError: A prompt is too long and `generation.over_long` is refuse, or no example is left.
-        ConfigError, ModelError: No prompt can be made, whatever the example.
     """
     encoder = PromptEncoder(tokenizer, config.prompt)
     shown = shown_problems(config.prompt)

@@ -53,11 +53,6 @@ class PromptEncoder:
     Args:
         tokenizer: The policy's tokenizer.
         prompt: Configures the system message, the worked examples and the question.
-
-    Raises:
-        ModelError: There is no chat template, or it refuses a plain question.
-        ConfigError: The template omits the user's message; or it omits the system message and
-            `prompt.without_system_role` is refuse; or worked examples are not drawn yet (`draw_few_shot`).
     """
 
     def __init__(self, tokenizer: PromptTokenizer, prompt: PromptConfig) -> None:
@@ -105,7 +100,6 @@ class PromptEncoder:
         """Return the conversation of an example, up to the model's turn.
 
         Raises:
-            DataError, ConfigError: See `messages_for`.
             RowError: The model cannot continue the example's own conversation.
         """
         messages = messages_for(self._prompt, example)
@@ -123,9 +117,6 @@ class PromptEncoder:
         Args:
             messages: The conversation.
             tools: Declarations of tools.
-
-        Raises:
-            ModelError: The chat template refuses the messages.
         """
         rendered = self._tokenizer.render_chat(messages, tools)
         called = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
@@ -187,10 +178,6 @@ def filter_over_long(
 
     Returns:
         The examples that fit, and a tally of the others.
-
-    Raises:
-        ConfigError: The policy is unknown.
-        DataError: A prompt is too long and the policy is `refuse`, or none fits and `may_be_empty` is False.
     """
     if policy not in ("drop", "refuse"):
         raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}", code="invalid_setting")

@@ -140,9 +140,6 @@ class StreamedBatches:
     Args:
         config: The run's configuration; `training.num_batches` sets its length.
         tokenizer: The policy's tokenizer.
-
-    Raises:
-        DataError: Raised while a batch is made: a file cannot be read, or a set has no usable row.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:

@@ -26,9 +26,6 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     """Connect the processes of the run. Every process waits until all are connected.
 
     `identity`: Text that must be the same in all processes.
-
-    Raises:
-        ConfigError: The processes cannot be found or reached, or do not belong to the same run.
     """
     if distributed.mode == "none":
         return Processes()

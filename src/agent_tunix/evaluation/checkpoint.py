@@ -137,9 +137,6 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
 
     A problem counts if both models answered it and all completions were scored. The two may have dropped different
     prompts.
-
-    Raises:
-        DataError: There is no common problem.
     """
     from agent_tunix.evaluation.intervals import compare
 

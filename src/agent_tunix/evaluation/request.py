@@ -60,11 +60,7 @@ class EvaluationRequest:
 
 
 def read_request(asked: EvaluateConfig) -> EvaluationRequest:
-    """Find the run and check what can be checked without JAX.
-
-    Raises:
-        UntrustedRunError: A run is neither the user's own nor trusted, and would execute code or read private files.
-    """
+    """Find the run and check what can be checked without JAX."""
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
     working_directory = Path.cwd()
@@ -159,11 +155,7 @@ def _read_subject(
 
 
 def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
-    """Return a model directory as a run with default settings.
-
-    Raises:
-        ConfigError: `model.path` is missing, or a step is given.
-    """
+    """Return a model directory as a run with default settings."""
     model = dict(replaced.get("model", {}))
     path = model.get("path")
     if not isinstance(path, str):

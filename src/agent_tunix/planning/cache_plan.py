@@ -147,12 +147,9 @@ def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int)
 def check_cache(cache: CachePlan, held: int, available: int) -> None:
     """Refuse a run whose keys and values do not fit beside what it holds throughout.
 
-        cache: Plan for one device.
-        held: Bytes of weights, adapter, reference policy and optimiser on it.
-        available: Bytes of the device.
-
-    Raises:
-        ConfigError: They exceed the memory of the device.
+    cache: Plan for one device.
+    held: Bytes of weights, adapter, reference policy and optimiser on it.
+    available: Bytes of the device.
     """
     if held + cache.bytes <= available:
         return

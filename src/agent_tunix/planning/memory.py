@@ -206,11 +206,7 @@ def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Me
 
 
 def check_memory(plan: MemoryPlan, available: int) -> str | None:
-    """Return a warning if the plan exceeds the memory, or None if it fits.
-
-    Raises:
-        ConfigError: The weights alone exceed the memory.
-    """
+    """Return a warning if the plan exceeds the memory, or None if it fits."""
     if plan.weights + plan.reference > available:
         raise ConfigError(
             f"the weights alone need {gigabytes(plan.weights + plan.reference)}, but only {gigabytes(available)} are "

@@ -89,9 +89,6 @@ def choose_mesh_shape(
     `needs`: Function from a mesh shape to the bytes that each device will hold.
     `devices`: The devices that are available.
     `num_rows`: Rows of a micro-batch, which are divided over data × fsdp; None if any division of rows is allowed.
-
-    Raises:
-        ConfigError: There are several processes, and no shape uses the devices of all of them.
     """
     several = devices.count > devices.per_process  # then every process needs a device in the mesh
     shapes = [

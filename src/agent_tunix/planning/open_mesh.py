@@ -24,10 +24,6 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
 
     `num_rows`: Rows of a micro-batch, which must be divided evenly; None if nothing trains. Then any number of rows can
     be sampled, and if the run's mesh needs more devices than there are here, another one is chosen.
-
-    Raises:
-        ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or
-            with keys and values, exceed the memory of the devices.
     """
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
     compute_bytes = compute_dtype(config.model.dtype).itemsize

@@ -173,11 +173,7 @@ def claim(config: Config, root: Path) -> RunPaths:
 
 @contextlib.contextmanager
 def hold(root: Path) -> Iterator[None]:
-    """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed.
-
-    Raises:
-        RunDirectoryError: Another process holds the lock, or its file is a link or a pipe.
-    """
+    """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed."""
     try:
         held = open_lock(root / ".lock")
     except OSError as error:

@@ -38,9 +38,6 @@ class BestSoFar:
 
         Returns:
             True if this step is now the best.
-
-        Raises:
-            ConfigError: No row of the run has the metric.
         """
         metric = self._settings.metric
         if metric is None:

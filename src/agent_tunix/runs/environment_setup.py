@@ -36,12 +36,7 @@ def open_environments(config: Config, working_directory: Path) -> Iterator[Envir
 
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:
-    """Check that the environments can be used with the rows of the data.
-
-    Raises:
-        UnknownEnvironmentError, InvalidEnvironmentError: An environment or tool cannot be used, or requires a column
-            that rows lack.
-    """
+    """Check that the environments can be used with the rows of the data."""
     with open_environments(config, working_directory) as environments:
         if environments is not None:
             for example in examples.values():

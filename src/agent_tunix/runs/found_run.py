@@ -27,9 +27,6 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     """Return the run of a directory.
 
     `key`: The option that gave the path, for the error message.
-
-    Raises:
-        RunDirectoryError: Files of the run are links.
     """
     path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent

@@ -74,9 +74,6 @@ def resolve_for_evaluation(
 
     Returns:
         The run's own reward, None without `with_reward`; and that of `resolve_correct`.
-
-    Raises:
-        DataError, RewardError: A reward cannot be resolved, or does not fit the data.
     """
     mixture = resolve_from_config(config, working_directory, run) if with_reward else None
     correct = resolve_correct(config, working_directory, run)

@@ -93,9 +93,6 @@ def reward_spec(config: Config, working_directory: Path) -> Any:
 
     Components without a function change those of `training.reward_function`, as `reward.components.brevity.weight=0.9`
     does, and components with one are added to them.
-
-    Raises:
-        RewardError: A component without a function is not among those of `training.reward_function`.
     """
     components, chosen = config.reward.components, config.training.reward_function
     changed = [name for name, one in components.items() if is_change(one)]

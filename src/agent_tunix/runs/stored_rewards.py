@@ -32,12 +32,9 @@ _REPLAYABLE = ("training.reward_function", "reward", "rewards", "grpo.advantage_
 def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Config:
     """Return a run's configuration with another reward.
 
-        config: The run's.
-        reward: Replaces `training.reward_function` and the components of `reward=`; None to keep them.
-        overrides: Further overrides, KEY=VALUE. `reward=NAME` names a file of `conf/reward/`.
-
-    Raises:
-        Unreplayable: An override changes something that a replay cannot show.
+    config: The run's.
+    reward: Replaces `training.reward_function` and the components of `reward=`; None to keep them.
+    overrides: Further overrides, KEY=VALUE. `reward=NAME` names a file of `conf/reward/`.
     """
     kept = []
     for override in overrides:
@@ -92,9 +89,6 @@ def check_tokenizer(stored: StoredRun) -> None:
 
     Rewards receive the token counts and ids of stored completions, which come from the old tokenizer. If the model is
     not on this machine, no comparison is possible and the run is accepted.
-
-    Raises:
-        Unreplayable: The tokenizer has changed; the message names its directory.
     """
     before = stored.environment.get("tokenizer_fingerprint")
     directory = None
@@ -137,9 +131,6 @@ def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True
 
     `is_own`: True if the configuration names the run's own reward. An uploaded reward is then the version that the run
     was trained on, not the latest one.
-
-    Raises:
-        Unreplayable: The reward requires a column that the completions do not have.
     """
     mixture = resolve_from_config(config, Path.cwd(), stored.root if is_own else None)
     sample = next((step.samples[0] for step in stored.rollouts.iterate(steps=stored.rollouts.steps()[:1])), None)

@@ -110,10 +110,6 @@ def settle_trust(
     `with_policy`: True if the run's policy will be written where others may read it.
     `with_environment`: True if the policy will act in the run's environments.
     `with_advantages`: True if the run's advantage estimator will be called.
-
-    Raises:
-        UntrustedRunError: The run would execute code, send text or read private files, and is neither the user's own
-            nor trusted.
     """
     own = own or Config()
     content = _read_config(root)
@@ -166,10 +162,6 @@ def check_directory(root: Path, config: Config) -> None:
     """Refuse to train in a foreign directory with links or pipes, or whose uploaded rewards would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
-
-    Raises:
-        RunDirectoryError: Links in the directory would redirect writes to another place, or pipes would block them.
-        UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
     if _is_own_in_place(root):
         return

@@ -42,9 +42,6 @@ def adapt_source(source: bytes, function: str | None = None) -> AdaptedSource:
     Args:
         source: The file, which `check_upload` checks afterwards.
         function: Name of the function; None for `reward`, else the only one that is registered, else the only one.
-
-    Raises:
-        UploadError: There is no such function, or several, or an upload cannot call it. The message says what to write.
     """
     try:
         tree = ast.parse(source)

@@ -23,8 +23,6 @@ def fetch_uploaded(spec: str) -> UploadedSource | None:
 
     Raises:
         UnknownRewardError: The store does not have the id.
-        RewardError: `spec` is an id, and the store cannot be used.
-        StoreError: `spec` may be a name, and the store cannot be used.
     """
     if is_function_id(spec):
         try:

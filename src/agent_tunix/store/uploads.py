@@ -46,10 +46,6 @@ def check_upload(source: bytes, format: Format) -> CheckedUpload:
     Args:
         source: The file: UTF-8, with or without a byte order mark, at most 256 KB.
         format: Calling convention of its `reward`.
-
-    Raises:
-        UploadError: The file is not valid. `code` is one of `invalid_format`, `file_too_large`, `empty_file`,
-            `invalid_encoding`, `syntax_error`, `no_reward_function`, `wrong_kind` and `invalid_signature`.
     """
     if format not in FORMATS:
         raise UploadError("invalid_format", f"format must be {' or '.join(FORMATS)}, not {format!r}", "format")

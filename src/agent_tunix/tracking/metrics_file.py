@@ -53,30 +53,18 @@ class MetricsFile(Closing):
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a `metrics.jsonl`; an incomplete last line is left out.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
-    """
+    """Return the rows of a `metrics.jsonl`; an incomplete last line is left out."""
     return list(iterate_rows(path))
 
 
 def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a `metrics.jsonl`, one in memory at a time; an incomplete last line is left out.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
-    """
+    """Yield the rows of a `metrics.jsonl`, one in memory at a time; an incomplete last line is left out."""
     for _, row in _read_lines(path):
         yield row
 
 
 def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield rows as `iterate_rows` does; a value that is neither a finite number nor a histogram becomes None.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
-    """
+    """Yield rows as `iterate_rows` does; a value that is neither a finite number nor a histogram becomes None."""
     for row in iterate_rows(path):
         yield {name: value if is_metric(value) else None for name, value in row.items()}
 
@@ -103,11 +91,7 @@ def cut_after(path: Path, step: int) -> None:
 
 
 def missing_steps(path: Path, last: int) -> list[int]:
-    """Return the steps from 0 to `last` without a row in a `metrics.jsonl`, which need not exist.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
-    """
+    """Return the steps from 0 to `last` without a row in a `metrics.jsonl`, which need not exist."""
     found = {row["step"] for row in read_rows(path)} if path.exists() else set()
     return [step for step in range(last + 1) if step not in found]
 

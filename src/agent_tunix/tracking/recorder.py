@@ -63,9 +63,6 @@ class Recorder:
         """Record the row of a step, which must not be changed afterwards; the next barrier guarantees it is on disk.
 
         `also`: Called after the row is written, in the same thread.
-
-        Raises:
-            RunDirectoryError: An earlier row could not be written.
         """
 
         def write() -> None:

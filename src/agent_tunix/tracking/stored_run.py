@@ -33,9 +33,6 @@ def check_no_links(root: Path) -> None:
 
     Commands copy what they read into reports, model cards and exports. A link in a run that somebody else made could
     have them publish private files of the user.
-
-    Raises:
-        RunDirectoryError: A part of the run is a link; checkpoints may be, because `export` asks about them.
     """
     parts = [root / name for name in _PARTS]
     inner = [path for part in parts if part.is_dir() for path in part.iterdir()]
@@ -108,11 +105,7 @@ class StoredRun:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The reward's fingerprint from `Fingerprint.to_data`; `hash` is its short form.
-
-        Raises:
-            RunDirectoryError: environment.json is missing or damaged, or has no fingerprint.
-        """
+        """The reward's fingerprint from `Fingerprint.to_data`; `hash` is its short form."""
         environment = self.environment
         stored = environment.get("reward_fingerprint")
         components = stored.get("components", {}) if isinstance(stored, dict) else None

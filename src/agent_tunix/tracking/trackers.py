@@ -130,11 +130,7 @@ _WANDB_SETTINGS = frozenset({"disabled", "entity", "mode", "project"})
 
 
 def _refuse_foreign_settings(path: Path) -> None:
-    """Refuse settings of W&B in the working directory that could send the user's key to another server.
-
-    Raises:
-        ConfigError: They set more than names and the mode, or cannot be read.
-    """
+    """Refuse settings of W&B in the working directory that could send the user's key to another server."""
     if not path.is_file():
         return
     parser = configparser.ConfigParser(interpolation=None)

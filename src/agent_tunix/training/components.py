@@ -195,11 +195,7 @@ def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, con
 
 
 def check_eos_tokens(config: Config, tokenizer: Tokenizer) -> None:
-    """Refuse end-of-sequence ids that the tokenizer does not have: no completion would end.
-
-    Raises:
-        ConfigError: With the ids that are out of range.
-    """
+    """Refuse end-of-sequence ids that the tokenizer does not have: no completion would end."""
     unknown = [token for token in config.generation.eos_tokens or [] if token >= tokenizer.vocab_size]
     if unknown:
         raise ConfigError(

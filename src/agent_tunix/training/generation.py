@@ -251,9 +251,6 @@ def choose_sampling(
 
     Without a configuration and values, sampling is greedy. Values without a configuration change plain sampling at
     temperature 1.
-
-    Raises:
-        ConfigError: Greedy sampling is combined with a value that it would ignore.
     """
     from agent_tunix.evaluation.evaluate import INFERENCE_CONFIGS
     from agent_tunix.sampling.token_choice import SamplingParams

@@ -39,10 +39,6 @@ def check_resumable(
     `now`: Metadata of this run, from `make_metadata`.
     `config`: The run's.
     `root`: Directory of the run.
-
-    Raises:
-        CheckpointError: The checkpoint has another method, other training rows or another reference policy.
-        ModelError: The checkpoint's adapter was trained on another model.
     """
     before = restored.metadata
     if (found := before.get("method", GRPO)) != method:
@@ -84,9 +80,6 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
     """Warn of a reward that has changed since a checkpoint, or refuse it, as `rewards.on_change` says.
 
     `before`: Metadata of the checkpoint.
-
-    Raises:
-        CheckpointError: The reward has changed, and `rewards.on_change` is `refuse`.
     """
     changed = reward_changed_since(before, now)
     if changed and config.rewards.on_change == "refuse":

@@ -142,10 +142,6 @@ class RunSession:
 
         Args:
             warm_up: Entered before the first evaluation or step.
-
-        Raises:
-            CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
-            ModelError: The checkpoint's adapter was trained on another model.
         """
         first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
@@ -162,11 +158,7 @@ class RunSession:
             self._processes.from_first(self._report)
 
     def steps(self) -> Iterator[int]:
-        """Yield the steps to take, until the last or until the metric of `stopping` no longer improves.
-
-        Raises:
-            Interrupted: A signal asked the run to stop; a checkpoint was saved.
-        """
+        """Yield the steps to take, until the last or until the metric of `stopping` no longer improves."""
         for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop:
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
@@ -187,12 +179,7 @@ class RunSession:
 
     @contextlib.contextmanager
     def learning(self) -> Iterator[None]:
-        """Measure the time of a step. If its reward or its data fails, save a checkpoint of the step before.
-
-        Raises:
-            RewardFailureRateError: The reward failed; a checkpoint was saved.
-            DataError: Streamed rows cannot be used; a checkpoint was saved.
-        """
+        """Measure the time of a step. If its reward or its data fails, save a checkpoint of the step before."""
         done = self._last_step
         if self._took_steps:
             garbage.sought_as_usual()
@@ -208,12 +195,7 @@ class RunSession:
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
-        """Record a step; evaluate and save the policy if that is due.
-
-        Raises:
-            NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
-            RewardFailureRateError: The reward failed in the evaluation; a checkpoint was saved.
-        """
+        """Record a step; evaluate and save the policy if that is due."""
         training = self._config.training
         is_last = step == self.max_steps
         row, result = outcome.row, outcome.result

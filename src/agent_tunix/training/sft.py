@@ -28,11 +28,6 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
     """Run a supervised start as configured.
 
     `validated`: A configuration that passed `preflight` and `check_supervised`.
-
-    Raises:
-        RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
-            what to do.
-        NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_run(validated, root, overrides))

@@ -43,12 +43,7 @@ class TargetBatch:
 
 
 def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
-    """Return the configuration of a supervised start: no reference policy, and one update per batch.
-
-    Raises:
-        ConfigError: A micro-batch cannot be divided among the devices.
-        DataError: The first row of the data, or of a set of a mixture, has no target.
-    """
+    """Return the configuration of a supervised start: no reference policy, and one update per batch."""
     config = checked.config
     size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
     if shape is not None and size % shape.row_shards:
@@ -74,9 +69,6 @@ def target_text(columns: Mapping[str, Any], config: Config) -> str:
     Args:
         columns: Columns of the row, with `answer` and perhaps a worked solution: `worked_solution`, or else `solution`.
         config: The run's, for the column or the format.
-
-    Raises:
-        DataError: The row lacks a required column, or the column has no text.
     """
     column = config.sft.target_column
     if column is not None:

@@ -32,11 +32,6 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
     """Run GRPO as configured.
 
     `overrides`: Overrides of the command line, which are stored with the outcome of the run.
-
-    Raises:
-        RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
-            what to do.
-        RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
     """
     with (
         open_run(validated, root, overrides) as opened,

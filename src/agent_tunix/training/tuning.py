@@ -295,11 +295,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Create and lock the directory, so that only one search uses it.
-
-    Raises:
-        RunDirectoryError: The directory cannot be written, or another search holds the lock.
-    """
+    """Create and lock the directory, so that only one search uses it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = open_lock(directory / ".tune.lock")

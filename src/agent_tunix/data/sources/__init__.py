@@ -38,21 +38,12 @@ def read_rows(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
         config: The run's configuration; `training.data_source` takes precedence over `data.source`.
         split: Split to read.
         dropped: Tally to which dropped rows and their origin are added while reading.
-
-    Raises:
-        ConfigError: The source is unknown.
-        DataError: A file is missing or cannot be read.
     """
     return SOURCES[find_source(config, split)](config, split, dropped)
 
 
 def find_source(config: Config, split: Split) -> str:
-    """Return the name of the source of a split's rows, with `auto` resolved.
-
-    Raises:
-        ConfigError: The source is unknown.
-        DataError: `auto` cannot be resolved.
-    """
+    """Return the name of the source of a split's rows, with `auto` resolved."""
     name = config.data.source if config.training.data_source is None else config.training.data_source
     if name == "auto":
         name = source_of_path(config, split)

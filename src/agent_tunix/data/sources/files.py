@@ -33,11 +33,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def faults_of(split: Split, path: Path) -> Iterator[None]:
-    """Turn an OSError about a file into a DataError.
-
-    Raises:
-        DataError: The file cannot be read.
-    """
+    """Turn an OSError about a file into a DataError."""
     try:
         yield
     except OSError as error:

@@ -118,11 +118,7 @@ def _load(
 
 
 def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
-    """Refuse a dataset whose description names local files or addresses outside the dataset itself.
-
-    Raises:
-        DataError: It names such a file.
-    """
+    """Refuse a dataset whose description names local files or addresses outside the dataset itself."""
     within: tuple[str, ...] = (f"hf://datasets/{path}@",)
     if os.path.isdir(path):
         within = tuple(f"{start}{os.sep}" for start in {os.path.abspath(path), os.path.realpath(path)})
@@ -137,11 +133,7 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
 
 
 def _check_saved(place: RemoteLocation, directory: Path) -> None:
-    """Refuse a saved dataset that names files or directories elsewhere.
-
-    Raises:
-        DataError: It does, or its description cannot be read.
-    """
+    """Refuse a saved dataset that names files or directories elsewhere."""
     splits = _read_saved(place, directory / "dataset_dict.json", lambda found: found["splits"])
     for part in (directory, *(directory / name for name in splits)):
         _read_saved(place, part / "state.json", lambda found: [one["filename"] for one in found["_data_files"]])

@@ -23,11 +23,7 @@ NAMES_SHOWN = 5
 
 
 def source_of_path(config: Config, split: Split) -> str:
-    """Return the source that `data.source=auto` stands for: decided by file suffixes, or `synthetic` without a path.
-
-    Raises:
-        DataError: The suffix is unknown, or a directory has files of no known kind or of several kinds.
-    """
+    """Return the source that `data.source=auto` stands for: decided by file suffixes, or `synthetic` without a path."""
     key, given, path = _given(config, split)
     if path is None:
         return "synthetic"
@@ -68,10 +64,6 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
     holds training rows only: held-out rows must come from elsewhere.
 
     `source`: Source that will read the files; it decides their suffixes in a directory.
-
-    Raises:
-        DataError: No path is given, no such file exists, or numbered files such as `train-00000-of-00004.jsonl` are
-            incomplete.
     """
     key, given, path = _given(config, split)
     name = _split_name(config, split)

@@ -42,9 +42,6 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
     `split`: Split to read.
     `may_be_overridden`: True if `training.train_data_dir` and `training.test_data_dir` take precedence over
     `data.path`.
-
-    Raises:
-        DataError: No dataset is given, or it belongs to another source.
     """
     override = config.training.train_data_dir if split == "train" else config.training.test_data_dir
     if not may_be_overridden:

@@ -24,11 +24,7 @@ from agent_tunix.errors import DataError
 
 
 def read_tfds(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Yield the rows of a split, in the order in which they were prepared.
-
-    Raises:
-        DataError: The dataset or split does not exist, or the dataset cannot be prepared.
-    """
+    """Yield the rows of a split, in the order in which they were prepared."""
     dropped.unit = "row"
     for number, example in enumerate(_open(config, split, dropped), start=1):
         try:

@@ -33,9 +33,6 @@ def check_base(config: Config, directory: Path, before: str | None, now: str, *,
 
     `before`: Digest of the model that the run started with; None if it was not recorded, which is accepted.
     `weights_matter`: True to warn about other weights of the same architecture too, if the run trains all weights.
-
-    Raises:
-        ModelError: The run trains an adapter, and the model is not the one that it was trained on.
     """
     if before is None or before == now:
         return

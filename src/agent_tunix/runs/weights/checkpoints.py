@@ -169,9 +169,6 @@ class Checkpoints:
 
         Args:
             like: Arrays with the shapes, types and shardings to restore. Parts that are missing here are not read.
-
-        Raises:
-            CheckpointError: All checkpoints are damaged, or the newest intact one does not fit the model.
         """
         damaged = []
         for step in reversed(self._processes.from_first(self.steps)):
@@ -190,11 +187,7 @@ class Checkpoints:
         return None
 
     def restore(self, step: int, like: State) -> Restored:
-        """Return the checkpoint of a step.
-
-        Raises:
-            CheckpointError: The checkpoint does not exist, is damaged, or does not fit the model.
-        """
+        """Return the checkpoint of a step."""
         path = self._path(step)
         self._processes.from_first(lambda: self._verify(step))
         try:

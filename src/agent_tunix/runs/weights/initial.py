@@ -106,9 +106,6 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
 
     An adapter is meaningless without the scale and the frozen weights that it was trained with. Another quantization
     of the same model only gives a warning.
-
-    Raises:
-        ConfigError: The runs differ in one of these, or only one of them trains an adapter.
     """
     from agent_tunix.policy.files.directory import find_model_directory
     from agent_tunix.policy.files.model_digest import digest_model

@@ -33,9 +33,6 @@ class CheckpointSaver(Background):
         `state`: Arrays of the checkpoint. They may be donated as soon as this returns.
         `metadata`: Metadata for `Checkpoints.save`. The caller must not change it afterwards.
         `after`: Called before anything is written; it waits for the rows and rollouts.
-
-        Raises:
-            CheckpointError: The previous checkpoint could not be written.
         """
         self.flush()
         kept = state if _several_processes() else _copied(state)

@@ -37,10 +37,6 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
         run: The run.
         step: Step of the checkpoint; None for the latest intact one, `best` for the best, 0 for the model before
             training.
-
-    Raises:
-        CheckpointError: There is no such checkpoint, or it is damaged.
-        ModelError: The model that the run started with is missing, or another one has replaced it.
     """
     from agent_tunix.planning.open_mesh import open_mesh
     from agent_tunix.policy.chat.tokenizer import Tokenizer

@@ -52,9 +52,6 @@ def replay_source(
     """Score a run's stored completions with a changed source, in its own workers, and compare the results.
 
     Blocks until all are scored or out of time. Setting `ended` ends the replay at once.
-
-    Raises:
-        Unreplayable: The stored completions cannot answer the request.
     """
     started = time.monotonic()
     check_upload(request.changed, cast(Format, request.saved.format))

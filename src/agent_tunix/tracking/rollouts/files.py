@@ -178,11 +178,7 @@ def opened(path: Path) -> "Iterator[pq.ParquetFile]":
 
 @contextlib.contextmanager
 def explained(path: Path, verb: str) -> Iterator[None]:
-    """Turn an error about a file into one that names the file and the remedy.
-
-    Raises:
-        RunDirectoryError: The block raised an error that a damaged, full or forbidden file causes.
-    """
+    """Turn an error about a file into one that names the file and the remedy."""
     import pyarrow as pa
 
     try:
