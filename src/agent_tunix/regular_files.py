@@ -1,9 +1,11 @@
 """Safe reading and writing of files in directories that others made: no pipes or devices, and a limited size."""
 
+import contextlib
 import errno
 import os
 import stat
-from io import BufferedRandom, BufferedReader
+from collections.abc import Iterator
+from io import BufferedRandom, BufferedReader, BufferedWriter
 from pathlib import Path
 
 _MOST_BYTES = 64 * 2**20
@@ -72,11 +74,18 @@ def is_private(path: Path) -> bool:
     return closed or path.stat().st_mode & needed != needed
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a new file; a link in its place is removed, not followed. Raise OSError if the file cannot be written."""
-    path.unlink(missing_ok=True)
-    with path.open("xb") as file:
-        file.write(content)
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BufferedWriter]:
+    """Yield a new file that replaces `path` when the block ends; an error leaves the old one, and nothing else."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)  # what an earlier process left, or a link that somebody else made
+    try:
+        with partial.open("xb") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError, ConfigError
+from agent_tunix.regular_files import replacing
 from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
@@ -272,20 +272,14 @@ def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
 
 def _write_file(path: Path, rows: Iterator[str]) -> None:
     """Write all rows, or no file if an error occurs."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.unlink(missing_ok=True)  # what an earlier command left, or a link that somebody else made
-        with partial.open("x", encoding="utf-8") as written:
+        with replacing(path) as file:
             for row in rows:
-                written.write(f"{row}\n")
-        os.replace(partial, path)
+                file.write(f"{row}\n".encode())
     except AgentTunixError:
         raise
     except OSError as error:
         raise ConfigError(f"--output {path} cannot be written: {error}", code="unwritable_output") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _show(completion: "Completion") -> None:

@@ -41,8 +41,6 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
 def make_problem(row: Any, number: int, data: DataConfig) -> Example:
     """Return one row as an example.
 
-        row: Parsed value of a line.
-
     Raises:
         RowError: The row has no problem.
     """

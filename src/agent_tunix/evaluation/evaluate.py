@@ -118,17 +118,14 @@ def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) 
     """Return the samples of all problems, as those of a step of the run.
 
     samples: [P][N] samples.
-    step: Step of the policy. Component weights that follow a schedule take their value at this step.
-    max_steps: Number of steps of the run; 0 if it is not known.
+    `step`: Step of the policy. Component weights that follow a schedule take their value at this step.
+    `max_steps`: Number of steps of the run; 0 if it is not known.
     """
     return [dataclasses.replace(one, step=step, max_steps=max_steps) for of_problem in samples for one in of_problem]
 
 
 def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -> list[list[Sample]]:
-    """Return the completions of each held-out problem.
-
-    config: The run's, for the sampling, the number of problems and the number of passes.
-    """
+    """Return the completions of each held-out problem."""
     rows = choose_rows(config, len(prompts.examples))
     size = min(config.evaluation.batch_size, len(rows))
     params = evaluation_sampling(config.evaluation, turn_tokens(config))

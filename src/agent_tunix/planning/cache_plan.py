@@ -23,15 +23,11 @@ _LONG_LOOP = 128
 
 
 class Stage(NamedTuple):
-    """The array of places of a stage.
-
-    places: Places of each slot.
-    length: Tokens that the cache of a place holds.
-    """
+    """The array of places of a stage."""
 
     slots: int
-    places: int
-    length: int
+    places: int  # places of each slot
+    length: int  # tokens that the cache of a place holds
 
     @property
     def size(self) -> int:
@@ -98,11 +94,7 @@ class CachePlan:
 
 
 def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> CachePlan:
-    """Return the keys and values that a device holds, in training or in evaluation, whichever needs more.
-
-    architecture: Architecture of the policy.
-    config: Configuration of the run. Its `model.mesh_shape` is ignored.
-    """
+    """Return the keys and values that a device holds, in training or in evaluation, whichever needs more."""
     generation, evaluation = config.generation, config.evaluation
 
     def plan(purpose: str, num_prompts: int, num_generations: int) -> CachePlan:
@@ -145,12 +137,7 @@ def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int)
 
 
 def check_cache(cache: CachePlan, held: int, available: int) -> None:
-    """Refuse a run whose keys and values do not fit beside what it holds throughout.
-
-    cache: Plan for one device.
-    held: Bytes of weights, adapter, reference policy and optimiser on it.
-    available: Bytes of the device.
-    """
+    """Refuse a run whose keys and values do not fit beside what it holds throughout."""
     if held + cache.bytes <= available:
         return
     lower = (

@@ -96,10 +96,7 @@ class MemoryPlan:
 def plan_memory(
     architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape = ONE_DEVICE
 ) -> MemoryPlan:
-    """Return the memory plan of one device of a mesh.
-
-    config: Configuration of the run. Its `model.mesh_shape` is ignored.
-    """
+    """Return the memory plan of one device of a mesh."""
     a, model = architecture, config.model
     tensors = list_tensors(a)
     weights = sum(_weight_bytes(tensor, model, compute_bytes, shape) for tensor in tensors)

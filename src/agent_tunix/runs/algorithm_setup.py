@@ -21,8 +21,7 @@ from agent_tunix.startup import devices
 def register_own_algorithm(config: Config, working_directory: Path, *, with_loss: bool = True) -> None:
     """Import the user's own loss and estimator, if the configuration names any, so that they are found by name.
 
-    working_directory: Base directory of relative paths and of the user's own modules.
-    with_loss: False for the estimator alone.
+    `with_loss`: False for the estimator alone.
     """
     own = _own_specs(config, with_loss)
     if not own:

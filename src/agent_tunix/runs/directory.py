@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_lock, write_new
+from agent_tunix.regular_files import open_lock, replacing
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -202,10 +202,7 @@ def describe_environment(
     devices: list[str],
     context: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of `environment.json`.
-
-    context: Facts about the run that its diagnosis needs.
-    """
+    """Return the content of `environment.json`."""
     packages = ("agent_tunix", "google-tunix", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "pyarrow")
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -235,10 +232,9 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically, and create its directory."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_new(partial, content)
-        os.replace(partial, path)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written: {error}", code="unwritable_directory") from error

@@ -129,9 +129,8 @@ def _check_subset(config: Config) -> None:
 def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:
     """Call the user's rewards on an example: to find out the form of completions, and to warn of one that cannot score.
 
-    example: Any row that the reward may score.
-    config: The run's, for the limits on rewards.
-    fixed: Columns that are the same in all such rows. Components that exclude them are not called.
+    `example`: Any row that the reward may score.
+    `fixed`: Columns that are the same in all such rows. Components that exclude them are not called.
     """
     settings, sample = config.rewards, _sample_of(example, config)
     rewards = [component.reward for component in mixture.components if not component.route.excludes(fixed or {})]

@@ -32,9 +32,8 @@ _REPLAYABLE = ("training.reward_function", "reward", "rewards", "grpo.advantage_
 def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Config:
     """Return a run's configuration with another reward.
 
-    config: The run's.
-    reward: Replaces `training.reward_function` and the components of `reward=`; None to keep them.
-    overrides: Further overrides, KEY=VALUE. `reward=NAME` names a file of `conf/reward/`.
+    `reward`: Replaces `training.reward_function` and the components of `reward=`; None to keep them.
+    `overrides`: Further overrides, KEY=VALUE. `reward=NAME` names a file of `conf/reward/`.
     """
     kept = []
     for override in overrides:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from starlette.types import Scope
 
 from agent_tunix.service.problems import Problem
+from agent_tunix.store import Key
 
 # Beyond this number of parties, the least recently seen are forgotten.
 MOST_PARTIES = 20_000
@@ -43,6 +44,13 @@ class TokenBuckets:
         if len(self._buckets) > self._most:
             del self._buckets[next(iter(self._buckets))]
         return 0.0 if tokens >= 1 else (1 - tokens) / self._rate
+
+    def admit(self, key: Key) -> None:
+        """Take a token of an API key; raise the Problem that answers the request if there is none."""
+        wait_s = self.take(key.id)
+        if wait_s:
+            message = f"the key {key.name!r} makes too many requests; wait {wait_s:.3f} s"
+            raise Problem(429, "rate_limit_exceeded", message, headers={"Retry-After": str(math.ceil(wait_s))})
 
 
 # An owner of one IPv6 address has its whole /64 network.

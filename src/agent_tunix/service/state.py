@@ -6,9 +6,9 @@ from starlette.requests import Request
 
 from agent_tunix.service.buckets import FailedLogins, TokenBuckets
 from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.replaying import Replays, Reviews
+from agent_tunix.service.pools import Pool
+from agent_tunix.service.replaying.running import Replays
 from agent_tunix.service.runs.index import RunIndex
-from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.trying import Tries
 from agent_tunix.store.opening import Store
@@ -24,10 +24,10 @@ class Service:
     buckets: TokenBuckets  # rate limits of keys
     failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
-    reviews: Reviews
+    reviews: Pool
     replays: Replays
     runs: RunIndex
-    run_reads: RunReads
+    run_reads: Pool
 
     @classmethod
     def of(cls, settings: ServiceSettings, store: Store) -> "Service":
@@ -43,10 +43,12 @@ class Service:
             buckets,
             failed_logins,
             tries,
-            Reviews(),
+            # Apart from uploads: checking a hostile source takes ten seconds, and users without write access must not
+            # delay uploads.
+            Pool("reviews", 2, 18, "sources are being inspected"),
             replays,
             RunIndex(settings.runs),
-            RunReads(),
+            Pool("run-reads", 4, 68, "reads of runs are queued"),
         )
 
     def close(self) -> None:

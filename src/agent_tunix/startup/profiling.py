@@ -40,7 +40,7 @@ Event = Mapping[str, Any]
 class Profiling(Closing):
     """Traces of the steps that a run's configuration selects.
 
-        num_steps: Number of steps of the run. Later steps in `profile_steps` mean the last step.
+    `num_steps`: Number of steps of the run. Later steps in `profile_steps` mean the last step.
 
     Attributes:
         path: Path of the trace; None until it is written.

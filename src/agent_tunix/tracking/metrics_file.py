@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_regular
+from agent_tunix.regular_files import open_regular, replacing
 from agent_tunix.tracking.values import is_metric, to_plain
 
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
@@ -81,13 +81,10 @@ def cut_after(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = b"".join(line.rstrip(b"\n") + b"\n" for line, row in _read_lines(path) if row["step"] <= step)
-    scratch = path.with_name(f"{path.name}.tmp")
-    with _explained(path, "replaced"):
-        with open(scratch, "wb") as file:
-            file.write(kept)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
+    with _explained(path, "replaced"), replacing(path) as file:
+        file.write(kept)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def missing_steps(path: Path, last: int) -> list[int]:

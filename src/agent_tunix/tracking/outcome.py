@@ -7,14 +7,13 @@ import contextlib
 import enum
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from agent_tunix.errors import Interrupted
-from agent_tunix.regular_files import open_regular, write_new
+from agent_tunix.regular_files import open_regular, replacing
 
 _NAME = "status.json"
 _MAX_BYTES = 2**20
@@ -123,10 +122,8 @@ def _write(root: Path, outcome: RunOutcome) -> None:
 
 def _write_bytes(root: Path, content: bytes) -> None:
     # A failure to write the status must not stop the run; the training itself reports a full disk.
-    partial = root / f".{_NAME}.partial"
-    with contextlib.suppress(OSError):
-        write_new(partial, content)
-        os.replace(partial, root / _NAME)
+    with contextlib.suppress(OSError), replacing(root / _NAME) as file:
+        file.write(content)
 
 
 def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:

@@ -113,8 +113,6 @@ def first_rollout_difference(expected: Path, found: Path) -> str | None:
     """Return a description of the first stored completion that differs between two runs; None if all are equal.
 
     Timings are not compared, nor what rewards report beside their values.
-
-        found: Directory of the resumed run.
     """
     rows = itertools.zip_longest(_rollouts(expected), _rollouts(found))
     for one, other in rows:

@@ -65,10 +65,15 @@ class Rubric:
 def read_rubric(judge: str, rubric: object, scores: object = None, polarity: str | None = None) -> Rubric:
     """Read a rubric from the configuration.
 
-    `rubric`: A text, or criteria by name: each a text, or a mapping with `question` and optionally `scores`, `polarity`
-    and `weight`.
-    `scores`: Score of each verdict for criteria that set none; None: yes 1, partly 0.5, no 0.
-    `polarity`: Polarity of the rubric; None: negative if all its criteria are.
+    Args:
+        judge: Name of the judge, for errors.
+        rubric: A text, or criteria by name: each a text, or a mapping with `question` and optionally `scores`,
+            `polarity` and `weight`.
+        scores: Score of each verdict for criteria that set none; None: yes 1, partly 0.5, no 0.
+        polarity: Polarity of the rubric; None: negative if all its criteria are.
+
+    Raises:
+        RewardError: The rubric is malformed.
     """
     try:
         default_scores = DEFAULT_SCORES if scores is None else _read_scores("scores", scores)

@@ -35,7 +35,7 @@ import orbax.checkpoint as ocp
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
-from agent_tunix.regular_files import read_regular, sync, sync_tree, write_new
+from agent_tunix.regular_files import read_regular, replacing, sync, sync_tree
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 
@@ -141,10 +141,9 @@ class Checkpoints:
         """Mark the checkpoint of a step as the best, so that it is kept."""
 
         def mark() -> None:
-            partial = self._directory / ".best.json.partial"
             try:
-                write_new(partial, json.dumps({"step": step}).encode())
-                os.replace(partial, self._directory / "best.json")
+                with replacing(self._directory / "best.json") as file:
+                    file.write(json.dumps({"step": step}).encode())
             except OSError as error:
                 raise CheckpointError(
                     f"{self._directory}/best.json cannot be written: {_cause(error)}", code="checkpoint_not_written"

@@ -13,7 +13,7 @@ from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.inspector.access import session_of
 from agent_tunix.service.inspector.pages import render
 from agent_tunix.service.problems import Problem, problem_of
-from agent_tunix.service.replaying import normalise
+from agent_tunix.service.replaying.differences import normalise
 from agent_tunix.service.runs.summary import RunSummary
 from agent_tunix.service.state import Service, service_of
 from agent_tunix.service.trying import cannot_be_tried
@@ -96,7 +96,7 @@ async def show_function(
     source = opened.text if given is None else source_of(given)
     runs: list[RunSummary] = []
     if "try" in key_of(request).scopes:
-        runs = (await service.run_reads.make(service.runs.list, _RUNS_OFFERED)).data
+        runs = (await service.run_reads.run(service.runs.list, _RUNS_OFFERED)).data
     nothing = {"tried": None, "replayed": None, "review": None, "is_new": False}
     return render(
         request,

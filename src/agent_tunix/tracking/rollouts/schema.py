@@ -71,18 +71,12 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the file, or a field of `components`.
+    """A column of the file, or a field of `components`."""
 
-    name: Name of the column.
-    type: A type name of `arrow_type`; `json` is a string that `encoding.decode` reads.
-    help: One sentence that describes the content.
-    nullable: True if it may be null.
-    """
-
-    name: str
-    type: str
-    help: str
-    nullable: bool = False
+    name: str  # name of the column
+    type: str  # a type name of `arrow_type`; `json` is a string that `encoding.decode` reads
+    help: str  # one sentence that describes the content
+    nullable: bool = False  # True if it may be null
 
 
 COMPONENT_FIELDS = (
