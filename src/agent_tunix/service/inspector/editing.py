@@ -30,7 +30,7 @@ from agent_tunix.service.inspector.functions import PATH
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import place_of
 from agent_tunix.service.problems import Json, Problem
-from agent_tunix.service.replaying.reviewing import Review, review_source, sha256_of
+from agent_tunix.service.replaying.reviewing import Review, sha256_of
 from agent_tunix.service.replaying.running import ReplayRequest
 from agent_tunix.service.replaying.selection import StepRange
 from agent_tunix.service.state import service_of
@@ -140,7 +140,7 @@ async def review_source(request: Request, opened: OpenedFunction, form: FormData
 
 
 async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
-    return await service_of(request).reviews.run(review_source, opened.text, source_of(form), opened.record.format)
+    return await service_of(request).reviews.run(Review.of, opened.text, source_of(form), opened.record.format)
 
 
 async def save(request: Request, id: str) -> Response:

@@ -15,13 +15,13 @@ class Review:
     advice: tuple[str, ...]
     sha256: str
 
+    @classmethod
+    def of(cls, saved: str, changed: str, format: Format) -> "Review":
+        """Check a changed source, raising UploadError if it is not a reward function, and compare the two."""
+        checked = check_upload(changed.encode("utf-8", "replace"), format)
+        return cls(diff_sources(saved, changed), checked.warnings, sha256_of(changed))
+
 
 def sha256_of(text: str) -> str:
     """Return the digest that identifies a reviewed source."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def review_source(saved: str, changed: str, format: Format) -> Review:
-    """Check a changed source, raising UploadError if it is not a reward function, and compare it with the saved one."""
-    checked = check_upload(changed.encode("utf-8", "replace"), format)
-    return Review(diff_sources(saved, changed), checked.warnings, sha256_of(changed))
