@@ -39,9 +39,10 @@ def grouped(parameter: str, make: Callable[..., Any], *options: Decorator) -> De
             mine = {name: values.pop(name) for name in names if name in values}
             return command(**values, **{parameter: make(**mine)})
 
+        decorated: Callable[..., Any] = run
         for option in reversed(options):
-            run = option(run)
-        return run
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 
