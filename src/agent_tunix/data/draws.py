@@ -1,15 +1,16 @@
 """The order in which the rows of one set are drawn, without end.
 
 A draw is a number from 0. The row it gives is a pure function of the set, the seeds and that number, so the rows of any
-step can be computed without those of earlier steps.
+step can be computed without those of earlier steps. A stream of rows is shuffled within a bounded buffer.
 """
 
 import bisect
 import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -146,3 +147,31 @@ def read_difficulty(columns: Mapping[str, Any], curriculum: CurriculumConfig) ->
     if math.isnan(number):
         raise RowError(f"column {name!r} is not a number, and data.curriculum.order is empty", f"it is {value!r:.80}")
     return number
+
+
+T = TypeVar("T")
+
+
+def shuffle_within(items: Iterator[T], size: int, seeds: tuple[int, ...]) -> Iterator[T]:
+    """Yield the items in a random order that depends only on the seeds.
+
+    A buffer holds `size` items. Each draw yields one of these at random, and the next item takes its place; the rest
+    come in random order at the end. So an item comes at most `size` places early, but may come arbitrarily late.
+    """
+    random = np.random.PCG64(list(seeds))
+    held = list(itertools.islice(items, size))
+    for item in items:
+        place = int(random.random_raw()) % size
+        yield held[place]
+        held[place] = item
+    for place in permute(np.arange(len(held)), *seeds, 1):
+        yield held[place]
+
+
+def endless(read_pass: Callable[[int], Iterator[T]]) -> Iterator[T]:
+    """Return an iterator that repeats passes over a source forever.
+
+    Args:
+        read_pass: Receives the number of a pass, counted from 0, and returns its items, at least one.
+    """
+    return itertools.chain.from_iterable(map(read_pass, itertools.count()))

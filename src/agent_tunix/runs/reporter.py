@@ -1,4 +1,4 @@
-"""Reporting of a run's rows, completions and findings. Only the first of several processes reports."""
+"""Reporting of a run's rows, completions and findings, by the first of several processes alone."""
 
 import contextlib
 import logging
@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.watching import Watching
 from agent_tunix.startup.profiling import phase
 from agent_tunix.tracking import Recorder
 from agent_tunix.tracking.mlflow_tracker import attach_files
 from agent_tunix.tracking.report import write_analysis, write_report
-from agent_tunix.tracking.rollouts import StoredStep
+from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import RunContext
 
@@ -130,3 +131,26 @@ def _attempt(label: str, write: Callable[[], Path], written: dict[str, Path], ro
             error,
             root,
         )
+
+
+def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:
+    """Return the settings that determine the run's totals and advantages."""
+    return ScoringSettings(
+        num_generations=config.grpo.num_generations,
+        advantage_scaling=config.grpo.advantage_scaling,
+        on_failure=reward.on_failure,
+        fingerprint=reward.short,
+    )
+
+
+def to_stored(step: int, result: StepResult, settings: ScoringSettings) -> StoredStep:
+    """Return the completions of a step in the form that is stored."""
+    return StoredStep(
+        step=step,
+        samples=result.samples,
+        scores=result.scores,
+        advantages=result.advantages,
+        logprobs=result.completions.logps.sum(axis=1),
+        settings=settings,
+        groups_in_step=len(result.samples) // settings.num_generations,
+    )

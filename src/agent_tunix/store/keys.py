@@ -10,8 +10,7 @@ from sqlalchemy import Engine, bindparam, or_, select, update
 
 from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
 from agent_tunix.store.database import insert_missing, reading, writing
-from agent_tunix.store.identifiers import NAME_RULE, is_name, is_secret, new_key_id, new_secret
-from agent_tunix.store.records import SCOPES, Key
+from agent_tunix.store.records import NAME_RULE, SCOPES, Key, is_name, is_secret, new_key_id, new_secret
 from agent_tunix.store.schema import LOCAL_KEY_ID, keys
 
 _PREFIX_LENGTH = 11  # first characters of the secret, with `vk_`, stored in plain text; the rest has 190 bits

@@ -9,8 +9,7 @@ from sqlalchemy import Connection, Engine, Integer, Select, bindparam, delete, e
 from agent_tunix.errors import NameTakenError, NotStoredError, StoreError, StoreRequestError, UploadError
 from agent_tunix.rewards.uploaded import is_function_id
 from agent_tunix.store.database import insert_missing, reading, writing
-from agent_tunix.store.identifiers import NAME_RULE, is_name, new_function_id
-from agent_tunix.store.records import Format, Key, Page, RewardFunctionRecord
+from agent_tunix.store.records import NAME_RULE, Format, Key, Page, RewardFunctionRecord, is_name, new_function_id
 from agent_tunix.store.schema import names, reward_functions, sources
 from agent_tunix.store.uploads import check_upload
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.tracking.metrics_file import iterate_metrics, problem_of_finished
+from agent_tunix.tracking.metrics_file import is_number, iterate_metrics, problem_of_finished
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import MEASURES, compare_ends
-from agent_tunix.tracking.values import is_number
 from agent_tunix.visible_text import one_line
 
 FORMATS = ("table", "json", "csv")

@@ -29,9 +29,8 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.regular_files import open_lock
-from agent_tunix.tracking.metrics_file import read_rows
+from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
-from agent_tunix.tracking.values import is_number
 
 _LOGGER = logging.getLogger("agent_tunix.tune")
 _POLL_S = 0.5

@@ -28,9 +28,8 @@ from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import Convention, groups_of
 from agent_tunix.rewards.conventions.components import score_of_entry
 from agent_tunix.rewards.conventions.formed import prompt_of
-from agent_tunix.rewards.conventions.references import reference_of
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.values import own_copy, to_scores
+from agent_tunix.rewards.conventions.values import own_copy, reference_of, to_scores
 from agent_tunix.rewards.sample import Sample, Score
 
 EXPECTED = "a miles reward returns one number, or a dict with rewards.reward_key"

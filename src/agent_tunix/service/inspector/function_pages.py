@@ -14,7 +14,7 @@ from agent_tunix.service.inspector.access import session_of
 from agent_tunix.service.inspector.pages import render
 from agent_tunix.service.problems import Problem, problem_of
 from agent_tunix.service.replaying.differences import normalise
-from agent_tunix.service.runs.summary import RunSummary
+from agent_tunix.service.runs.view import RunSummary
 from agent_tunix.service.state import Service, service_of
 from agent_tunix.service.trying import cannot_be_tried
 from agent_tunix.store import Key, Page, RewardFunctionRecord

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs.files import opened_directory, plain_status, status_in
-from agent_tunix.service.runs.summary import RunSummary, summarise_run
-from agent_tunix.service.runs.view import RunView
+from agent_tunix.service.runs.view import RunSummary, RunView, summarise_run
 
 MAX_LIMIT = 100
 _DEEPEST = 6
