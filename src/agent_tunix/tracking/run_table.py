@@ -20,7 +20,7 @@ from agent_tunix.tracking.metrics_file import is_number, iterate_metrics, proble
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import MEASURES, compare_ends
-from agent_tunix.visible_text import one_line
+from agent_tunix.visible_text import align, one_line
 
 FORMATS = ("table", "json", "csv")
 ORDERS = ("name", "final", "best", "seconds")
@@ -185,17 +185,8 @@ def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
         numbers = [row.steps, row.final, row.best, row.best_step, row.reward_before, row.reward_after]
         texts_of_row = map(one_line, (row.name, *(row.settings.get(key, "") for key in keys)))
         lines.append([*texts_of_row, row.status, *map(_cell, numbers), time])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = 2 + len(keys)  # text columns are left-aligned, numbers right-aligned
-    drawn = [
-        "  ".join(
-            cell.ljust(width) if number < texts else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
     details = [one_line(f"{row.name}: {_cut(' '.join(row.detail.split()))}") for row in rows if row.detail]
-    return "\n".join(drawn + details)
+    return "\n".join(align(lines, left=2 + len(keys)) + details)
 
 
 def _cut(text: str) -> str:

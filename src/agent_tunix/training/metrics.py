@@ -11,7 +11,7 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.statistics.episodes import episode_metrics
-from agent_tunix.visible_text import one_line
+from agent_tunix.visible_text import align, one_line
 
 _LONGEST_RESPONSE = 60
 
@@ -111,7 +111,4 @@ def scores_table(result: StepResult) -> str:
         components = (score.components.get(name) for name in names)
         cells = ("-" if value is None else f"{value:.4g}" for value in components)
         lines.append([sample.rollout_id, total, f"{advantage:.3f}", *cells, shown])
-    *widths, _ = (max(map(len, column)) for column in zip(*lines, strict=True))
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]) for line in lines
-    )
+    return "\n".join(align(lines))
