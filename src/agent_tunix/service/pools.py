@@ -11,7 +11,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class Pool:
+class WorkThreads:
     """Threads that run calls, at most `most` at a time or waiting; `what` these are, for the answer to one too many."""
 
     def __init__(self, name: str, threads: int, most: int, what: str) -> None:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from agent_tunix.service.buckets import FailedLogins, TokenBuckets
 from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.pools import Pool
+from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.replaying.running import Replays
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.settings import ServiceSettings
@@ -24,10 +24,10 @@ class Service:
     buckets: TokenBuckets  # rate limits of keys
     failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
-    reviews: Pool
+    reviews: WorkThreads
     replays: Replays
     runs: RunIndex
-    run_reads: Pool
+    run_reads: WorkThreads
 
     @classmethod
     def of(cls, settings: ServiceSettings, store: Store) -> "Service":
@@ -45,10 +45,10 @@ class Service:
             tries,
             # Apart from uploads: checking a hostile source takes ten seconds, and users without write access must not
             # delay uploads.
-            Pool("reviews", 2, 18, "sources are being inspected"),
+            WorkThreads("reviews", 2, 18, "sources are being inspected"),
             replays,
             RunIndex(settings.runs),
-            Pool("run-reads", 4, 68, "reads of runs are queued"),
+            WorkThreads("run-reads", 4, 68, "reads of runs are queued"),
         )
 
     def close(self) -> None:

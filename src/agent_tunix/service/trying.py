@@ -11,7 +11,7 @@ from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
 from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
-from agent_tunix.service.pools import Pool
+from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.settings import TryLimits
 
@@ -39,7 +39,7 @@ class Tries:
     def __init__(self, limits: TryLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
         self._allow_unsandboxed = allow_unsandboxed
-        self._pool = Pool("tries", limits.at_once, limits.at_once, "tries are running, the most allowed")
+        self._pool = WorkThreads("tries", limits.at_once, limits.at_once, "tries are running, the most allowed")
 
     async def run(self, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
         """Score completions with an uploaded function; its code runs only in workers."""

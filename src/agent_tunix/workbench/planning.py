@@ -31,7 +31,7 @@ class Forecast:
     temperature: float
     num_generations: int
     dead_share: float  # expected `rewards/dead_groups`, 0 to 1
-    standard_error: float  # its standard error, from the spread over problems
+    standard_error: float  # standard error of `dead_share`, from the spread over problems
     # Fewest prompts per step for which `ALIVE_GROUPS` groups are expected to teach; None if none is enough.
     batch_size: int | None
 

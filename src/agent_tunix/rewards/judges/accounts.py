@@ -27,7 +27,7 @@ class Receipt:
     """Account of one verdict. A cached verdict costs nothing."""
 
     usage: Usage = field(default_factory=Usage)
-    cost: float = 0.0  # their price; 0 if prices are unknown
+    cost: float = 0.0  # price of all its requests; 0 if prices are unknown
     requests: int = 0
     latency_s: float = 0.0  # duration of the request that succeeded
     is_cached: bool = False  # True if the verdict came from the cache, or from an equal question in progress

@@ -11,7 +11,7 @@ from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Component, Mixture
 from agent_tunix.rewards.advantages import needs_batch
 from agent_tunix.rewards.uploaded import UploadedSource
-from agent_tunix.service.pools import Pool
+from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying.result import Replayed, Tally
 from agent_tunix.service.replaying.scoring import BoundedReward, CalledAs, Deadline, in_workers
@@ -139,7 +139,7 @@ class Replays:
     def __init__(self, limits: ReplayLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
         self._allow_unsandboxed = allow_unsandboxed
-        self._pool = Pool("replays", limits.at_once, limits.at_once, "replays are running, the most allowed")
+        self._pool = WorkThreads("replays", limits.at_once, limits.at_once, "replays are running, the most allowed")
         self._ended = threading.Event()
 
     async def run(self, run: RunView, request: ReplayRequest) -> Replayed:
