@@ -4,11 +4,10 @@ import contextlib
 import fcntl
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy import Connection, Engine, inspect, text
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import StoreError
 from agent_tunix.regular_files import open_lock
 from agent_tunix.store.database import file_of, make_private, reading, writing
@@ -27,7 +26,7 @@ from agent_tunix.store.keys import Keys
 from agent_tunix.store.reward_functions import RewardFunctions
 
 
-class Store:
+class Store(Closing):
     """A store with up-to-date tables. Threads may share its connections, but a forked process may not use them."""
 
     def __init__(self, engine: Engine) -> None:
@@ -38,14 +37,6 @@ class Store:
     def close(self) -> None:
         """Close the connections."""
         self.engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_store(url: str | None = None) -> Store:
