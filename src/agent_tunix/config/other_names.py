@@ -142,8 +142,7 @@ _BY_LAST_NAME = {leaf: name for name in OTHER_NAMES if "." in name and len(leaf 
 def key_of_other_name(written: str) -> tuple[str, str] | None:
     """Return the key for another library's setting, and a remark or ""; None for an unknown name.
 
-    Args:
-        written: A name such as `max_steps`, with or without a group.
+    `written`: A name such as `max_steps`, with or without a group.
     """
     leaf = written.rpartition(".")[2]
     name = next((one for one in (written, leaf, _BY_LAST_NAME.get(leaf)) if one in OTHER_NAMES), None)

@@ -60,14 +60,7 @@ class BatchOrder:
         return count_steps(self.num_rows, self.batch_size, self.num_batches, self.num_epochs)
 
     def batch_indices(self, step: int) -> RowIndices:
-        """Return the row indices of one batch.
-
-        Args:
-            step: Step of the run, from 1 to `num_steps`.
-
-        Returns:
-                [batch_size] distinct indices below `num_rows`.
-        """
+        """Return the row indices of one batch."""
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         whole_batches = self.num_rows // self.batch_size

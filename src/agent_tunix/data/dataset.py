@@ -133,11 +133,9 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
     Answers are split at GSM8K's mark `####` if `data.answer_mark` says so. With `auto`, they are split if at least half
     of the first answers have the mark. Otherwise answers with the mark are whole references, and a warning counts them.
 
-    Args:
-        config: The run's configuration, with the keys of this set.
-        split: Split to read. Only training rows must have the column of a curriculum.
-        dropped: Tally to which dropped rows are added.
-        name: Name of the set in a mixture. It becomes the column `data_source`.
+    `split`: Split to read. Only training rows must have the column of a curriculum.
+    `dropped`: Tally to which dropped rows are added.
+    `name`: Name of the set in a mixture. It becomes the column `data_source`.
     """
     rows = read_rows(config, split, dropped)
     first = list(itertools.islice(rows, ROWS_TO_JUDGE_BY))

@@ -171,7 +171,6 @@ def shuffle_within(items: Iterator[T], size: int, seeds: tuple[int, ...]) -> Ite
 def endless(read_pass: Callable[[int], Iterator[T]]) -> Iterator[T]:
     """Return an iterator that repeats passes over a source forever.
 
-    Args:
-        read_pass: Receives the number of a pass, counted from 0, and returns its items, at least one.
+    `read_pass`: Receives the number of a pass, counted from 0, and returns its items, at least one.
     """
     return itertools.chain.from_iterable(map(read_pass, itertools.count()))

@@ -30,10 +30,6 @@ _PROBE_TOOL = {
 class EpisodeEncoder:
     """An encoder of the prompts and replies of episodes.
 
-    Args:
-        tokenizer: The policy's tokenizer.
-        prompt: Configures the system message and the chat template.
-
     Attributes:
         call_format: Format in which the model writes tool calls.
     """
@@ -46,9 +42,7 @@ class EpisodeEncoder:
     def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[int]:
         """Return the token ids of the prompt of an episode.
 
-        Args:
-            messages: The conversation before the policy's first turn.
-            tools: Tools to declare: through the template, or, if it has no place for them, in the system message.
+        `tools`: Tools to declare: through the template, or, if it has no place for them, in the system message.
         """
         declared = [tool.declaration() for tool in tools] if self._declares_tools else []
         if tools and not declared:
@@ -56,11 +50,7 @@ class EpisodeEncoder:
         return self._tokenizer.encode_prompts([self._encoder.split(messages, declared)])[0]
 
     def encode_replies(self, replies: Sequence[Sequence[Message]]) -> list[list[int]]:
-        """Return, for each of several turns, the token ids between its end and the start of the next turn.
-
-        Args:
-            replies: Messages that answer each turn: results of tools, or the environment's reply.
-        """
+        """Return, for each of several turns, the token ids between its end and the start of the next turn."""
         parts = [self._split_reply(messages) for messages in replies]
         # The policy has written the token that ends its turn. It is encoded too, because the tokens of a text can
         # depend on what precedes it, and then left out.

@@ -96,11 +96,8 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
 def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     """Return the example of a row.
 
-    Args:
-        row: Row with its columns renamed.
-        data: Names the columns of the problem and the answer.
-        marked: True if answers have the form `worked solution #### reference`. The reference is the text after the last
-            mark, and an answer without a mark is malformed. Otherwise the whole answer is the reference.
+    `marked`: True if answers have the form `worked solution #### reference`. The reference is the text after the last
+    mark, and an answer without a mark is malformed. Otherwise the whole answer is the reference.
 
     Raises:
         RowError: A column is missing, empty or of the wrong type, or the answer has no mark or nothing after it.
@@ -126,10 +123,6 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
 
 def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, Any], ...]:
     """Return the chat messages of a prompt column: `role`, `content`, other text fields, and `tool_calls`.
-
-    Args:
-        messages: Value of the column.
-        column: Name of the column, for error messages.
 
     Raises:
         RowError: The value is not a list of messages, a message has no text or an unknown role, a tool call cannot be

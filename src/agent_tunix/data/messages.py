@@ -61,11 +61,9 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
 def fill_template(template: str | None, question: str, columns: Mapping[str, Any]) -> str:
     """Return the user's message.
 
-    Args:
-        template: Text with column names in braces. `{prompt}` is the question; `{{` and `}}` are literal braces. With
-            None the message is the question.
-        question: Text of the problem.
-        columns: Columns that the template may name. Values are inserted unchanged; braces in them have no meaning.
+    `template`: Text with column names in braces. `{prompt}` is the question; `{{` and `}}` are literal braces. With
+    None the message is the question.
+    `columns`: Columns that the template may name. Values are inserted unchanged; braces in them have no meaning.
 
     Raises:
         LookupError: The template names a column that is absent or null; the message says which.

@@ -56,11 +56,7 @@ class MixedOrder:
     num_steps: int
 
     def batch_indices(self, step: int) -> RowIndices:
-        """Return the row indices of one batch; a row may occur twice where a pass over a set ends and the next begins.
-
-        Args:
-            step: Step of the run, from 1 to `num_steps`.
-        """
+        """Return the row indices of a batch; a row may occur twice where a pass over a set ends and the next begins."""
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         first, last = (step - 1) * self.batch_size, step * self.batch_size

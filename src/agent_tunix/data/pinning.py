@@ -21,9 +21,7 @@ def pin_data(config: Config, recorded: Config | None = None) -> Config:
     Other sources have no revisions. Nothing is pinned if `training.train_data_dir` or `test_data_dir` is set: these may
     name other datasets, and one revision cannot apply to several.
 
-    Args:
-        config: Configuration from the user.
-        recorded: Configuration with which a resumed run started. Its revisions are kept if `config` allows them.
+    `recorded`: Configuration with which a resumed run started. Its revisions are kept if `config` allows them.
     """
     if config.training.train_data_dir is not None or config.training.test_data_dir is not None:
         return config

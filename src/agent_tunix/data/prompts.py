@@ -48,12 +48,7 @@ class PromptTokenizer(Protocol):
 
 
 class PromptEncoder:
-    """An encoder from examples to conversations, and from conversations to token ids.
-
-    Args:
-        tokenizer: The policy's tokenizer.
-        prompt: Configures the system message, the worked examples and the question.
-    """
+    """An encoder from examples to conversations, and from conversations to token ids."""
 
     def __init__(self, tokenizer: PromptTokenizer, prompt: PromptConfig) -> None:
         if prompt.num_few_shot:
@@ -112,12 +107,7 @@ class PromptEncoder:
         return self._tokenizer.encode_prompts([self.split(messages)])[0]
 
     def split(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-        """Split a rendered prompt into text, special token, text, …, text, where the template wrote the special tokens.
-
-        Args:
-            messages: The conversation.
-            tools: Declarations of tools.
-        """
+        """Split a rendered prompt into text, special token, text, …, text; the template wrote the special tokens."""
         rendered = self._tokenizer.render_chat(messages, tools)
         called = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
         if left_out := [
@@ -169,15 +159,7 @@ def filter_over_long(
 ) -> tuple[list[Example], Dropped]:
     """Return the examples whose prompts fit.
 
-    Args:
-        examples: All examples.
-        lengths: Length of each example's prompt in tokens.
-        max_prompt_length: Longest prompt that fits, in tokens.
-        policy: `drop` counts longer prompts; `refuse` raises an error if there are any.
-        may_be_empty: If True, the result may be empty.
-
-    Returns:
-        The examples that fit, and a tally of the others.
+    `policy`: `drop` counts longer prompts; `refuse` raises an error if there are any.
     """
     if policy not in ("drop", "refuse"):
         raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}", code="invalid_setting")

@@ -87,8 +87,7 @@ class PrefetchedBatches:
 
     An error in the thread is raised when its batch is requested.
 
-    Args:
-        batches: Makes the batches. Nothing else may use it afterwards.
+    `batches`: Makes the batches. Nothing else may use it afterwards.
     """
 
     def __init__(self, batches: Batches) -> None:
@@ -136,10 +135,6 @@ class StreamedBatches:
     """Batches of rows that are read, encoded and shuffled within a buffer when steps need them.
 
     Each set of a mixture is a stream of its own; the streams take turns by weight. A stream that ends starts again.
-
-    Args:
-        config: The run's configuration; `training.num_batches` sets its length.
-        tokenizer: The policy's tokenizer.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:

@@ -18,9 +18,8 @@ Value = TypeVar("Value")
 class Processes:
     """The processes of a run, seen from one of them.
 
-    Args:
-        store: Store through which they exchange values; None for a single process.
-        handler: Prints the error if JAX aborts this process; None for a single process.
+    `store`: Store through which they exchange values; None for a single process.
+    `handler`: Prints the error if JAX aborts this process; None for a single process.
     """
 
     def __init__(
@@ -110,8 +109,7 @@ class Processes:
     def together(self, tell: Callable[[str], None] = lambda text: None) -> Iterator[None]:
         """Report an error of this process to the others, and disconnect together at the end.
 
-        Args:
-            tell: Called with the error message if the loss of another process ends this one without an exception.
+        `tell`: Called with the error message if the loss of another process ends this one without an exception.
         """
         if self._store is None:
             yield

@@ -76,10 +76,8 @@ class FailureWatch:
     It is needed because this process may wait forever, for example on a GPU, in a computation that the failed process
     never joins.
 
-    Args:
-        look: Returns the failure of another process; None if there is none.
-        end: Called with the failure, to end this process.
-        grace_s: Seconds that this process has to detect the failure by itself.
+    `look`: Returns the failure of another process; None if there is none.
+    `end`: Called with the failure, to end this process.
     """
 
     def __init__(self, look: Callable[[], str | None], end: Callable[[str], None], grace_s: float = 15.0) -> None:

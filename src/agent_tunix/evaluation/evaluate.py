@@ -49,10 +49,9 @@ def choose_rows(config: Config, num_rows: int) -> range:
 class Evaluator:
     """Evaluates the policy of a run during training: by the correctness of answers, by the run's reward, or by both.
 
-    Args:
-        reward: Scores samples with the run's reward; None if no reward trains.
-        correct: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
-            run's own reward.
+    `reward`: Scores samples with the run's reward; None if no reward trains.
+    `correct`: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
+    run's own reward.
 
     Attributes:
         is_on: False if `evaluation.num_samples` is 0.

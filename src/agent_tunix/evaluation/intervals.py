@@ -24,9 +24,8 @@ _DRAWN_AT_ONCE = 2**20
 def share_interval(hits_PN: np.ndarray, counts_PN: np.ndarray) -> Interval | None:
     """Return the interval of a share of samples.
 
-    Args:
-        hits_PN: [P, N], True for samples that belong to the share.
-        counts_PN: [P, N], True for samples that were scored.
+    `hits_PN`: [P, N], True for samples that belong to the share.
+    `counts_PN`: [P, N], True for samples that were scored.
 
     Returns:
         Lowest and highest share; None if nothing was scored.
@@ -84,9 +83,8 @@ class AccuracyComparison:
 def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> AccuracyComparison:
     """Compare two models problem by problem.
 
-    Args:
-        first_PN: [P, N], True for correct samples of the first model; P is at least 1.
-        second_PN: [P, N], the same for the second model. The problems and their order are the same; N may differ.
+    `first_PN`: [P, N], True for correct samples of the first model; P is at least 1.
+    `second_PN`: [P, N], the same for the second model. The problems and their order are the same; N may differ.
     """
     differences_P = first_PN.mean(axis=1) - second_PN.mean(axis=1)
     only_first = only_second = p_value = None

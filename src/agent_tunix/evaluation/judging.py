@@ -129,11 +129,8 @@ def judge(
 ) -> Evaluation:
     """Score the samples of each problem and compute the metrics. Log a warning if no sample can be scored.
 
-    Args:
-        samples: [P][N] samples, the same number for each problem.
-        correct: Name of the reward that measures correctness.
-        verdicts: [P * N] scores of that reward; None if it is built in.
-        correct_at: The least score of a correct completion.
+    `samples`: [P][N] samples, the same number for each problem.
+    `verdicts`: [P * N] scores of that reward; None if it is built in.
     """
     passes = len(samples[0])
     flat = [sample for of_problem in samples for sample in of_problem]
@@ -183,10 +180,8 @@ def judge(
 def pass_at_k(num_right: np.ndarray, num_samples: int, k: int) -> float:
     """Return the unbiased estimate of the share of problems that at least one of k samples solves.
 
-    Args:
-        num_right: [P] number of correct samples of each problem.
-        num_samples: Number n of samples of each problem.
-        k: Number of samples to draw, at most n.
+    `num_right`: [P] number of correct samples of each problem.
+    `k`: Number of samples to draw, at most n.
     """
     return float(_pass_at_k_of_each(num_right, num_samples, k).mean())
 

@@ -44,11 +44,8 @@ def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_
     cache of its rows. From 128 tokens on the cache is a quarter as long at first, because a step reads all of it,
     filled or not.
 
-    Args:
-        num_prompts: B.
-        num_generations: G.
-        prompt_length: Slots of a prefix.
-        num_tokens: Maximum tokens of a completion.
+    `prompt_length`: Slots of a prefix.
+    `num_tokens`: Maximum tokens of a completion.
     """
     stages = [Stage(num_prompts, num_generations, num_tokens)]
     if num_tokens < _SHORTEST_LOOP:

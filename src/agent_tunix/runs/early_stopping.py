@@ -21,8 +21,6 @@ class BestSoFar:
 
     Attributes:
         step: Step of the best judgement; None before the first.
-        last_step: Step of the last judgement.
-        waited: Number of judgements since the best.
     """
 
     def __init__(self, settings: StoppingConfig) -> None:

@@ -137,10 +137,6 @@ def begin_verifiers(mixture: Mixture, execution: str) -> None:
     """Start the process that compares difficult answers, if an inline component needs it.
 
     The process takes a second to start, and the first step would wait for it. Rewards in workers start their own.
-
-    Args:
-        mixture: The reward, before it is placed in workers.
-        execution: Value of `rewards.execution`.
     """
     given = (getattr(component.reward, "given", None) for component in mixture.components)
     is_inline = execution in ("auto", "inline")

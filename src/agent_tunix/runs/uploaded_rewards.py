@@ -22,9 +22,8 @@ DIRECTORY = "rewards"
 def make_fetch(run: Path | None = None) -> Fetch:
     """Return the function that fetches the uploaded rewards of a configuration.
 
-    Args:
-        run: Directory of the run that the configuration belongs to. Its copies take precedence over the store. None to
-            use the store alone.
+    `run`: Directory of the run that the configuration belongs to. Its copies take precedence over the store. None to
+    use the store alone.
     """
     pinned = [] if run is None else list(_read_pinned(run))
 

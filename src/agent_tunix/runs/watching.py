@@ -25,10 +25,8 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 class Watching(Closing):
     """Diagnosis of the rows of a run.
 
-    Args:
-        context: Facts about the run that the diagnosis needs.
-        places: Paths of the run. Stored findings past `kept_step` are removed, and rows past it are ignored.
-        kept_step: The last step that a resumed run keeps; None for a new run.
+    `places`: Paths of the run. Stored findings past `kept_step` are removed, and rows past it are ignored.
+    `kept_step`: The last step that a resumed run keeps; None for a new run.
     """
 
     def __init__(self, context: RunContext, places: RunPaths, kept_step: int | None) -> None:

@@ -17,11 +17,8 @@ STRANGERS_BYTES = 16 * 1024
 class Bodies:
     """Middleware that reads a body up to a limit and passes it on in one piece.
 
-    Args:
-        app: The wrapped app.
-        max_bytes: Largest body. A larger Content-Length is refused before the body is read.
-        timeout_s: Seconds in which the whole body must arrive.
-        is_known: True for a client that has shown a valid key; others may send only small bodies.
+    `max_bytes`: Largest body. A larger Content-Length is refused before the body is read.
+    `is_known`: True for a client that has shown a valid key; others may send only small bodies.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float, is_known: Callable[[Scope], bool]) -> None:

@@ -17,11 +17,8 @@ MOST_PARTIES = 20_000
 class TokenBuckets:
     """Token buckets, one for each party; each request takes a token.
 
-    Args:
-        rate: Tokens that a bucket gains per second; 0 disables the limit.
-        size: Tokens that a bucket holds; it starts full.
-        clock: Returns seconds since any fixed moment.
-        most: Number of buckets that are kept.
+    `rate`: Tokens that a bucket gains per second; 0 disables the limit.
+    `size`: Tokens that a bucket holds; it starts full.
     """
 
     def __init__(
@@ -64,10 +61,8 @@ class FailedLogins:
     behind one proxy do). Keys have 238 random bits and need no protection from guessing. This limit stops a client that
     keeps sending a dead key from getting long answers and from filling the log.
 
-    Args:
-        rate: Failures per second of an address, on average; 0 disables the limit.
-        size: Failures that an address may have at once before that average counts.
-        clock: Returns seconds since any fixed moment.
+    `rate`: Failures per second of an address, on average; 0 disables the limit.
+    `size`: Failures that an address may have at once before that average counts.
     """
 
     def __init__(self, rate: float, size: int, clock: Callable[[], float] = time.monotonic) -> None:

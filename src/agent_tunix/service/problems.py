@@ -29,7 +29,6 @@ class Problem(Exception):
     """Request that is answered with an error.
 
     Attributes:
-        code: Machine-readable code, such as `invalid_limit`.
         message: What was required, what arrived, what to do.
         param: Part of the request at fault; None if there is no single one.
         headers: Extra headers of the response.

@@ -13,8 +13,7 @@ class CompiledFunction:
     A program that `compile_ahead` has begun serves every call with the same shapes, types and static arguments. All
     other calls go through `jax.jit`.
 
-    Args:
-        options: Options of `jax.jit`. Name static arguments by `static_argnames`, and pass these by keyword.
+    `options`: Options of `jax.jit`. Name static arguments by `static_argnames`, and pass these by keyword.
     """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:

@@ -109,9 +109,8 @@ class Profiling(Closing):
 def device_phases(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Return the calls of the functions in `PROGRAMS` as events of an added process with one thread per phase.
 
-    Args:
-        events: Events in Chrome's trace format. The device's operations carry the name of their `hlo_module` and, if
-            known, the `run_id` of the call.
+    `events`: Events in Chrome's trace format. The device's operations carry the name of their `hlo_module` and, if
+    known, the `run_id` of the call.
     """
     calls: dict[tuple[str, Any], tuple[float, float]] = {}
     for event in events:

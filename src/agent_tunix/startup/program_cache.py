@@ -47,8 +47,7 @@ def prepare_cache(setting: str) -> None:
 
     A variable that the user has set stays, unless it names a directory that others can write to.
 
-    Args:
-        setting: Directory, or `auto` for one in the user's cache directory.
+    `setting`: Directory, or `auto` for one in the user's cache directory.
     """
     if given := os.environ.get(_VARIABLE):
         if Path(given).is_dir() and (problem := why_others_can_write(Path(given))) is not None:
@@ -86,8 +85,7 @@ def prepare_cache(setting: str) -> None:
 def cache_directory(setting: str) -> Path:
     """Return the directory of the programs for this kind of processor.
 
-    Args:
-        setting: Parent directory, or `auto` for one in the user's cache directory.
+    `setting`: Parent directory, or `auto` for one in the user's cache directory.
     """
     if setting != "auto":
         # The path is part of JAX's cache key, so it must be absolute.

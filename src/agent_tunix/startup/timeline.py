@@ -25,8 +25,7 @@ _REST = "other"
 class Timeline:
     """Wall time by phase.
 
-    Args:
-        spent: Seconds by phase from before this timeline.
+    `spent`: Seconds by phase from before this timeline.
 
     Attributes:
         seconds: Seconds by phase, in the order in which the phases first ended.
@@ -63,8 +62,7 @@ class Timeline:
 def begin(spent: Mapping[str, float] | None = None) -> Iterator[Timeline]:
     """Begin a timeline. It is the current one within this context, in this thread.
 
-    Args:
-        spent: Seconds by phase from before; they count too.
+    `spent`: Seconds by phase from before; they count too.
     """
     timeline = Timeline(spent)
     token = _CURRENT.set(timeline)
@@ -91,8 +89,7 @@ def spend(phase: str) -> Iterator[None]:
 def recorded(path: Path) -> Iterator[None]:
     """Log and write the time of a run by phase and the programs that JAX compiled, however the run ends.
 
-    Args:
-        path: File to write, with `total_s`, `phases_s`, and `programs` with `compiled`, `from_cache` and `seconds`.
+    `path`: File to write, with `total_s`, `phases_s`, and `programs` with `compiled`, `from_cache` and `seconds`.
     """
     with contextlib.ExitStack() as stack:
         timeline = current() or stack.enter_context(begin())

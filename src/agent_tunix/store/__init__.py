@@ -34,8 +34,7 @@ __all__ = [
 def open_store(url: str | None = None) -> "Store":
     """Open the store; create its tables or bring them up to date.
 
-    Args:
-            url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None for `database_url()`.
+    `url`: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None for `database_url()`.
     """
     from agent_tunix.store.opening import open_store
 

@@ -44,8 +44,7 @@ class LocalAccess:
     Anyone who can open the database may do anything. Uploads belong to the given key, or else to the owner `local`.
     With a key, its scopes apply, and only its own functions can be deleted.
 
-    Args:
-        secret: Secret of a key; None for access without one.
+    `secret`: Secret of a key; None for access without one.
     """
 
     def __init__(self, store: "Store", secret: str | None = None) -> None:
@@ -102,9 +101,8 @@ def describe_place(url: str | None = None) -> str:
 def open_access(url: str | None = None, secret: str | None = None) -> Iterator[StoreAccess]:
     """Open the selected store.
 
-    Args:
-        url: URL of a server; None for `AGENT_TUNIX_URL`, or without it the store of this machine.
-        secret: Secret of a key; None for `AGENT_TUNIX_KEY`. A server requires one.
+    `url`: URL of a server; None for `AGENT_TUNIX_URL`, or without it the store of this machine.
+    `secret`: Secret of a key; None for `AGENT_TUNIX_KEY`. A server requires one.
     """
     server = server_url(url)
     secret = secret or os.environ.get(KEY_VARIABLE) or None

@@ -39,9 +39,8 @@ class AdaptedSource:
 def adapt_source(source: bytes, function: str | None = None) -> AdaptedSource:
     """Return a file with a function `reward`, which calls its one reward function if it has none.
 
-    Args:
-        source: The file, which `check_upload` checks afterwards.
-        function: Name of the function; None for `reward`, else the only one that is registered, else the only one.
+    `source`: The file, which `check_upload` checks afterwards.
+    `function`: Name of the function; None for `reward`, else the only one that is registered, else the only one.
     """
     try:
         tree = ast.parse(source)

@@ -15,8 +15,7 @@ def fetch_uploaded(spec: str) -> UploadedSource | None:
 
     It comes from the server of `AGENT_TUNIX_URL`, with the key of `AGENT_TUNIX_KEY`, or else from this machine's store.
 
-    Args:
-        spec: An id `rf_…`, or a possible name.
+    `spec`: An id `rf_…`, or a possible name.
 
     Returns:
         The reward; None if `spec` is neither an id nor a name in the store.

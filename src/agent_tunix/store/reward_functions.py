@@ -158,9 +158,8 @@ class RewardFunctions:
 
         The owner keeps the name, and neither the id nor the version number is reused.
 
-        Args:
-            owner: Key that asks; None for someone with access to the database itself, who may delete anything.
-            id: Id of the function.
+        `owner`: Key that asks; None for someone with access to the database itself, who may delete anything.
+        `id`: Id of the function.
         """
         with writing(self._engine) as connection:
             found = _get(connection, id)

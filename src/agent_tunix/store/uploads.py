@@ -43,9 +43,8 @@ class CheckedUpload:
 def check_upload(source: bytes, format: Format) -> CheckedUpload:
     """Check a file; its code is compiled in a separate process, and never run.
 
-    Args:
-        source: The file: UTF-8, with or without a byte order mark, at most 256 KB.
-        format: Calling convention of its `reward`.
+    `source`: The file: UTF-8, with or without a byte order mark, at most 256 KB.
+    `format`: Calling convention of its `reward`.
     """
     if format not in FORMATS:
         raise UploadError("invalid_format", f"format must be {' or '.join(FORMATS)}, not {format!r}", "format")

@@ -31,9 +31,8 @@ class Background:
     is already propagating, it becomes a note of that one. The thread is not a daemon: the process ends only after
     waiting tasks are done.
 
-    Args:
-        limit: Tasks that may wait, at least 1; `submit` blocks while there are more.
-        annotate: Called with the name of each task when it starts; the context is left when it ends.
+    `limit`: Tasks that may wait, at least 1; `submit` blocks while there are more.
+    `annotate`: Called with the name of each task when it starts; the context is left when it ends.
     """
 
     def __init__(self, name: str, limit: int, annotate: Annotate = contextlib.nullcontext) -> None:

@@ -18,9 +18,8 @@ from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, di
 class FindingsFile(Closing):
     """A writer that appends findings to a `findings.jsonl`.
 
-    Args:
-        path: The file; created with the first finding.
-        kept_step: Last step whose findings are kept, for a resumed run; None for a new run, which keeps none.
+    `path`: The file; created with the first finding.
+    `kept_step`: Last step whose findings are kept, for a resumed run; None for a new run, which keeps none.
     """
 
     def __init__(self, path: Path, kept_step: int | None) -> None:

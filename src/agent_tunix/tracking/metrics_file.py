@@ -74,9 +74,8 @@ def cut_after(path: Path, step: int) -> None:
 
     The file is replaced atomically: after a kill at any moment, it is either the old or the new one.
 
-    Args:
-        path: The file; it need not exist.
-        step: Last step to keep; -1 removes every row.
+    `path`: The file; it need not exist.
+    `step`: Last step to keep; -1 removes every row.
     """
     if not path.exists():
         return

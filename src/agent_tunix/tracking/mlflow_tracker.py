@@ -33,8 +33,7 @@ class MlflowTracker:
 
     A resumed run continues the same MLflow run, whose id is in `mlflow_run_id` of the run's directory.
 
-    Args:
-        run_dir: Directory of the run; its last two parts become the name of the MLflow run.
+    `run_dir`: Directory of the run; its last two parts become the name of the MLflow run.
     """
 
     def __init__(self, config: Config, run_dir: Path) -> None:

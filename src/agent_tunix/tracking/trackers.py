@@ -42,8 +42,7 @@ class Tracker(Protocol):
     def close(self, failed: bool = False) -> None:
         """Flush and release resources.
 
-        Args:
-            failed: True if the run ended with an error.
+        `failed`: True if the run ended with an error.
         """
         ...
 
@@ -54,9 +53,8 @@ class TensorBoardTracker:
     The calling thread writes the events: tensorboardX's own queue and thread would block the run forever once the disk
     is full.
 
-    Args:
-        log_dir: Directory of the events; created if it does not exist.
-        resume_step: Last step that a resumed run keeps; TensorBoard hides events after it.
+    `log_dir`: Directory of the events; created if it does not exist.
+    `resume_step`: Last step that a resumed run keeps; TensorBoard hides events after it.
     """
 
     def __init__(self, log_dir: Path, flush_every_n_steps: int, resume_step: int | None = None) -> None:
@@ -153,8 +151,7 @@ class WandbTracker:
 
     A resumed run continues the same W&B run, whose id is in `wandb_run_id` of the run's directory.
 
-    Args:
-        config: The run's configuration, shown beside the metrics.
+    `config`: The run's configuration, shown beside the metrics.
     """
 
     def __init__(self, config: Config, run_dir: Path) -> None:

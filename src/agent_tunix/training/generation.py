@@ -87,8 +87,7 @@ class Completion:
     def to_row(self, line: int) -> dict[str, Any]:
         """Return a row of the output.
 
-        Args:
-            line: Line number of the prompt in its file.
+        `line`: Line number of the prompt in its file.
         """
         sample = self.sample
         row: dict[str, Any] = {
@@ -111,8 +110,7 @@ class Completion:
 class Generator:
     """A policy that completes prompts.
 
-    Args:
-        seed: Seed. The same seed, options and prompts give the same completions.
+    `seed`: Seed. The same seed, options and prompts give the same completions.
     """
 
     def __init__(
@@ -166,9 +164,8 @@ class Generator:
     ) -> list[list[Completion]]:
         """Return the completions of a batch of conversations.
 
-        Args:
-            examples: [B] examples, whose columns rewards receive.
-            messages: [B] conversations before the model's turn.
+        `examples`: [B] examples, whose columns rewards receive.
+        `messages`: [B] conversations before the model's turn.
 
         Returns:
             [B][G] completions.

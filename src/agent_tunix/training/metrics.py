@@ -19,8 +19,7 @@ _LONGEST_RESPONSE = 60
 class StepMetrics:
     """Metrics of each step of a run.
 
-    Args:
-        mixture: The reward of the run.
+    `mixture`: The reward of the run.
 
     Attributes:
         of_rewards: Metrics that follow from completions and their scores alone.

@@ -140,8 +140,7 @@ class RunSession:
     def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
         """Resume the run or evaluate the policy before training; close everything at the end.
 
-        Args:
-            warm_up: Entered before the first evaluation or step.
+        `warm_up`: Entered before the first evaluation or step.
         """
         first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))

@@ -66,9 +66,8 @@ def target_text(columns: Mapping[str, Any], config: Config) -> str:
     It is the column `sft.target_column`, or else `prompt.format` filled in: `{answer}` is the reference, a placeholder
     with the name of a column is that column, and any other placeholder is the worked solution.
 
-    Args:
-        columns: Columns of the row, with `answer` and perhaps a worked solution: `worked_solution`, or else `solution`.
-        config: The run's, for the column or the format.
+    `columns`: Columns of the row, with `answer` and perhaps a worked solution: `worked_solution`, or else `solution`.
+    `config`: The run's, for the column or the format.
     """
     column = config.sft.target_column
     if column is not None:

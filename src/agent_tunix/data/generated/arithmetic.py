@@ -44,13 +44,8 @@ def make_arithmetic(split: Split, count: int, seed: int) -> list[dict[str, str]]
 
     The same arguments give the same rows on every machine, and fewer rows are a prefix of more.
 
-    Args:
-        split: Split to draw from; the two share no expression.
-        count: Number of rows, 0 to `MOST_PROBLEMS`.
-        seed: Any integer; decides the problems and their order.
-
-    Returns:
-        `count` rows ``{"question": "What is 47 * 86?", "answer": "4042"}``.
+    `count`: Number of rows, 0 to `MOST_PROBLEMS`.
+    `seed`: Any integer; decides the problems and their order.
 
     Raises:
         ValueError: The split is unknown, or the count is out of range.

@@ -34,10 +34,8 @@ SOURCES: dict[str, Source] = {
 def read_rows(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
     """Read the rows of a split, one at a time.
 
-    Args:
-        config: The run's configuration; `training.data_source` takes precedence over `data.source`.
-        split: Split to read.
-        dropped: Tally to which dropped rows and their origin are added while reading.
+    `config`: The run's configuration; `training.data_source` takes precedence over `data.source`.
+    `dropped`: Tally to which dropped rows and their origin are added while reading.
     """
     return SOURCES[find_source(config, split)](config, split, dropped)
 

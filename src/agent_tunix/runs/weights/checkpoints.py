@@ -63,10 +63,7 @@ class Checkpoints:
     def __init__(self, directory: Path, max_to_keep: int, processes: Processes | None = None) -> None:
         """Set the directory and the processes.
 
-        Args:
-            directory: Directory of the checkpoints, which need not exist.
-            max_to_keep: Number of checkpoints to keep after a new one is written, besides the best.
-            processes: Processes that write and read checkpoints together; None for this process alone.
+        `max_to_keep`: Number of checkpoints to keep after a new one is written, besides the best.
         """
         self._processes = processes or Processes()
         self._directory = directory.absolute()
@@ -166,8 +163,7 @@ class Checkpoints:
     def restore_latest(self, like: State) -> Restored | None:
         """Return the newest intact checkpoint; None if there are no checkpoints.
 
-        Args:
-            like: Arrays with the shapes, types and shardings to restore. Parts that are missing here are not read.
+        `like`: Arrays with the shapes, types and shardings to restore. Parts that are missing here are not read.
         """
         damaged = []
         for step in reversed(self._processes.from_first(self.steps)):

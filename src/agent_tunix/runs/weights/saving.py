@@ -18,8 +18,7 @@ from agent_tunix.tracking.background import Annotate, Background
 class CheckpointSaver(Background):
     """Background writer of the checkpoints of a run, one after the other.
 
-    Args:
-        annotate: Names the work of the thread in a profiler's trace.
+    `annotate`: Names the work of the thread in a profiler's trace.
     """
 
     def __init__(self, checkpoints: Checkpoints, annotate: Annotate) -> None:

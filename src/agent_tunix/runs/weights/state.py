@@ -29,9 +29,7 @@ _PROMPTS_CHANGED = (
 def read_state(updater: PolicyUpdater, reference: ReferencePolicy | None) -> dict[str, dict[str, jax.Array]]:
     """Return the arrays of a checkpoint by name: `weights` that train, `optimizer`, and `reference` if it moves.
 
-    Args:
-        updater: Trains the policy.
-        reference: The reference policy if it moves, else None.
+    `reference`: The reference policy if it moves, else None.
     """
     state = {"weights": read_weights(updater.policy), "optimizer": _named(read_optimizer(updater.optimizer))}
     if reference is not None:
@@ -77,13 +75,6 @@ def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str,
     """Return the metadata of a checkpoint about its run, which `changed_since` reads.
 
     The session adds the fingerprint of the training rows and the reward's state.
-
-    Args:
-        config: The run's.
-        reward: Fingerprint of the reward.
-        prompts: Fingerprint of what makes the prompts.
-        model: Digest of the model that the run started with.
-        max_steps: Number of steps of the run.
     """
     return {
         "seed": config.seed,

@@ -33,10 +33,8 @@ class TrainedPolicy:
 def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
     """Load the model of a run with the weights of one of its checkpoints.
 
-    Args:
-        run: The run.
-        step: Step of the checkpoint; None for the latest intact one, `best` for the best, 0 for the model before
-            training.
+    `step`: Step of the checkpoint; None for the latest intact one, `best` for the best, 0 for the model before
+    training.
     """
     from agent_tunix.planning.open_mesh import open_mesh
     from agent_tunix.policy.chat.tokenizer import Tokenizer

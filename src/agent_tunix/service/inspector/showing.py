@@ -59,10 +59,8 @@ class Shown:
 def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
     """Return the display of a completion.
 
-    Args:
-        row: The columns of `SHOWN_IN_FULL`, of an episode also `EPISODE_COLUMNS`.
-        longest: Maximum characters of a text; a longer one loses its middle.
-        query: The text that was searched for.
+    `row`: The columns of `SHOWN_IN_FULL`, of an episode also `EPISODE_COLUMNS`.
+    `longest`: Maximum characters of a text; a longer one loses its middle.
     """
     columns, extras, logged = (_object(row[name]) for name in ("columns", "extras", "logged"))
     episode = _object(row.get("episode") or "")

@@ -28,8 +28,7 @@ class Curves:
     At first each row is a point. When there are `2 * num_points` points, neighbours are merged in pairs, and each point
     then stands for twice as many rows. This repeats as rows are added.
 
-    Args:
-        num_points: Half the maximum number of points of a curve.
+    `num_points`: Half the maximum number of points of a curve.
     """
 
     def __init__(self, num_points: int = 200) -> None:

@@ -59,9 +59,8 @@ def rebin(histograms: Sequence[Mapping[str, Any] | None], edges: NDArray[np.floa
     A bin that overlaps several common ones is divided among them in proportion to the overlap. A bin without width,
     which holds equal values, goes to the common bin that contains it.
 
-    Args:
-        histograms: Each `{"counts": [n], "edges": [n + 1]}`, or None.
-        edges: [m + 1] increasing edges of the common bins.
+    `histograms`: Each `{"counts": [n], "edges": [n + 1]}`, or None.
+    `edges`: [m + 1] increasing edges of the common bins.
 
     Returns:
         For each histogram, m shares that sum to 1; None if there is none or it is empty.

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 def make_array(values: Sequence[Any] | np.ndarray, kind: "pa.DataType") -> "pa.Array":
     """Return an array of values, each of which may be None.
 
-    Args:
-        values: Strings, bools or numbers, matching the type.
-        kind: string, bool, int32, float32 or float64.
+    `values`: Strings, bools or numbers, matching the type.
+    `kind`: string, bool, int32, float32 or float64.
 
     Raises:
         AttributeError, TypeError: A value has another type.

@@ -48,9 +48,8 @@ def list_files(directory: Path) -> list[RolloutFile]:
 class FileInProgress:
     """A file that is being written.
 
-    Args:
-        schema: Schema of the tables that `add` will get.
-        first: Number of the first step.
+    `schema`: Schema of the tables that `add` will get.
+    `first`: Number of the first step.
     """
 
     def __init__(self, directory: Path, schema: "pa.Schema", first: int) -> None:
@@ -110,9 +109,8 @@ def cut_after(directory: Path, step: int) -> None:
     A file that also has earlier steps is replaced by one with only these. If the process is killed in between, both
     files exist, with the same rows for the same steps. A reader takes each step once, and the next cut leaves one.
 
-    Args:
-        directory: Directory of the rollouts; it need not exist.
-        step: Last step to keep; -1 removes everything.
+    `directory`: Directory of the rollouts; it need not exist.
+    `step`: Last step to keep; -1 removes everything.
 
         RunDirectoryError: A file cannot be read, written or removed.
     """

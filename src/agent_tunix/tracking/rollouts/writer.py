@@ -27,8 +27,7 @@ _STEPS_WAITING = 2
 class RolloutWriter(Closing):
     """A writer of the rollouts of a run.
 
-    Args:
-        config: Configures the share of groups to keep and the size of a file.
+    `config`: Configures the share of groups to keep and the size of a file.
     """
 
     def __init__(self, directory: Path, config: RolloutsConfig, seed: int) -> None:

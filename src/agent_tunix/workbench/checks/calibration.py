@@ -109,23 +109,16 @@ class Misses:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Comparison of two verifiers.
-
-    Attributes:
-        thresholds: Least value that each accepts.
-        confusion: (verdict of the first, verdict of the second) → number of completions.
-        disagreements: Completions that only one of them accepts.
-        truth: What the mistakes are counted against: "labels" or "the other verifier".
-        unused_labels: Number of labels that are ignored because other completions have none.
-    """
+    """Comparison of two verifiers."""
 
     names: tuple[str, str]
-    thresholds: tuple[float, float]
+    thresholds: tuple[float, float]  # least value that each accepts
+    # (verdict of the first, verdict of the second) → number of completions.
     confusion: Mapping[tuple[LabelVerdict, LabelVerdict], int]
-    disagreements: tuple[Disagreement, ...]
+    disagreements: tuple[Disagreement, ...]  # completions that only one of them accepts
     misses: tuple[Misses, Misses]
-    truth: str
-    unused_labels: int = 0
+    truth: str  # what the mistakes are counted against: "labels" or "the other verifier"
+    unused_labels: int = 0  # number of labels that are ignored because other completions have none
 
     @property
     def total(self) -> int:

@@ -44,23 +44,17 @@ Expected = float | Outcome | None
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of a table.
-
-    Attributes:
-        columns: Columns of the row, `answer` among them.
-        tolerance: Largest difference from the expected value; None: the table's.
-        reward: Reward that scores the case; None: the table's.
-    """
+    """A case of a table."""
 
     name: str
     response: str
     expected: Expected
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)  # columns of the row, `answer` among them
     prompt: str = ""
     format: str = ""
     step: int = 0
-    tolerance: float | None = None
-    reward: object = None
+    tolerance: float | None = None  # largest difference from the expected value; None: the table's
+    reward: object = None  # reward that scores the case; None: the table's
 
     def __str__(self) -> str:
         return self.name

@@ -35,13 +35,9 @@ Genome = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of the search; it ends at whichever comes first.
+    """Limits of the search; it ends at whichever comes first."""
 
-    Attributes:
-        tries: Candidates that are scored. If this limit ends the search, equal seeds give equal results.
-    """
-
-    tries: int = 600
+    tries: int = 600  # Candidates that are scored. If this limit ends the search, equal seeds give equal results.
     seconds: float = 20.0
 
 

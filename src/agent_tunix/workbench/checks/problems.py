@@ -25,14 +25,11 @@ _NUMBER_IN_TEXT = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class CheckProblem:
-    """A problem with its reference.
-
-    Attributes:
-        columns: All columns of the row. `answer` is the reference; `worked_solution`, or else `solution`, is the worked
-            solution if there is one.
-    """
+    """A problem with its reference."""
 
     prompt: str
+    # All columns of the row. `answer` is the reference; `worked_solution`, or else `solution`, is the worked solution
+    # if there is one.
     columns: Mapping[str, Any]
 
     @property

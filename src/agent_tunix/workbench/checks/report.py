@@ -70,21 +70,15 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All findings about a reward.
-
-    Attributes:
-        kind: Its kind, which decides which checks apply.
-        style: The style of `STYLES` in which the gold solutions earn most.
-        facts: Further entries for JSON, such as the seed.
-    """
+    """All findings about a reward."""
 
     name: str
-    kind: Kind | None
+    kind: Kind | None  # its kind, which decides which checks apply
     range: Range | None
     problems: int
-    style: str
+    style: str  # the style of `STYLES` in which the gold solutions earn most
     findings: tuple[CheckFinding, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further entries for JSON, such as the seed
 
     @property
     def passed(self) -> bool:
