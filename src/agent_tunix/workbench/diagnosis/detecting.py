@@ -50,9 +50,12 @@ class Detector(abc.ABC):
         """Return the override that pays for correct answers; empty if the run cannot tell them."""
         return edits.pay_for_answer(self.context) if self.has_accuracy else ()
 
-    @abc.abstractmethod
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Add the row of a training step, and yield the faults as of this step, again in each step while they last."""
+        return self._detect(step, row)
+
+    @abc.abstractmethod
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]: ...
 
 
 def number(row: Row, name: str) -> float | None:

@@ -34,8 +34,7 @@ class VerifierErrors(Detector):
         self._seen = 0
         self._recent: dict[str, Window] = {}
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         num = count_completions(row)
         if num == 0:
             return
@@ -99,8 +98,7 @@ class Truncated(Detector):
         self._first: float | None = None
         self._fall = Fall(context)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         clipped = number(row, "completions/clipped_share")
         if clipped is None or "turns/mean" in row:  # `LimitedEpisodes` reports episodes
             return
@@ -151,8 +149,7 @@ class Noisy(Detector):
         self._ratio = Window(NOISY_STEPS)
         self._std = Window(NOISY_STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         noise, std = number(row, "completions/duplicate_score_std"), number(row, "rewards/total/std")
         duplicates = number(row, "completions/duplicate_share") or 0.0
         if noise is None or not std or duplicates < NOISY_DUPLICATES:
