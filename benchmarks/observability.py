@@ -41,7 +41,7 @@ from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Component, Mixture, Sample
 from agent_tunix.rewards.calling import PlainReward
 from agent_tunix.runs.preflight import preflight
-from agent_tunix.runs.storing import scoring_settings, to_stored
+from agent_tunix.runs.reporter import scoring_settings, to_stored
 from agent_tunix.sampling.sampler import Completions
 from agent_tunix.tracking.rollouts import RolloutWriter
 from agent_tunix.training.components import build_components, make_trainer

@@ -31,8 +31,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_tunix.store import open_store
-from agent_tunix.store.identifiers import new_function_id
 from agent_tunix.store.opening import Store
+from agent_tunix.store.records import new_function_id
 from agent_tunix.store.schema import names, reward_functions, sources
 
 MIN_RATE = 500.0

@@ -269,7 +269,8 @@ def _doc_of(kind: type) -> str:
 
 
 def _command_sections(command: click.Command, path: str, parent: click.Context | None) -> Iterator[str]:
-    context = click.Context(command, info_name=path.split()[-1], parent=parent, terminal_width=100)
+    settings = {**command.context_settings, "terminal_width": 100}
+    context = click.Context(command, info_name=path.split()[-1], parent=parent, **settings)
     yield f"## {path}\n\n```text\n{command.get_help(context)}\n```\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

@@ -82,7 +82,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/loading.py", "spec_from_file_location"): (1, REWARD_OF_USER),
     ("rewards/conventions/classes.py", "types.FunctionType"): (1, "asks whether something is a function"),
     ("rewards/reward_model/program.py", "from_pretrained"): (3, "asked about as `reward_model`; in its own process"),
-    ("rewards/execution/building.py", "import_module"): (2, f"{REWARD_OF_USER}; the library of a built-in"),
+    ("rewards/execution/worker.py", "import_module"): (2, f"{REWARD_OF_USER}; the library of a built-in"),
     ("rewards/resolve.py", "import_module"): (1, REWARD_OF_USER),
     ("rewards/resolve.py", "yaml.safe_load"): (1, "a file of conf/reward"),
     ("workbench/checks/cases.py", "yaml.safe_load"): (1, "a table of cases"),

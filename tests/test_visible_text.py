@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from agent_tunix.cli import main
 from agent_tunix.rewards import Score
-from agent_tunix.rewards.logged import logged_metrics
+from agent_tunix.rewards.measuring import logged_metrics
 from agent_tunix.tracking.logs import RunLog
 from agent_tunix.visible_text import SafeLogRecord, escape_hidden, escape_hidden_in_json, one_line
 

@@ -11,11 +11,11 @@ client needs httpx, from the extra `service`.
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
+from agent_tunix.closing import Closing
 from agent_tunix.errors import (
     AccessDeniedError,
     NameTakenError,
@@ -39,7 +39,7 @@ _PAUSE_S = 1.0
 _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
-class Client:
+class Client(Closing):
     """Client for the reward functions of a server.
 
     A request that the server refuses with 429 is repeated a few times, after the delay that the server names. After 503
@@ -72,14 +72,6 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
         """Upload a file. If the name is yours already, the file becomes its next version.

@@ -1,9 +1,11 @@
-"""Safe reading of files in directories that others made: pipes and devices are errors, and the size is limited."""
+"""Safe reading and writing of files in directories that others made: no pipes or devices, and a limited size."""
 
+import contextlib
 import errno
 import os
 import stat
-from io import BufferedRandom, BufferedReader
+from collections.abc import Iterator
+from io import BufferedRandom, BufferedReader, BufferedWriter
 from pathlib import Path
 
 _MOST_BYTES = 64 * 2**20
@@ -70,3 +72,32 @@ def is_private(path: Path) -> bool:
     needed = stat.S_IROTH | stat.S_IXOTH if path.is_dir() else stat.S_IROTH
     closed = any(not above.stat().st_mode & stat.S_IXOTH for above in path.parents)
     return closed or path.stat().st_mode & needed != needed
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BufferedWriter]:
+    """Yield a new file that replaces `path` when the block ends; an error leaves the old one, and nothing else."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)  # what an earlier process left, or a link that somebody else made
+    try:
+        with partial.open("xb") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a directory, to the device."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: Path) -> None:
+    """Flush every file and directory below a directory to the device."""
+    for path in [*directory.rglob("*"), directory]:
+        sync(path)

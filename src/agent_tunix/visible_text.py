@@ -1,4 +1,4 @@
-r"""Escapes for text of others, so that it is safe to print.
+r"""Text for terminals and logs: escapes for text of others, so that it is safe to print, and tables.
 
 The text of a model, reward, dataset or run directory may contain characters that move a terminal's cursor, begin a new
 line or reverse the reading order. Wherever such text reaches a terminal or a log file, these characters are shown as
@@ -8,6 +8,7 @@ escapes such as `\u202e`.
 import json
 import logging
 import re
+from collections.abc import Sequence
 
 # C0 and C1 controls except tab and line feed, line and paragraph separators, direction marks and overrides, and lone
 # surrogates, which cannot be encoded. Then invisible characters that can hide text: those without width, annotations,
@@ -32,6 +33,18 @@ def one_line(text: str) -> str:
 def escape_hidden_in_json(text: str) -> str:
     """Return JSON with each hidden character in its strings replaced by the equivalent JSON escape."""
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def align(rows: Sequence[Sequence[str]], left: int | None = None) -> list[str]:
+    """Return rows as lines of columns: all, or the first `left`, aligned at the left, and the others at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = len(widths) if left is None else left
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        padded = (cell.ljust(width) if n < left else cell.rjust(width) for n, (cell, width) in enumerate(cells))
+        lines.append("  ".join(padded).rstrip())
+    return lines
 
 
 class SafeFormatter(logging.Formatter):

@@ -4,8 +4,7 @@ import pytest
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.examples import Example
-from agent_tunix.data.few_shot import draw_few_shot, shown_problems
-from agent_tunix.data.messages import few_shot_messages
+from agent_tunix.data.messages import draw_few_shot, few_shot_messages, shown_problems
 from agent_tunix.errors import AgentTunixError
 from tests.raising import raises
 

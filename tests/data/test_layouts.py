@@ -10,7 +10,7 @@ import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import load_examples
-from agent_tunix.data.layouts import fit_layout
+from agent_tunix.data.examples import fit_layout
 from tests.data.reading import config_for
 
 MESSAGES = [{"role": "user", "content": "What is 2 + 2? Output the answer after ####."}]

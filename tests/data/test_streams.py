@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.data.streams import endless, shuffle_within
+from agent_tunix.data.draws import endless, shuffle_within
 
 SHUFFLED = [1, 0, 2, 3, 5, 6, 8, 4, 7, 9]
 

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from agent_tunix.distributed import Processes
-from agent_tunix.distributed.plain_scores import pack_scores, unpack_scores
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.sample import Term
-from agent_tunix.training.score_sharing import score_together, why_first_scores
+from agent_tunix.training.score_sharing import pack_scores, score_together, unpack_scores, why_first_scores
 from tests.distributed.conftest import Together
 from tests.tracking.rollouts.support import in_no_time, same
 

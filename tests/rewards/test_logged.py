@@ -1,7 +1,7 @@
 from typing import Any
 
 from agent_tunix.rewards import Sample, resolve_reward
-from agent_tunix.rewards.logged import logged_metrics
+from agent_tunix.rewards.measuring import logged_metrics
 
 
 class Environment:

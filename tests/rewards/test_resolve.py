@@ -11,14 +11,14 @@ from agent_tunix.errors import RewardError, RewardSignatureError, UnknownRewardE
 from agent_tunix.rewards import (
     Mixture,
     Sample,
+    finding,
     fingerprint,
     get_reward_function,
     list_reward_functions,
     register_reward_function,
     resolve_reward,
-    synonyms,
 )
-from agent_tunix.rewards.synonyms import synonym
+from agent_tunix.rewards.finding import synonym
 from agent_tunix.rewards.uploaded import UploadedSource
 from tests.raising import raises
 
@@ -347,7 +347,7 @@ def test_what_each_component_resolved_to_is_told(here: Path) -> None:
 )
 def test_a_name_of_another_library_means_a_reward_that_exists(name: str, meant: str) -> None:
     assert synonym(name) == meant
-    assert {synonym(known) for known in synonyms.NAMES} <= set(list_reward_functions())
+    assert {synonym(known) for known in finding.NAMES} <= set(list_reward_functions())
 
 
 def test_a_reason_is_shown_and_changes_nothing_else() -> None:

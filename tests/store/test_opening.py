@@ -11,8 +11,7 @@ from sqlalchemy import inspect, text
 from agent_tunix.errors import StoreError
 from agent_tunix.store import database_url, home, open_store
 from agent_tunix.store.database import connect, read_url
-from agent_tunix.store.migrating import MIGRATIONS
-from agent_tunix.store.opening import Store
+from agent_tunix.store.opening import MIGRATIONS, Store
 from agent_tunix.store.schema import HEAD, metadata
 from tests.raising import raises
 

@@ -14,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, missing_steps, read_rows
-from agent_tunix.tracking.values import is_histogram, is_number, to_plain
+from agent_tunix.tracking.metrics_file import (
+    MetricsFile,
+    cut_after,
+    is_histogram,
+    is_number,
+    missing_steps,
+    read_rows,
+    to_plain,
+)
 from tests.raising import raises
 
 

@@ -10,7 +10,7 @@ import pytest
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.runs.directory import hold, with_absolute_places
-from agent_tunix.runs.reporting import report
+from agent_tunix.runs.reporter import report
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from tests.raising import raises
 from tests.tracking.report.support import write_run

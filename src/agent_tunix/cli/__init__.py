@@ -12,7 +12,6 @@ from agent_tunix import __version__
 from agent_tunix.cli import (
     comparing,
     environments,
-    keys,
     plans,
     recorded_runs,
     rewards,
@@ -22,17 +21,16 @@ from agent_tunix.cli import (
 )
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
+from agent_tunix.cli.options import ErrorGroup
 from agent_tunix.cli.printing import echo
-from agent_tunix.cli.report import report
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
-from agent_tunix.errors import AgentTunixError
 from agent_tunix.visible_text import SafeFormatter, SafeLogRecord
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="agent-tunix")
 def main() -> None:
     """GRPO fine-tuning on JAX and Tunix, with the reward function at its heart."""
@@ -80,14 +78,12 @@ def evaluate(overrides: tuple[str, ...]) -> None:
 
 
 @main.command("verify-resume", context_settings={"ignore_unknown_options": True})
-@click.option("--kills", default=1, show_default=True, help="How many times to kill the second run with SIGKILL.")
-@click.option("--random-seed", default=0, show_default=True, help="Seed of the times of the kills.")
+@click.option("--kills", default=1, help="How many times to kill the second run with SIGKILL.")
+@click.option("--random-seed", default=0, help="Seed of the times of the kills.")
 @click.option(
     "--directory", type=click.Path(), default=None, help="Keep the two runs in this directory; default: remove them."
 )
-@click.option(
-    "--program", type=click.Choice(["train", "sft"]), default="train", show_default=True, help="Command to run."
-)
+@click.option("--program", type=click.Choice(["train", "sft"]), default="train", help="Command to run.")
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def verify_resume(
     kills: int, random_seed: int, directory: str | None, program: str, overrides: tuple[str, ...]
@@ -100,25 +96,15 @@ def verify_resume(
     """
     from agent_tunix.training.verification import verify
 
-    try:
-        report = verify(list(overrides), kills=kills, seed=random_seed, directory=directory, program=program)
-    except AgentTunixError as error:
-        echo(str(error), err=True)
-        sys.exit(2)
+    report = verify(list(overrides), kills=kills, seed=random_seed, directory=directory, program=program)
     echo(report.text)
     sys.exit(0 if report.equal else 1)
 
 
-main.add_command(export)
-main.add_command(generate)
-main.add_command(report)
-main.add_command(comparing.compare)
-main.add_command(tune)
-main.add_command(run_plan.plan)
-main.add_command(rewards.rewards)
-main.add_command(environments.environments)
-main.add_command(keys.keys)
-main.add_command(store.store)
-main.add_command(serve)
+for _command in (
+    *(export, generate, recorded_runs.report, comparing.compare, tune, run_plan.plan),
+    *(rewards.rewards, environments.environments, store.keys, store.store, serve),
+):
+    main.add_command(_command)
 for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
     rewards.rewards.add_command(_command)

@@ -20,15 +20,10 @@ from agent_tunix.errors import AgentTunixError
     "--mode",
     type=click.Choice(["max", "min"]),
     default="max",
-    show_default=True,
     help="Whether higher or lower is better.",
 )
-@click.option(
-    "--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", show_default=True, help="Order."
-)
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form."
-)
+@click.option("--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", help="Order.")
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", help="Form.")
 def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: str, form: str) -> None:
     """Show the runs in a directory side by side: their differing settings and their results.
 
@@ -46,16 +41,12 @@ def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: 
         sort_table,
     )
 
-    try:
-        runs = []
-        for directory in directories:
-            for run in find_runs(directory):
-                inner = run.relative_to(directory)
-                name = run.name if run == directory else str(inner if len(directories) == 1 else directory / inner)
-                runs.append((name, run))
-    except AgentTunixError as error:
-        echo(str(error), err=True)
-        sys.exit(2)
+    runs = []
+    for directory in directories:
+        for run in find_runs(directory):
+            inner = run.relative_to(directory)
+            name = run.name if run == directory else str(inner if len(directories) == 1 else directory / inner)
+            runs.append((name, run))
     metric = metric or default_metric(runs)
     rows = read_table(runs, metric, mode)
     # Runs without any metric, such as those that have just started, may still get this one.

@@ -1,15 +1,14 @@
 """`agent-tunix export RUN --to DIR` and `--push OWNER/NAME`."""
 
 import contextlib
-import sys
 import tempfile
 from pathlib import Path
 
 import click
 
+from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.cli.trusting import trust_option
-from agent_tunix.errors import AgentTunixError, ConfigError
+from agent_tunix.errors import ConfigError
 
 
 @click.command()
@@ -23,7 +22,6 @@ from agent_tunix.errors import AgentTunixError, ConfigError
     "--step",
     metavar="N|best|latest",
     default="latest",
-    show_default=True,
     help="Step of the checkpoint; 0: the model before training.",
 )
 @click.option("--adapter", is_flag=True, help="Export only the LoRA adapter, in PEFT's format.")
@@ -31,7 +29,6 @@ from agent_tunix.errors import AgentTunixError, ConfigError
     "--dtype",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     default="auto",
-    show_default=True,
     help="Type of the merged weights; auto: the compute type of the run.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export; other files are never replaced.")
@@ -58,34 +55,30 @@ def export(
     from agent_tunix.startup import devices
     from agent_tunix.training.exporting import export_run
 
-    try:
-        if not (step.isdecimal() or step in ("best", "latest")):
-            raise ConfigError(
-                f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_step"
-            )
-        if directory is None and repository is None:
-            raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="export_without_place")
-        if repository is not None:
-            check_push(repository)
-        chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
-        found = find_run(run, "RUN")
-        devices.prepare(found.config.distributed)
-        with contextlib.ExitStack() as stack:
-            place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
-            exported = export_run(
-                found,
-                place,
-                step=chosen,
-                adapter=adapter,
-                dtype=dtype,  # type: ignore[arg-type]
-                overwrite=overwrite,
-                trust=trust,
-                repository=repository,
-            )
-            page = None if repository is None else push_directory(place, repository, private=not public)
-    except AgentTunixError as error:
-        echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(2)
+    if not (step.isdecimal() or step in ("best", "latest")):
+        raise ConfigError(
+            f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_step"
+        )
+    if directory is None and repository is None:
+        raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="export_without_place")
+    if repository is not None:
+        check_push(repository)
+    chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
+    found = find_run(run, "RUN")
+    devices.prepare(found.config.distributed)
+    with contextlib.ExitStack() as stack:
+        place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
+        exported = export_run(
+            found,
+            place,
+            step=chosen,
+            adapter=adapter,
+            dtype=dtype,  # type: ignore[arg-type]
+            overwrite=overwrite,
+            trust=trust,
+            repository=repository,
+        )
+        page = None if repository is None else push_directory(place, repository, private=not public)
     kind = "adapter" if adapter else "model"
     for where in filter(None, (directory, page)):
         echo(f"{where}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import AgentTunixError, ConfigError
+from agent_tunix.regular_files import replacing
 from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
@@ -74,16 +74,14 @@ class _StepType(click.ParamType[int | str]):
     default=None,
     help="Draw only tokens with at least this share of the likeliest token's probability.",
 )
-@click.option(
-    "--num-generations", type=click.IntRange(min=1), default=1, show_default=True, help="Completions per problem."
-)
+@click.option("--num-generations", type=click.IntRange(min=1), default=1, help="Completions per problem.")
 @click.option(
     "--max-new-tokens",
     type=click.IntRange(min=1),
     default=None,
     help="Longest completion.  [a run: generation.max_generation_steps; a model: 512]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the sampling.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling.")
 @click.option(
     "--prompt-config",
     metavar="NAME",
@@ -156,9 +154,6 @@ def generate(
             else:
                 for completion in next(generator.complete(examples)):
                     _show(completion)
-    except AgentTunixError as error:
-        echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
@@ -277,20 +272,14 @@ def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
 
 def _write_file(path: Path, rows: Iterator[str]) -> None:
     """Write all rows, or no file if an error occurs."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.unlink(missing_ok=True)  # what an earlier command left, or a link that somebody else made
-        with partial.open("x", encoding="utf-8") as written:
+        with replacing(path) as file:
             for row in rows:
-                written.write(f"{row}\n")
-        os.replace(partial, path)
+                file.write(f"{row}\n".encode())
     except AgentTunixError:
         raise
     except OSError as error:
         raise ConfigError(f"--output {path} cannot be written: {error}", code="unwritable_output") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _show(completion: "Completion") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.options import json_option
 from agent_tunix.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -22,12 +23,8 @@ _MANY_CUT = 0.1
 )
 @click.option("--model", default=None, help="A Hugging Face model directory; same as model.path.")
 @click.option("--reward", default=None, help="Any value of training.reward_function.")
-@click.option(
-    "--problems", type=click.IntRange(min=1), default=64, show_default=True, help="Number of problems to try."
-)
-@click.option(
-    "--samples", type=click.IntRange(min=2), default=16, show_default=True, help="K: completions per problem."
-)
+@click.option("--problems", type=click.IntRange(min=1), default=64, help="Number of problems to try.")
+@click.option("--samples", type=click.IntRange(min=2), default=16, help="K: completions per problem.")
 @click.option(
     "--group-size",
     "group_sizes",
@@ -46,7 +43,6 @@ _MANY_CUT = 0.1
     "--target",
     type=click.FloatRange(0, 1),
     default=0.25,
-    show_default=True,
     help="Largest acceptable share of dead groups.",
 )
 @click.option(
@@ -55,7 +51,7 @@ _MANY_CUT = 0.1
     default=None,
     help="Write each problem with its totals to this JSONL file, to select problems with.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def plan(
     data: str | None,
@@ -117,12 +113,10 @@ def _quote(text: str) -> str:
 
 
 def _compose(overrides: list[str]) -> "Config":
-    from hydra.core.plugins import Plugins
-
-    from agent_tunix.cli.hydra_programs import OwnConf
+    from agent_tunix.cli.hydra_programs import find_own_conf
     from agent_tunix.config.compose import compose_overrides
 
-    Plugins.instance().register(OwnConf)
+    find_own_conf()
     return compose_overrides(overrides)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from agent_tunix.visible_text import escape_hidden, escape_hidden_in_json
+from agent_tunix.visible_text import align, escape_hidden, escape_hidden_in_json
 
 
 def echo(message: Any = "", *, err: bool = False, nl: bool = True) -> None:
@@ -27,9 +27,8 @@ def echo_json(data: Any, *, indent: int | None = 2) -> None:
 
 def print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """Print rows below a header, in columns."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in align([header, *rows]):
+        echo(line)
 
 
 def terminal_width() -> int | None:

@@ -1,18 +1,20 @@
-"""`agent-tunix rewards diagnose`: problems that a recorded run shows, without JAX.
+"""`agent-tunix report` and `agent-tunix rewards diagnose`: what a recorded run shows, without JAX.
 
 Importing this loads only Click; each command loads what it needs.
 """
 
 import sys
+from pathlib import Path
 
 import click
 
+from agent_tunix.cli.options import json_option
 from agent_tunix.cli.printing import echo, echo_json
 
 
 @click.command()
 @click.argument("run", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def diagnose(run: str, as_json: bool) -> None:
     """Report what is wrong with a run, with evidence and changes to try.
 
@@ -25,7 +27,7 @@ def diagnose(run: str, as_json: bool) -> None:
     Exit status: 0 nothing is worse than info; 1 something is, or an error ended the run; 2 RUN is not a run, or its
     record is incomplete.
     """
-    from agent_tunix.tracking.diagnosing import diagnose_run
+    from agent_tunix.tracking.findings_file import diagnose_run
     from agent_tunix.tracking.outcome import RunStatus, read_outcome
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench.diagnosis import Severity
@@ -39,3 +41,24 @@ def diagnose(run: str, as_json: bool) -> None:
         failure = [f"the run failed: {outcome.detail}"] if has_failed else []
         echo("\n\n".join([*failure, *(f"{f.severity}: {f.describe()}" for f in findings)]) or "no findings")
     sys.exit(int(has_failed or any(finding.severity is not Severity.INFO for finding in findings)))
+
+
+@click.command()
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--to", "directory", metavar="DIR", type=click.Path(path_type=Path), help="Directory to write to; default: RUN."
+)
+@click.option("--data", "with_data", is_flag=True, help="Also write reward_analysis.json and curves.csv.")
+def report(run: Path, directory: Path | None, with_data: bool) -> None:
+    """Draw a run: report.html, which needs only a browser, and plots/*.png.
+
+    RUN is the directory of a run that has ended, was killed, or is still going; the report covers its steps so far.
+    Exit status: 0; 2 RUN is not the directory of a run, or DIR cannot be written.
+    """
+    from agent_tunix.tracking.report import write_analysis, write_report
+    from agent_tunix.tracking.stored_run import StoredRun
+
+    stored = StoredRun(run)
+    echo(str(write_report(stored, directory or run)))
+    if with_data:
+        echo(str(write_analysis(stored, directory or run)))

@@ -4,15 +4,23 @@ Importing this loads only Click; each command loads what it needs.
 """
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from agent_tunix.cli.options import (
+    Decorator,
+    ErrorGroup,
+    grouped,
+    json_option,
+    modules_option,
+    place_option,
+    timeout_option,
+)
 from agent_tunix.cli.printing import echo, echo_json, print_table
 from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
 
@@ -21,9 +29,6 @@ if TYPE_CHECKING:
     from agent_tunix.rewards.uploaded import UploadedSource
     from agent_tunix.workbench.checks import CheckProblem
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_PASSED, _FAILED = 0, 1
 _MEASURED = {False: "measured in this process", True: "measured in worker processes, as training runs it"}
 _WHENCE_COLUMNS = {
     "try": "--answer TEXT and --column NAME=VALUE",
@@ -34,20 +39,16 @@ _WHENCE_COLUMNS = {
 }
 
 
-class _Rewards(click.Group):
-    """Command group that prints the package's errors as messages and exits with status 2."""
+class _Rewards(ErrorGroup):
+    """Command group that says where columns come from if a reward lacks one."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except AgentTunixError as error:
-            echo(f"{type(error).__name__}: {error}", err=True)
-            if isinstance(error, RewardSignatureError) and ctx.invoked_subcommand in _WHENCE_COLUMNS:
-                echo(f"Here columns come from {_WHENCE_COLUMNS[ctx.invoked_subcommand]}.", err=True)
-            ctx.exit(2)
+    def conclude(self, error: AgentTunixError, ctx: click.Context) -> int:
+        if isinstance(error, RewardSignatureError) and ctx.invoked_subcommand in _WHENCE_COLUMNS:
+            echo(f"Here columns come from {_WHENCE_COLUMNS[ctx.invoked_subcommand]}.", err=True)
+        return 2
 
 
-@click.group(cls=_Rewards, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Rewards)
 def rewards() -> None:
     """Look at, try, test, attack, calibrate and time a reward, offline and without JAX.
 
@@ -76,6 +77,18 @@ class ListedFinding:
     completions: str = "auto"
     reward_key: str | None = None
 
+    def keywords(self, name: str | None) -> dict[str, Any]:
+        """Return the arguments of `resolve_reward` for a NAME; None if it is not known yet."""
+        return {
+            "modules": self.modules,
+            "args": _read_args(name, self.args),
+            "reward_directories": _reward_directories(),
+            "convention": self.convention,
+            "completions": self.completions,
+            "reward_key": self.reward_key,
+            "fetch": _fetch,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Execution:
@@ -86,124 +99,75 @@ class Execution:
     allow_unsandboxed: bool
 
 
-def _finding_options(
-    *, args: bool = True, completions: str = "--completions"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds options and passes them as one parameter, `finding`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        options = [
-            click.option("--reward-key", help="Key of the reward in a returned dict; same as rewards.reward_key."),
-            click.option(
-                completions,
-                "form",
-                type=click.Choice(["auto", "text", "messages"]),
-                default="auto",
-                show_default=True,
-                help="Form of the completions that functions get; same as rewards.completions.",
-            ),
-            click.option(
-                "--convention",
-                type=click.Choice(["auto", *CONVENTIONS]),
-                default="auto",
-                show_default=True,
-                help="Convention of an ambiguous signature; same as rewards.convention.",
-            ),
-            click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable."),
-        ]
-        if args:
-            assignment = "[COMPONENT.]PARAM=VALUE"
-            arg = click.option("--arg", "args", multiple=True, metavar=assignment, help="Set an argument; YAML.")
-            options.append(arg)
-
-        @functools.wraps(command)
-        def with_finding(
-            *,
-            modules: tuple[str, ...],
-            convention: str,
-            form: str,
-            reward_key: str | None,
-            args: tuple[str, ...] = (),
-            **others: Any,
-        ) -> Any:
-            return command(finding=ListedFinding(modules, args, convention, form, reward_key), **others)
-
-        return _decorated(with_finding, options)
-
-    return decorate
-
-
-_allow_unsandboxed = click.option(
-    "--allow-unsandboxed",
-    is_flag=True,
-    help="Run uploaded code with all your permissions if this machine cannot isolate it.",
-)
-
-
-def _execution_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options, passed as one parameter, `execution`."""
-
-    @functools.wraps(command)
-    def with_execution(*, place: str, timeout: float, allow_unsandboxed: bool, **others: Any) -> Any:
-        return command(execution=Execution(place, timeout, allow_unsandboxed), **others)
-
-    return _decorated(
-        with_execution,
-        [
-            _allow_unsandboxed,
-            click.option(
-                "--timeout",
-                type=click.FloatRange(min=0, min_open=True),
-                default=10.0,
-                show_default=True,
-                metavar="SECONDS",
-                help="Time limit for a call of your code.",
-            ),
-            click.option(
-                "--execution",
-                "place",
-                type=click.Choice(["auto", "inline", "process"]),
-                default="auto",
-                show_default=True,
-                help="Where rewards run; auto: built-ins in this process, your code in worker processes with limits.",
-            ),
-        ],
+def _finding_options(completions: str = "--completions", *further: Decorator) -> Decorator:
+    return grouped(
+        "finding",
+        ListedFinding,
+        *further,
+        modules_option,
+        click.option(
+            "--convention",
+            type=click.Choice(["auto", *CONVENTIONS]),
+            default="auto",
+            help="Convention of an ambiguous signature; same as rewards.convention.",
+        ),
+        click.option(
+            completions,
+            "completions",
+            type=click.Choice(["auto", "text", "messages"]),
+            default="auto",
+            help="Form of the completions that functions get; same as rewards.completions.",
+        ),
+        click.option("--reward-key", help="Key of the reward in a returned dict; same as rewards.reward_key."),
     )
 
 
-def _decorated(command: Callable[..., Any], options: list[Callable[[Any], Any]]) -> Callable[..., Any]:
-    for option in options:
-        command = option(command)
-    return command
-
-
-def _data_options(rows: int) -> Callable[[Command], Command]:
-    def decorate(command: Command) -> Command:
-        for option in (
-            click.option("--answer-column", help="Column with the reference; default: answer, ground_truth or label."),
-            click.option("--prompt-column", help="Column with the problem; default: question, prompt or problem."),
-            click.option(
-                "--rows",
-                type=click.IntRange(min=1),
-                default=rows,
-                show_default=True,
-                help="Number of problems, spread evenly over the file.",
-            ),
-            click.option(
-                "--data",
-                help="JSONL, CSV or Parquet file of problems with references; default: generated word problems.",
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_late_step = click.option(
-    "--step", type=int, default=1_000_000, show_default=True, help="Training step to pass to the reward."
+_arg = click.option("--arg", "args", multiple=True, metavar="[COMPONENT.]PARAM=VALUE", help="Set an argument; YAML.")
+_finding = _finding_options("--completions", _arg)
+_execution = grouped(
+    "execution",
+    Execution,
+    place_option,
+    timeout_option,
+    click.option(
+        "--allow-unsandboxed",
+        is_flag=True,
+        help="Run uploaded code with all your permissions if this machine cannot isolate it.",
+    ),
 )
+
+
+def _problem_options(num_rows: int) -> Decorator:
+    return grouped(
+        "load_problems",
+        _problem_loader,
+        click.option(
+            "--data",
+            help="JSONL, CSV or Parquet file of problems with references; default: generated word problems.",
+        ),
+        click.option(
+            "--rows",
+            type=click.IntRange(min=1),
+            default=num_rows,
+            help="Number of problems, spread evenly over the file.",
+        ),
+        click.option("--prompt-column", help="Column with the problem; default: question, prompt or problem."),
+        click.option("--answer-column", help="Column with the reference; default: answer, ground_truth or label."),
+    )
+
+
+def _problem_loader(
+    data: str | None, rows: int, prompt_column: str | None, answer_column: str | None
+) -> "Callable[[], list[CheckProblem]]":
+    def load() -> "list[CheckProblem]":
+        from agent_tunix.cli.problems import load_problems
+
+        return load_problems(data, rows, prompt_column, answer_column)
+
+    return load
+
+
+_late_step = click.option("--step", type=int, default=1_000_000, help="Training step to pass to the reward.")
 _template = click.option("--format", "template", default=None, help="Template of responses; same as prompt.format.")
 
 
@@ -211,8 +175,8 @@ _template = click.option("--format", "template", default=None, help="Template of
 
 
 @rewards.command("list")
-@click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")
-@_as_json
+@modules_option
+@json_option
 def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
     """List the available rewards: built-in, registered by your modules or custom_rewards.py, and files of conf/reward.
 
@@ -232,7 +196,7 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
     for name in sorted({file.stem for directory in _reward_directories() for file in directory.glob("*.yaml")}):
         entries.append((name, "composite", None, "a file of conf/reward"))
     if as_json:
-        _print_json([dict(zip(("name", "kind", "range", "summary"), entry, strict=True)) for entry in entries])
+        echo_json([dict(zip(("name", "kind", "range", "summary"), entry, strict=True)) for entry in entries])
         return
     print_table(
         ("NAME", "KIND", "RANGE", ""),
@@ -242,8 +206,8 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 
 @rewards.command()
 @click.argument("name")
-@_finding_options()
-@_as_json
+@_finding
+@json_option
 def show(name: str, finding: ListedFinding, as_json: bool) -> None:
     """Show a reward: signature, range, source, documentation with its example, and what it is given.
 
@@ -253,7 +217,7 @@ def show(name: str, finding: ListedFinding, as_json: bool) -> None:
 
     mixture = resolve(name, finding)
     if as_json:
-        _print_json(describe_reward(mixture))
+        echo_json(describe_reward(mixture))
     else:
         echo(reward_page(mixture))
 
@@ -261,7 +225,7 @@ def show(name: str, finding: ListedFinding, as_json: bool) -> None:
 @rewards.command()
 @click.argument("name", metavar="FILE:FUNCTION")
 @click.option("--to", "target", required=True, type=click.Path(dir_okay=False), help="The file to write.")
-@_finding_options()
+@_finding
 def convert(name: str, target: str, finding: ListedFinding) -> None:
     """Write a file that registers a reward of any convention as a plain reward of the same name.
 
@@ -286,13 +250,13 @@ def convert(name: str, target: str, finding: ListedFinding) -> None:
 @click.argument("name")
 @click.option("--response", required=True, help="The completion's text; `-` reads it from standard input.")
 @click.option("--answer", default=None, help="The reference.")
-@click.option("--prompt", default="", help="The problem.")
+@click.option("--prompt", default="", show_default=False, help="The problem.")
 @click.option("--column", "columns", multiple=True, metavar="NAME=VALUE", help="A further column of the row; YAML.")
-@click.option("--step", type=int, default=0, show_default=True, help="Training step to pass to the reward.")
+@click.option("--step", type=int, default=0, help="Training step to pass to the reward.")
 @_template
-@_execution_options
-@_finding_options()
-@_as_json
+@_execution
+@_finding
+@json_option
 def try_reward(
     name: str,
     response: str,
@@ -325,7 +289,7 @@ def try_reward(
     with _placed(mixture, execution, num_workers=1) as placed:
         score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(CheckProblem(prompt, row), text)
     if as_json:
-        _print_json(score_data(mixture, score, step))
+        echo_json(score_data(mixture, score, step))
     else:
         echo(explain_score(mixture, score, step))
     _exit(score.outcome in (Outcome.SCORED, Outcome.NOT_APPLICABLE))
@@ -340,9 +304,9 @@ def try_reward(
     help="Tolerance of cases without their own; default: 1e-6.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="List passed cases too.")
-@_execution_options
-@_finding_options()
-@_as_json
+@_execution
+@_finding
+@json_option
 def test(
     given: tuple[str, ...],
     tolerance: float | None,
@@ -370,19 +334,13 @@ def test(
         loaded,
         read_spec(reward) if reward else None,
         tolerance=tolerance,
-        modules=finding.modules,
-        args=_read_args(next(iter(names)) if len(names) == 1 else None, finding.args),
-        reward_directories=_reward_directories(),
-        convention=finding.convention,
-        completions=finding.completions,
-        reward_key=finding.reward_key,
         execution=execution.place,
         timeout_s=execution.timeout_s,
         allow_unsandboxed=execution.allow_unsandboxed,
-        fetch=_fetch,
+        **finding.keywords(next(iter(names)) if len(names) == 1 else None),
     )
     if as_json:
-        _print_json({"passed": report.passed, "cases": [result.to_data() for result in report.results]})
+        echo_json({"passed": report.passed, "cases": [result.to_data() for result in report.results]})
     else:
         echo("".join(f"{result.text}\n" for result in report.results if verbose and result.passed), nl=False)
         echo(report.text)
@@ -391,7 +349,7 @@ def test(
 
 @rewards.command()
 @click.argument("name")
-@_data_options(rows=64)
+@_problem_options(64)
 @click.option(
     "--kind",
     type=click.Choice(["correctness", "form", "length", "quality", "composite"]),
@@ -400,37 +358,30 @@ def test(
 )
 @_late_step
 @_template
-@click.option("--seed", default=0, show_default=True, help="Seed of the exploit search.")
+@click.option("--seed", default=0, help="Seed of the exploit search.")
 @click.option(
     "--tries",
     type=click.IntRange(min=0),
     default=600,
-    show_default=True,
     help="Most tries of the exploit search; 0: no search.",
 )
-@click.option(
-    "--budget", type=float, default=20.0, show_default=True, help="Time limit of the exploit search, in seconds."
-)
+@click.option("--budget", type=float, default=20.0, help="Time limit of the exploit search, in seconds.")
 @click.option(
     "--max-exploit",
     type=click.FloatRange(0, 1),
     default=0.5,
-    show_default=True,
     help=(
         "Largest share of the difference between wrong and right that a string without the answer may earn, apart "
         "from guessing."
     ),
 )
 @click.option("--skip", multiple=True, metavar="CHECK", help="Skip a check; repeatable.")
-@_execution_options
-@_finding_options()
-@_as_json
+@_execution
+@_finding
+@json_option
 def check(
     name: str,
-    data: str | None,
-    rows: int,
-    prompt_column: str | None,
-    answer_column: str | None,
+    load_problems: "Callable[[], list[CheckProblem]]",
     kind: str | None,
     step: int,
     template: str | None,
@@ -456,11 +407,10 @@ def check(
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture = resolve(name, finding)
-    problems = _load_problems(data, rows, prompt_column, answer_column)
     with _placed(mixture, execution) as placed:
         report = check_reward(
             placed,
-            problems,
+            load_problems(),
             kind=None if kind is None else Kind(kind),
             step=step,
             template=template or DEFAULT_FORMAT,
@@ -471,7 +421,7 @@ def check(
             timeout_s=execution.timeout_s,
         )
     if as_json:
-        _print_json(report.to_data())
+        echo_json(report.to_data())
     else:
         echo(report.text)
     _exit(report.passed)
@@ -482,6 +432,7 @@ def check(
 @click.argument("second")
 @click.option(
     "--completions",
+    "labelled",
     type=click.Path(dir_okay=False),
     default=None,
     help=(
@@ -489,7 +440,7 @@ def check(
         "from the problems."
     ),
 )
-@_data_options(rows=32)
+@_problem_options(32)
 @click.option(
     "--threshold",
     "thresholds",
@@ -505,22 +456,18 @@ def check(
     "most",
     type=click.IntRange(min=0),
     default=10,
-    show_default=True,
     help="Number of disagreements to print.",
 )
 @_late_step
 @_template
-@_execution_options
-@_finding_options(args=False, completions="--completions-as")
-@_as_json
+@_execution
+@_finding_options("--completions-as")
+@json_option
 def calibrate(
     first: str,
     second: str,
-    completions: str | None,
-    data: str | None,
-    rows: int,
-    prompt_column: str | None,
-    answer_column: str | None,
+    labelled: str | None,
+    load_problems: "Callable[[], list[CheckProblem]]",
     thresholds: tuple[float, ...],
     most: int,
     step: int,
@@ -545,37 +492,34 @@ def calibrate(
         raise click.UsageError("--threshold must be given at most twice")
     limits = (thresholds[0], thresholds[-1]) if thresholds else (None, None)
     template = template or DEFAULT_FORMAT
-    if completions is not None:
-        judged = load_completions(completions)
+    if labelled is not None:
+        judged = load_completions(labelled)
     else:
-        judged = list(generate_completions(_load_problems(data, rows, prompt_column, answer_column), template))
+        judged = list(generate_completions(load_problems(), template))
     mixtures = resolve(first, finding), resolve(second, finding)
     with _placed(mixtures[0], execution) as one, _placed(mixtures[1], execution) as other:
         report = compare(
             one, other, judged, thresholds=limits, template=template, step=step, timeout_s=execution.timeout_s
         )
     if as_json:
-        _print_json(report.to_data())
+        echo_json(report.to_data())
     else:
         echo(report.text(most))
 
 
 @rewards.command()
 @click.argument("name")
-@_data_options(rows=64)
-@click.option("--count", type=click.IntRange(min=1), default=256, show_default=True, help="Completions per kind.")
-@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Number of repeats.")
+@_problem_options(64)
+@click.option("--count", type=click.IntRange(min=1), default=256, help="Completions per kind.")
+@click.option("--repeats", type=click.IntRange(min=1), default=5, help="Number of repeats.")
 @_late_step
 @_template
-@_execution_options
-@_finding_options()
-@_as_json
+@_execution
+@_finding
+@json_option
 def bench(
     name: str,
-    data: str | None,
-    rows: int,
-    prompt_column: str | None,
-    answer_column: str | None,
+    load_problems: "Callable[[], list[CheckProblem]]",
     count: int,
     repeats: int,
     step: int,
@@ -596,11 +540,10 @@ def bench(
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture = resolve(name, finding)
-    problems = _load_problems(data, rows, prompt_column, answer_column)
     with _placed(mixture, execution) as placed:
         speeds = measure_speed(
             placed,
-            problems,
+            load_problems(),
             count=count,
             repeats=repeats,
             step=step,
@@ -611,7 +554,7 @@ def bench(
     if as_json:
         measured = [speed.to_data() for speed in speeds]
         where = "workers" if in_workers else "inline"
-        _print_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": measured})
+        echo_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": measured})
         return
     echo(f"{mixture.name}, {_MEASURED[in_workers]}")
     print_table(
@@ -627,16 +570,7 @@ def resolve(name: str, finding: ListedFinding) -> "Mixture":
     """Return the reward that a command's NAME means."""
     from agent_tunix.rewards import resolve_reward
 
-    return resolve_reward(
-        read_spec(name),
-        modules=finding.modules,
-        args=_read_args(name, finding.args),
-        reward_directories=_reward_directories(),
-        convention=finding.convention,
-        completions=finding.completions,
-        reward_key=finding.reward_key,
-        fetch=_fetch,
-    )
+    return resolve_reward(read_spec(name), **finding.keywords(name))
 
 
 def _fetch(name: str) -> "UploadedSource | None":
@@ -703,17 +637,5 @@ def _read_yaml(text: str) -> Any:
         raise RewardError(f"{text!r} is not YAML: {error}", code="invalid_yaml") from error
 
 
-def _load_problems(
-    data: str | None, rows: int, prompt_column: str | None, answer_column: str | None
-) -> "list[CheckProblem]":
-    from agent_tunix.cli.problems import load_problems
-
-    return load_problems(data, rows, prompt_column, answer_column)
-
-
-def _print_json(data: Any) -> None:
-    echo_json(data)
-
-
 def _exit(passed: bool) -> NoReturn:
-    sys.exit(_PASSED if passed else _FAILED)
+    sys.exit(0 if passed else 1)

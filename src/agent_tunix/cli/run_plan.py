@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.options import json_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.errors import AgentTunixError, ConfigError
+from agent_tunix.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_tunix.config.mesh_shape import MeshShape
@@ -65,17 +66,15 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's take
     "--utilisation",
     type=_SHARE,
     default=0.3,
-    show_default=True,
     help="Share of the peak operations per second that is reached.",
 )
 @click.option(
     "--bandwidth-utilisation",
     type=_SHARE,
     default=0.6,
-    show_default=True,
     help="Share of the peak bytes per second that is reached.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def plan(
     device: str | None,
@@ -102,22 +101,18 @@ def plan(
     from agent_tunix.planning.forecast import Assumptions, forecast_run
     from agent_tunix.planning.known_models import plannable_architecture
 
-    try:
-        config = _compose(overrides)
-        used = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
-        architecture = plannable_architecture(config.model)
-        given = read_mesh_shape(config.model.mesh_shape)
-        if devices is not None and given is not None and devices != given.size:
-            raise ConfigError(
-                f"--devices must be {given.size} with model.mesh_shape={given}, not {devices}",
-                code="mismatched_devices",
-            )
-        dtype = _dtype(config, used)
-        compute_bytes = 4 if dtype == "float32" else 2
-        shape = _shape(config, architecture, used, devices or 1, compute_bytes)
-    except AgentTunixError as error:
-        echo(str(error), err=True)
-        raise SystemExit(2) from error
+    config = _compose(overrides)
+    used = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
+    architecture = plannable_architecture(config.model)
+    given = read_mesh_shape(config.model.mesh_shape)
+    if devices is not None and given is not None and devices != given.size:
+        raise ConfigError(
+            f"--devices must be {given.size} with model.mesh_shape={given}, not {devices}",
+            code="mismatched_devices",
+        )
+    dtype = _dtype(config, used)
+    compute_bytes = 4 if dtype == "float32" else 2
+    shape = _shape(config, architecture, used, devices or 1, compute_bytes)
     assumptions = Assumptions(utilisation, bandwidth_utilisation)
     found = forecast_run(architecture, config, used, shape, compute_bytes, assumptions)
     hours = None if found.run_seconds is None else found.run_seconds * shape.size / 3600

@@ -6,19 +6,15 @@ from pathlib import Path
 import click
 
 from agent_tunix.cli.printing import echo
-from agent_tunix.errors import AgentTunixError
 from agent_tunix.visible_text import SafeFormatter
-
-_UNUSABLE = 2
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8400,
-    show_default=True,
     help="Port to listen on; 0: any free port.",
 )
 @click.option(
@@ -43,12 +39,9 @@ _UNUSABLE = 2
     "--requests-per-second",
     type=click.FloatRange(min=0),
     default=200.0,
-    show_default=True,
     help="Most requests per second of one key, on average; 0: no limit.",
 )
-@click.pass_context
 def serve(
-    ctx: click.Context,
     host: str,
     port: int,
     allowed_hosts: tuple[str, ...],
@@ -64,23 +57,19 @@ def serve(
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the store
     cannot be opened.
     """
+    from agent_tunix.service.serving import serve
+    from agent_tunix.service.settings import ServiceSettings
+
     handler = logging.StreamHandler()
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
-    try:
-        from agent_tunix.service.serving import serve
-        from agent_tunix.service.settings import ServiceSettings
-
-        settings = ServiceSettings(
-            host=host,
-            port=port,
-            allowed_hosts=allowed_hosts,
-            runs=runs or ((Path("outputs"),) if Path("outputs").is_dir() else ()),
-            allow_unsandboxed=allow_unsandboxed,
-            requests_per_second=requests_per_second,
-        )
-        serve(settings, lambda url: echo(f"agent-tunix serves at {url} (API: {url}/v1, {url}/openapi.json)"))
-    except AgentTunixError as error:
-        echo(f"{type(error).__name__}: {error}", err=True)
-        ctx.exit(_UNUSABLE)
+    settings = ServiceSettings(
+        host=host,
+        port=port,
+        allowed_hosts=allowed_hosts,
+        runs=runs or ((Path("outputs"),) if Path("outputs").is_dir() else ()),
+        allow_unsandboxed=allow_unsandboxed,
+        requests_per_second=requests_per_second,
+    )
+    serve(settings, lambda url: echo(f"agent-tunix serves at {url} (API: {url}/v1, {url}/openapi.json)"))

@@ -1,4 +1,4 @@
-"""`agent-tunix store …`: upload, list, read and delete reward functions, on this machine or a server.
+"""`agent-tunix store …` and `keys …`: reward functions here or on a server, and the keys of the store of this machine.
 
 Importing this loads only Click; each command loads what it needs.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from agent_tunix.cli.options import ErrorGroup, json_option
 from agent_tunix.cli.printing import echo, echo_json
 from agent_tunix.errors import AccessDeniedError, AgentTunixError, StoreRequestError
 
@@ -17,27 +18,22 @@ if TYPE_CHECKING:
     from agent_tunix.store import RewardFunctionRecord
     from agent_tunix.store.access import StoreAccess
 
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_REFUSED, _UNUSABLE = 1, 2
 _PAGE = 100
 _FORMATS = ["auto", "trl", "miles"]
 
 
-class StoreGroup(click.Group):
-    """Command group that prints the package's errors: status 1 if the store refused, 2 if it was not usable."""
+class StoreGroup(ErrorGroup):
+    """Command group that exits with status 1 if the store refused, and with 2 if it was not usable."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and turn errors into messages and exit statuses."""
-        try:
-            return super().invoke(ctx)
-        except AgentTunixError as error:
-            echo(f"{type(error).__name__}: {error}", err=True)
-            is_refusal = isinstance(error, StoreRequestError) and not isinstance(error, AccessDeniedError)
-            ctx.exit(_REFUSED if is_refusal else _UNUSABLE)
+    def conclude(self, error: AgentTunixError, ctx: click.Context) -> int:
+        """Return the exit status."""
+        return 1 if isinstance(error, StoreRequestError) and not isinstance(error, AccessDeniedError) else 2
 
 
-@click.group(cls=StoreGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=StoreGroup)
 def store() -> None:
     """Upload, list, read and delete reward functions.
 
@@ -58,9 +54,6 @@ def _place_options(command: Command) -> Command:
     )(command)
 
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 @store.command()
 @click.argument("file")
 @click.option(
@@ -73,7 +66,6 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     "given_format",
     type=click.Choice(_FORMATS),
     default="auto",
-    show_default=True,
     help="Calling convention of `reward`; auto: miles if it is async, otherwise trl.",
 )
 @click.option(
@@ -82,7 +74,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     help="If the newest version of the name is identical to this file, print its id and upload nothing.",
 )
 @_place_options
-@_as_json
+@json_option
 def upload(
     file: str, name: str | None, given_format: str, if_changed: bool, url: str | None, key: str | None, as_json: bool
 ) -> None:
@@ -113,7 +105,7 @@ def upload(
     with _opened(url, key) as access:
         made = _create(access, name or adapted.name or path.stem, adapted.source, given_format, if_changed)
     if as_json:
-        _print_json(made.to_data())
+        echo_json(made.to_data())
         return
     echo(made.id)
     echo(f"{made.name}, version {made.version}; train with training.reward_function={made.id}", err=True)
@@ -151,17 +143,17 @@ def _print_mixture(components: dict[str, dict[str, Any]], as_json: bool) -> None
     import yaml
 
     if as_json:
-        _print_json({"components": components})
+        echo_json({"components": components})
         return
     echo(yaml.safe_dump({"components": components}, sort_keys=False, allow_unicode=True), nl=False)
 
 
 @store.command("list")
 @click.option("--name", default=None, help="List only the versions of this name.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Most functions to list.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="Most functions to list.")
 @click.option("--after", default=None, metavar="rf_…", help="List only functions older than this id.")
 @_place_options
-@_as_json
+@json_option
 def list_functions(
     name: str | None, limit: int, after: str | None, url: str | None, key: str | None, as_json: bool
 ) -> None:
@@ -174,7 +166,7 @@ def list_functions(
             found += page.data
             has_more = page.has_more and bool(page.data)
     if as_json:
-        _print_json({"object": "list", "data": [one.to_data() for one in found], "has_more": has_more})
+        echo_json({"object": "list", "data": [one.to_data() for one in found], "has_more": has_more})
         return
     for one in found:
         echo(f"{one.id}  {one.created_at:%Y-%m-%d %H:%M:%S}Z  {one.format:<5}  {one.name} version {one.version}")
@@ -186,7 +178,7 @@ def list_functions(
 @click.argument("id")
 @click.option("--source", "with_source", is_flag=True, help="Print only the file, byte for byte.")
 @_place_options
-@_as_json
+@json_option
 def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: bool) -> None:
     """Show the reward function of an ID, rf_…, or the newest version of a name."""
     with _opened(url, key) as access:
@@ -195,7 +187,7 @@ def get(id: str, with_source: bool, url: str | None, key: str | None, as_json: b
             echo(access.source(found.id), nl=False)
             return
     if as_json:
-        _print_json(found.to_data())
+        echo_json(found.to_data())
         return
     shown = {**found.to_data(), "created": f"{found.created_at:%Y-%m-%d %H:%M:%S}Z"}
     for label in ("id", "name", "version", "format", "created", "owner", "size", "sha256"):
@@ -220,5 +212,59 @@ def _opened(url: str | None, key: str | None) -> "AbstractContextManager[StoreAc
     return open_access(url, key)
 
 
-def _print_json(data: Any) -> None:
-    echo_json(data)
+_SCOPES = ["read", "write", "try"]
+
+
+@click.group(cls=StoreGroup)
+def keys() -> None:
+    """Make, list and revoke the keys of the store of this machine (AGENT_TUNIX_HOME, AGENT_TUNIX_DATABASE_URL).
+
+    Exit status of every command: 0 done; 1 refused: the name is taken or cannot be used, there is no such key; 2 the
+    command or the store cannot be used.
+    """
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(_SCOPES),
+    multiple=True,
+    help="What the key may do; repeatable. read: list and get; write: upload and delete; try: have functions score"
+    " completions. Default: all.",
+)
+def create(name: str, scopes: tuple[str, ...]) -> None:
+    """Make a key for NAME and print it. It is shown only once, because it is not stored.
+
+    The name of a revoked key may be used again: its owner keeps everything that belongs to it, and gets a new key.
+    """
+    from agent_tunix.store import open_store
+
+    with open_store() as store:
+        _, secret = store.keys.create(name, scopes or _SCOPES)
+    echo(secret)
+    echo(f"This is the key of {name}; it is not shown again.", err=True)
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List all keys, revoked ones included, oldest first."""
+    from agent_tunix.store import open_store
+
+    with open_store() as store:
+        found = store.keys.list()
+    for key in found:
+        revoked = "" if key.revoked_at is None else f"  revoked {key.revoked_at:%Y-%m-%d %H:%M:%S}Z"
+        scopes = ",".join(scope for scope in _SCOPES if scope in key.scopes)
+        echo(f"{key.id}  {key.created_at:%Y-%m-%d %H:%M:%S}Z  {scopes:<14}  {key.name}{revoked}")
+
+
+@keys.command()
+@click.argument("key", metavar="NAME_OR_ID")
+def revoke(key: str) -> None:
+    """Revoke the key of NAME_OR_ID; it stops working at once."""
+    from agent_tunix.store import open_store
+
+    with open_store() as store:
+        store.keys.revoke(key)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.options import json_option, modules_option, show_option, trust_option
 from agent_tunix.cli.printing import echo, echo_json
-from agent_tunix.cli.trusting import trust_option
 from agent_tunix.errors import RewardError
 from agent_tunix.visible_text import one_line
 
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
 _SAME, _DIFFERS = 0, 1
 
-_show_option = click.option(
-    "--show",
-    "num_shown",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    help="Number of completions to print.",
-)
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _steps_option = click.option(
     "--steps", default=None, metavar="FIRST:LAST", help="Use only these steps; either end may be omitted."
 )
@@ -40,12 +31,11 @@ _steps_option = click.option(
     "--repeats",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     help="Score this many times, without the cache of judges, and report how repeatable the reward is.",
 )
 @_steps_option
-@_show_option
-@_json_option
+@show_option
+@json_option
 @trust_option
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def replay(
@@ -130,14 +120,14 @@ def replay(
     "--run", type=click.Path(path_type=Path), default=None, help="Run on whose completions to compare the scores."
 )
 @_steps_option
-@_show_option
-@click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")
+@show_option
+@modules_option
 @click.option(
     "--allow-unsandboxed",
     is_flag=True,
     help="With --run: run uploaded code with all your permissions if this machine cannot isolate it.",
 )
-@_json_option
+@json_option
 @trust_option
 def diff(
     first: str,
@@ -190,7 +180,7 @@ def diff(
             )
             comparison = compare(contrasted, group_size, num_shown)
     if as_json:
-        _print_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
+        echo_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
         told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
         echo("\n".join(map(one_line, told)))
@@ -217,10 +207,6 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
 
 def _print(report: Any, as_json: bool) -> None:
     if as_json:
-        _print_json(report.to_data())
+        echo_json(report.to_data())
     else:
         echo("\n".join(map(one_line, report.lines())))
-
-
-def _print_json(data: Any) -> None:
-    echo_json(data)

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from agent_tunix.cli.printing import echo
-from agent_tunix.errors import AgentTunixError
 
 _CONTEXT = {"ignore_unknown_options": True}
 
@@ -19,7 +18,7 @@ _CONTEXT = {"ignore_unknown_options": True}
     type=click.Path(path_type=Path),
     help="Directory of the trials; an existing search is continued.",
 )
-@click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="Total number of trials.")
+@click.option("--trials", default=20, type=click.IntRange(min=1), help="Total number of trials.")
 @click.option(
     "--metric",
     help=(
@@ -30,14 +29,13 @@ _CONTEXT = {"ignore_unknown_options": True}
     "--direction",
     type=click.Choice(["max", "min"]),
     default="max",
-    show_default=True,
     help="Whether higher or lower is better.",
 )
 @click.option(
     "--storage", default=None, help="Optuna's storage, an SQLAlchemy URL; default: study.db in the directory."
 )
 @click.option("--prune", is_flag=True, help="Stop trials early that are below the median of earlier ones.")
-@click.option("--random-seed", default=0, show_default=True, help="Seed of the search.")
+@click.option("--random-seed", default=0, help="Seed of the search.")
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def tune(
     directory: Path,
@@ -70,9 +68,6 @@ def tune(
         best = tuning.tune(
             tuning.Search(fixed, space, metric, direction, trials, directory, storage, prune, random_seed)
         )
-    except AgentTunixError as error:
-        echo(str(error), err=True)
-        sys.exit(2)
     except KeyboardInterrupt:
         echo("Interrupted; run the same command again to continue the search", err=True)
         sys.exit(130)

@@ -503,21 +503,13 @@ def _batch_problems(config: Config) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Settings that divide a step's prompts.
+    """Settings that divide a step's prompts."""
 
-    Attributes:
-        size: Prompts per step.
-        micro: Prompts per micro-batch; None if the others determine it.
-        steps: Micro-batches per step; None if the others determine it.
-        generations: Completions per prompt.
-        devices: Number of devices that share the completions of a micro-batch.
-    """
-
-    size: int
-    micro: int | None
-    steps: int | None
-    generations: int
-    devices: int
+    size: int  # prompts per step
+    micro: int | None  # prompts per micro-batch; None if the others determine it
+    steps: int | None  # micro-batches per step; None if the others determine it
+    generations: int  # completions per prompt
+    devices: int  # number of devices that share the completions of a micro-batch
 
     def problem(self) -> str | None:
         """Return the first disagreement; None if there is none."""

@@ -24,15 +24,10 @@ _KINDS = ("baby_steps", "one_pass")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DataSet:
-    """One set of a mixture.
+    """One set of a mixture."""
 
-    Attributes:
-        weight: Share of the draws before normalisation, above 0.
-        config: The run's configuration with the set's own `data` in place of the mixture.
-    """
-
-    weight: float
-    config: Config
+    weight: float  # share of the draws before normalisation, above 0
+    config: Config  # the run's configuration with the set's own `data` in place of the mixture
 
 
 def data_sets(config: Config) -> dict[str, DataSet]:

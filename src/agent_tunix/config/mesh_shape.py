@@ -7,17 +7,12 @@ AUTO = "auto"
 
 
 class MeshShape(NamedTuple):
-    """Devices along the axes of the mesh, in their order.
+    """Devices along the axes of the mesh, in their order."""
 
-    Attributes:
-        data: Copies of the weights, among which the rows of a batch are divided.
-        fsdp: Devices that share the weights of a copy and divide its rows again.
-        tp: Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's
-            width and the words.
-    """
-
-    data: int
-    fsdp: int
+    data: int  # copies of the weights, among which the rows of a batch are divided
+    fsdp: int  # devices that share the weights of a copy and divide its rows again
+    # Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's width
+    # and the words.
     tp: int
 
     @property

@@ -44,20 +44,13 @@ def filled(group: _Group) -> _Group:
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Weights with their own update settings.
+    """Weights with their own update settings."""
 
-    Attributes:
-        name: Key in `optimizer.groups`; part of the names of metrics.
-        match: Pattern found (`re.search`) in the path of each weight.
-        learning_rate: Peak learning rate.
-        freeze: True if the weights do not change.
-    """
-
-    name: str
-    match: re.Pattern[str]
+    name: str  # key in `optimizer.groups`; part of the names of metrics
+    match: re.Pattern[str]  # pattern found (`re.search`) in the path of each weight
     learning_rate: float
     weight_decay: float
-    freeze: bool
+    freeze: bool  # true if the weights do not change
 
 
 def parameter_groups(config: OptimizerConfig) -> list[ParameterGroup]:

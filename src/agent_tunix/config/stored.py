@@ -94,11 +94,7 @@ def _is_long_word(event: Any) -> bool:
 
 
 def from_yaml_text(content: bytes | str) -> Config:
-    """Return the configuration that `to_yaml` wrote.
-
-    Raises:
-        ConfigError: The text is not a configuration.
-    """
+    """Return the configuration that `to_yaml` wrote; raise ConfigError if the text is not a configuration."""
     try:
         loaded = load_plain_yaml(content)
     except ValueError as error:

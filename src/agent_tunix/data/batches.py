@@ -49,23 +49,14 @@ def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epo
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """The rows of every batch.
+    """The rows of every batch."""
 
-    Attributes:
-        num_rows: Rows that can be drawn, at least `batch_size`.
-        batch_size: Rows per batch.
-        seed: The run's seed.
-        num_batches: Batches per epoch; None for all whole batches that the rows give.
-        num_epochs: Number of times the epoch is repeated.
-        shuffle: If False, rows come in their own order.
-    """
-
-    num_rows: int
-    batch_size: int
+    num_rows: int  # rows that can be drawn, at least `batch_size`
+    batch_size: int  # rows per batch
     seed: int
-    num_batches: int | None = None
-    num_epochs: int = 1
-    shuffle: bool = True
+    num_batches: int | None = None  # batches per epoch; None for all whole batches that the rows give
+    num_epochs: int = 1  # number of times the epoch is repeated
+    shuffle: bool = True  # if False, rows come in their own order
 
     @property
     def num_steps(self) -> int:

@@ -13,8 +13,7 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config
 from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
-from agent_tunix.data.examples import REFERENCE_MARK, Example, is_marked, make_example, rename_columns
-from agent_tunix.data.layouts import fit_layout
+from agent_tunix.data.examples import REFERENCE_MARK, Example, fit_layout, is_marked, make_example, rename_columns
 from agent_tunix.data.sources import Split, read_rows
 from agent_tunix.errors import ConfigError, DataError
 
@@ -27,16 +26,11 @@ SET_COLUMN = "data_source"
 
 @dataclass(frozen=True, slots=True)
 class LoadedSplit:
-    """The usable examples of a split, and a tally of its dropped rows.
+    """The usable examples of a split, and a tally of its dropped rows."""
 
-    Attributes:
-        examples: Examples in source order. A mixture has one set after another.
-        dropped: Rows left out. In a mixture, each reason starts with the name of its set.
-        counts: Number of examples by set of a mixture; empty without a mixture.
-    """
-
-    examples: list[Example]
-    dropped: Dropped
+    examples: list[Example]  # examples in source order. A mixture has one set after another
+    dropped: Dropped  # Rows left out. In a mixture, each reason starts with the name of its set.
+    # Number of examples by set of a mixture; empty without a mixture.
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def describe(self, purpose: str) -> str:

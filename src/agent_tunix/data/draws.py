@@ -1,15 +1,16 @@
 """The order in which the rows of one set are drawn, without end.
 
 A draw is a number from 0. The row it gives is a pure function of the set, the seeds and that number, so the rows of any
-step can be computed without those of earlier steps.
+step can be computed without those of earlier steps. A stream of rows is shuffled within a bounded buffer.
 """
 
 import bisect
 import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -32,17 +33,11 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class PassDraws:
-    """Repeated passes over the rows, each with its own shuffle.
+    """Repeated passes over the rows, each with its own shuffle."""
 
-    Attributes:
-        num_rows: Rows of the set, at least 1.
-        seeds: Seeds of the shuffle, different for each set.
-        shuffle: If False, rows come in their own order.
-    """
-
-    num_rows: int
-    seeds: tuple[int, ...]
-    shuffle: bool = True
+    num_rows: int  # rows of the set, at least 1
+    seeds: tuple[int, ...]  # seeds of the shuffle, different for each set
+    shuffle: bool = True  # if False, rows come in their own order
 
     def rows(self, first: int, last: int) -> RowIndices:
         """Return row indices for the draws from `first` up to but not including `last`; they may span passes."""
@@ -78,29 +73,18 @@ class CurriculumDraws:
 
     Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty come in
     random order. Without shuffling both keep their own order, so a single stage goes through the rows by difficulty.
-
-    Attributes:
-        difficulties: [n] difficulty of each row; higher is harder.
-        num_draws: D, the draws of the whole run.
-        curriculum: Gives the kind, K and `until`.
-        seeds: Seeds of the shuffles, different for each set.
-        shuffle: True if rows are shuffled.
     """
 
-    difficulties: Sequence[float]
-    num_draws: int
-    curriculum: CurriculumConfig
-    seeds: tuple[int, ...]
-    shuffle: bool = True
+    difficulties: Sequence[float]  # [n] difficulty of each row; higher is harder
+    num_draws: int  # D, the draws of the whole run
+    curriculum: CurriculumConfig  # gives the kind, K and `until`
+    seeds: tuple[int, ...]  # seeds of the shuffles, different for each set
+    shuffle: bool = True  # True if rows are shuffled
     _ranked: RowIndices = field(init=False, repr=False, compare=False)
     _starts: Sequence[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Sort the rows by difficulty.
-
-        Raises:
-            DataError: There are more stages than rows.
-        """
+        """Sort the rows by difficulty; raise DataError if there are more stages than rows."""
         stages, num_rows = self.curriculum.stages, len(self.difficulties)
         if stages > num_rows:
             raise DataError(
@@ -163,3 +147,31 @@ def read_difficulty(columns: Mapping[str, Any], curriculum: CurriculumConfig) ->
     if math.isnan(number):
         raise RowError(f"column {name!r} is not a number, and data.curriculum.order is empty", f"it is {value!r:.80}")
     return number
+
+
+T = TypeVar("T")
+
+
+def shuffle_within(items: Iterator[T], size: int, seeds: tuple[int, ...]) -> Iterator[T]:
+    """Yield the items in a random order that depends only on the seeds.
+
+    A buffer holds `size` items. Each draw yields one of these at random, and the next item takes its place; the rest
+    come in random order at the end. So an item comes at most `size` places early, but may come arbitrarily late.
+    """
+    random = np.random.PCG64(list(seeds))
+    held = list(itertools.islice(items, size))
+    for item in items:
+        place = int(random.random_raw()) % size
+        yield held[place]
+        held[place] = item
+    for place in permute(np.arange(len(held)), *seeds, 1):
+        yield held[place]
+
+
+def endless(read_pass: Callable[[int], Iterator[T]]) -> Iterator[T]:
+    """Return an iterator that repeats passes over a source forever.
+
+    Args:
+        read_pass: Receives the number of a pass, counted from 0, and returns its items, at least one.
+    """
+    return itertools.chain.from_iterable(map(read_pass, itertools.count()))

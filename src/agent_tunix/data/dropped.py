@@ -23,24 +23,17 @@ class RowError(Exception):
 
 @dataclass(slots=True)
 class Dropped:
-    """A tally of dropped rows.
+    """A tally of dropped rows."""
 
-    Attributes:
-        origin: Name of the source, such as a file; empty if there is none.
-        unit: Unit of row numbers: a line of a file, or a row.
-        files: The files of a source with several, each as the number of rows before it and its name. Row numbers run
-            on from file to file.
-        counts: Dropped rows by reason.
-        rows: Numbers of the first few rows by reason; for a file, line numbers.
-        details: Detail of the first row by reason, if it has one.
-    """
-
-    origin: str = ""
-    unit: str = "line"
+    origin: str = ""  # name of the source, such as a file; empty if there is none
+    unit: str = "line"  # unit of row numbers: a line of a file, or a row
+    # The files of a source with several, each as the number of rows before it and its name. Row numbers run on from
+    # file to file.
     files: list[tuple[int, str]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # dropped rows by reason
+    # Numbers of the first few rows by reason; for a file, line numbers.
     rows: dict[str, list[int]] = field(default_factory=dict)
-    details: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)  # detail of the first row by reason, if it has one
 
     def add(self, reason: str, row: int, detail: str = "") -> None:
         """Count one row."""

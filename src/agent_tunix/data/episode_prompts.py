@@ -30,15 +30,8 @@ _PROBE_TOOL = {
 class EpisodeEncoder:
     """An encoder of the prompts and replies of episodes.
 
-    Args:
-        tokenizer: The policy's tokenizer.
-        prompt: Configures the system message and the chat template.
-
     Attributes:
         call_format: Format in which the model writes tool calls.
-
-    Raises:
-        ModelError, ConfigError: As `PromptEncoder`.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:

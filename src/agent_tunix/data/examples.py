@@ -1,7 +1,9 @@
 """A dataset's row as an example: the problem put to the model, and the columns that rewards may use."""
 
+import dataclasses
 import decimal
 import json
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,34 +25,24 @@ ASKING_ROLES = ("user", "tool")
 
 
 class Row(NamedTuple):
-    """One row as it was read.
+    """One row as it was read."""
 
-    Attributes:
-        number: Position in the source, from 1; for a file, the line number.
-        columns: Values by column name.
-    """
-
-    number: int
-    columns: dict[str, Any]
+    number: int  # position in the source, from 1; for a file, the line number
+    columns: dict[str, Any]  # values by column name
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One problem with its reference.
+    """One problem with its reference."""
 
-    Attributes:
-        prompt: The problem as people and rewards see it; for a conversation, the user's last message.
-        columns: All columns of the row, unchanged, and `answer`, the reference, if there is one; text is stripped. In a
-            dataset with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column.
-            In a mixture also `data_source`, the name of the set.
-        index: Number of the row in its source, from 1; for a file, the line number.
-        messages: The conversation that the model answers: `{"role": …, "content": …}`, other text fields and
-            `tool_calls`. The last message is the user's or a tool's. None if the prompt column holds text.
-    """
-
-    prompt: str
+    prompt: str  # the problem as people and rewards see it; for a conversation, the user's last message
+    # All columns of the row, unchanged, and `answer`, the reference, if there is one; text is stripped. In a dataset
+    # with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column. In a mixture
+    # also `data_source`, the name of the set.
     columns: Mapping[str, Any]
-    index: int
+    index: int  # number of the row in its source, from 1; for a file, the line number
+    # The conversation that the model answers: `{"role": …, "content": …}`, other text fields and `tool_calls`. The last
+    # message is the user's or a tool's. None if the prompt column holds text.
     messages: tuple[Mapping[str, Any], ...] | None = None
 
 
@@ -228,3 +220,34 @@ def _text(row: Row, column: str) -> str:
 
 def _no_column(row: Row, column: str) -> RowError:
     return RowError(f"no column {column!r}", f"it has {', '.join(map(repr, row.columns)) or 'none'}")
+
+
+_LOGGER = logging.getLogger("agent_tunix.data")
+
+_VERL_PROMPT = "prompt"
+_VERL_ANSWER = "reward_model.ground_truth"
+
+
+def fit_layout(data: DataConfig, rows: Sequence[Row]) -> DataConfig:
+    """Return the configuration with the columns of verl's layout, if the rows have it.
+
+    verl's rows hold `data_source`, `prompt` and `reward_model.ground_truth`. A column that the configuration sets, or
+    that the rows have under its default name, stays.
+
+    Args:
+        data: Names the columns of the problem and the answer.
+        rows: First rows, before columns are renamed.
+    """
+    if not rows or find_column(rows[0].columns, _VERL_ANSWER) is None:
+        return data
+    columns, default = rows[0].columns, DataConfig()
+    found: dict[str, Any] = {}
+    for key, name in (("prompt_column", _VERL_PROMPT), ("answer_column", _VERL_ANSWER)):
+        configured = getattr(data, key)
+        is_free = configured == getattr(default, key) and configured not in (*columns, *data.columns)
+        if is_free and find_column(columns, name) is not None:
+            found[key] = name
+    if found:
+        told = ", ".join(f"data.{key}={name}" for key, name in found.items())
+        _LOGGER.info("the rows have verl's layout: %s", told)
+    return dataclasses.replace(data, **found)

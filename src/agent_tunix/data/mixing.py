@@ -18,13 +18,9 @@ from agent_tunix.data.draws import Draws
 
 @dataclass(frozen=True)
 class Interleaving:
-    """The order in which sets take turns.
+    """The order in which sets take turns."""
 
-    Attributes:
-        weights: Weight of each set, above 0; they need not sum to 1.
-    """
-
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # weight of each set, above 0; they need not sum to 1
 
     def counts(self, num_draws: int) -> list[int]:
         """Return how many of the first `num_draws` draws each set has had."""
@@ -51,28 +47,16 @@ class Interleaving:
 
 @dataclass(frozen=True)
 class MixedOrder:
-    """The rows of every batch of a mixture or curriculum.
+    """The rows of every batch of a mixture or curriculum."""
 
-    Attributes:
-        rows: For each set, the indices of its rows among all rows.
-        draws: For each set, the order of its rows.
-        interleaving: The order in which the sets take turns.
-        batch_size: Rows per batch.
-        num_steps: Steps of the run.
-    """
-
-    rows: Sequence[RowIndices]
+    rows: Sequence[RowIndices]  # for each set, the indices of its rows among all rows
     draws: Sequence[Draws]
-    interleaving: Interleaving
-    batch_size: int
+    interleaving: Interleaving  # the order in which the sets take turns
+    batch_size: int  # rows per batch
     num_steps: int
 
     def batch_indices(self, step: int) -> RowIndices:
-        """Return the row indices of one batch; a row may occur twice where a pass over a set ends and the next begins.
-
-        Args:
-            step: Step of the run, from 1 to `num_steps`.
-        """
+        """Return the row indices of a batch; a row may occur twice where a pass over a set ends and the next begins."""
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         first, last = (step - 1) * self.batch_size, step * self.batch_size

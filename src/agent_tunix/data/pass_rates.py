@@ -38,18 +38,11 @@ class PassRateOrder:
 
     The batch of the step after the last observed one is a pure function of the seed, the step and the observations.
     Batches of later steps hold the rows that come next in rank, for further rounds of dynamic sampling.
-
-    Attributes:
-        rows: For each set of a mixture, the indices of its rows among all rows.
-        interleaving: The order in which the sets take turns.
-        batch_size: Rows per batch.
-        num_steps: Steps of the run.
-        seed: The run's seed.
     """
 
     rows: Sequence[RowIndices]
-    interleaving: Interleaving
-    batch_size: int
+    interleaving: Interleaving  # the order in which the sets take turns
+    batch_size: int  # rows per batch
     num_steps: int
     seed: int
     _observed: int = field(init=False, default=0)

@@ -7,18 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PromptBatch:
-    """A batch of B prompts.
+    """A batch of B prompts."""
 
-    Attributes:
-        prompts: Texts of the problems, for people and rewards.
-        messages: Chat messages of each prompt.
-        token_ids: Token ids that the model sees, at most `generation.max_prompt_length` for each prompt.
-        columns: Columns of each row of the dataset.
-        rows: Index of each row among the training rows; empty if there is none.
-    """
-
-    prompts: Sequence[str]
+    prompts: Sequence[str]  # texts of the problems, for people and rewards
     messages: Sequence[Sequence[Mapping[str, Any]]]
+    # Token ids that the model sees, at most `generation.max_prompt_length` for each prompt.
     token_ids: Sequence[Sequence[int]]
     columns: Sequence[Mapping[str, Any]]
-    rows: Sequence[int] = ()
+    rows: Sequence[int] = ()  # index of each row among the training rows; empty if there is none

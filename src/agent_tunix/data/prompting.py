@@ -36,19 +36,12 @@ _DRAWN_FROM = 1000
 
 @dataclass(frozen=True)
 class Prompts:
-    """Examples whose prompts fit, encoded.
-
-    Attributes:
-        examples: Examples in source order.
-        messages: Conversation of each example, up to the model's turn.
-        token_ids: Token ids of each example.
-        dropped: Examples whose prompt is too long or cannot be made.
-    """
+    """Examples whose prompts fit, encoded."""
 
     examples: Sequence[Example]
     messages: Sequence[Sequence[dict[str, str]]]
-    token_ids: Sequence[Sequence[int]]
-    dropped: Dropped
+    token_ids: Sequence[Sequence[int]]  # token ids of each example
+    dropped: Dropped  # examples whose prompt is too long or cannot be made
 
     def batch(self, rows: Sequence[int] | np.ndarray) -> PromptBatch:
         """Return the prompts of some rows."""

@@ -114,23 +114,11 @@ class PromptEncoder:
         return messages
 
     def encode(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the token ids of one prompt.
-
-        Raises:
-            ModelError: The chat template refuses the messages.
-        """
+        """Return the token ids of one prompt; raise ModelError if the chat template refuses the messages."""
         return self._tokenizer.encode_prompts([self.split(messages)])[0]
 
     def split(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-        """Split a rendered prompt into text, special token, text, …, text, where the template wrote the special tokens.
-
-        Args:
-            messages: The conversation.
-            tools: Declarations of tools.
-
-        Raises:
-            ModelError: The chat template refuses the messages.
-        """
+        """Split a rendered prompt into text, special token, text, …, text; the template wrote the special tokens."""
         rendered = self._tokenizer.render_chat(messages, tools)
         called = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
         if left_out := [

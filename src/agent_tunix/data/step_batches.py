@@ -59,15 +59,10 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class LoadedBatches:
-    """Batches of rows that are all in memory.
+    """Batches of rows that are all in memory."""
 
-    Attributes:
-        prompts: All prompts that can be drawn.
-        order: Chooses the rows of each batch.
-    """
-
-    prompts: Prompts
-    order: Order
+    prompts: Prompts  # all prompts that can be drawn
+    order: Order  # chooses the rows of each batch
 
     @property
     def num_steps(self) -> int:
@@ -208,11 +203,7 @@ class StreamedBatches:
     def _read_pass(
         self, name: str | None, config: Config, seeds: tuple[int, ...], counted: bool, number: int
     ) -> Iterator[_Item]:
-        """Yield the usable rows of one pass over a set, shuffled.
-
-        Raises:
-            DataError: The set has no usable row.
-        """
+        """Yield the usable rows of one pass over a set, shuffled; raise DataError if the set has no usable row."""
         dropped = self._dropped[name] if counted and number == 0 else Dropped()
         items = self._encode(name, config, dropped, tell=counted and number == 0)
         if config.data.shuffle:

@@ -37,7 +37,6 @@ class AbortHandler:
 
     Attributes:
         text: Text for standard error; "" for none.
-        status: Exit status of the process.
         tell: Called with the text before the process ends, to report the error elsewhere. Its errors are ignored.
     """
 

@@ -66,8 +66,7 @@ def _results(
     request: EvaluationRequest, step: int, found: "Evaluation", reward: Mixture | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the metrics of the evaluated model, and its problems with their completions."""
-    from agent_tunix.evaluation.by_reward import reward_metrics
-    from agent_tunix.evaluation.evaluate import at_step, episode_results
+    from agent_tunix.evaluation.evaluate import at_step, episode_results, reward_metrics
 
     config, judged = request.subject.run.config, found.judged
     results: dict[str, Any] = {

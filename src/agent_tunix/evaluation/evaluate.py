@@ -2,12 +2,15 @@
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from agent_tunix.config.episodes import turn_tokens
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
-from agent_tunix.evaluation.by_reward import reward_metrics
+from agent_tunix.evaluation.intervals import mean_interval
 from agent_tunix.evaluation.judging import judge, reason_not_to_judge
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.statistics.episodes import episode_metrics
@@ -47,13 +50,9 @@ class Evaluator:
     """Evaluates the policy of a run during training: by the correctness of answers, by the run's reward, or by both.
 
     Args:
-        config: The run's.
-        prompts: The held-out problems.
-        components: Names of the components of the reward.
         reward: Scores samples with the run's reward; None if no reward trains.
         correct: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
             run's own reward.
-        max_steps: Number of steps of the run.
 
     Attributes:
         is_on: False if `evaluation.num_samples` is 0.
@@ -95,11 +94,7 @@ class Evaluator:
             )
 
     def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
-        """Return the metrics of the policy after a step.
-
-        Raises:
-            RewardError: A reward cannot score the completions.
-        """
+        """Return the metrics of the policy after a step; raise RewardError if a reward cannot score the completions."""
         samples = complete_problems(sampler, self._prompts, self._config)
         flat = at_step(samples, step, self._max_steps)
         scores = None if self._reward is None else self._reward(flat)
@@ -161,3 +156,39 @@ def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -
                     dataclasses.replace(sample, group_id=row, rollout_id=f"0_{row}_{number}", index=None)
                 )
     return samples
+
+
+def reward_metrics(
+    scores: Sequence[Score], components: Sequence[str], passes: int
+) -> tuple[dict[str, float | None], list[list[float | None]]]:
+    """Return the metrics and totals of completions that the run's own reward scored.
+
+    Args:
+        scores: [P * N] scores of the N completions of each of P problems.
+        components: Names of the components of the reward.
+        passes: Number N of completions of a problem.
+
+    Returns:
+        Metrics: `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of
+        the raw values, and `eval/rewards/num_unscored`. A mean is None if nothing was scored. And the totals, [P][N],
+        None for unscored completions.
+    """
+    totals = [one.value for one in scores]
+    metrics: dict[str, float | None] = {
+        "eval/rewards/total/mean": _mean(totals),
+        "eval/rewards/num_unscored": sum(total is None for total in totals),
+    }
+    rows = [totals[start : start + passes] for start in range(0, len(totals), passes)]
+    means = np.array([mean for row in rows if (mean := _mean(row)) is not None])
+    if means.size:
+        counts = np.array([sum(value is not None for value in row) for row in rows])
+        low, high = mean_interval(means, counts[counts > 0])
+        metrics |= {"eval/rewards/total/mean_low": low, "eval/rewards/total/mean_high": high}
+    for name in components:
+        metrics[f"eval/rewards/{name}/mean"] = _mean([one.components.get(name) for one in scores])
+    return metrics, rows
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

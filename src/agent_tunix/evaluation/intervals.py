@@ -67,24 +67,18 @@ def mean_interval(values_P: np.ndarray, weights_P: np.ndarray | None = None, *, 
 
 @dataclass(frozen=True)
 class AccuracyComparison:
-    """Comparison of two models on the same problems.
+    """Comparison of two models on the same problems."""
 
-    Attributes:
-        difference: Accuracy of the first model minus that of the second.
-        interval: Bootstrap interval of the difference, over the problems.
-        only_first: Number of problems that only the first model solves. None with several samples per problem.
-        only_second: Number of problems that only the second model solves. None with several samples per problem.
-        p_value: Two-sided p-value of McNemar's exact test: the probability of a difference of at least this size
-            between these two numbers if the models are equally good. None with several samples per problem.
-        num_problems: Number of problems that both models were scored on.
-    """
-
-    difference: float
-    interval: Interval
+    difference: float  # accuracy of the first model minus that of the second
+    interval: Interval  # bootstrap interval of the difference, over the problems
+    # Number of problems that only the first model solves. None with several samples per problem.
     only_first: int | None
+    # Number of problems that only the second model solves. None with several samples per problem.
     only_second: int | None
+    # Two-sided p-value of McNemar's exact test: the probability of a difference of at least this size between these two
+    # numbers if the models are equally good. None with several samples per problem.
     p_value: float | None
-    num_problems: int
+    num_problems: int  # number of problems that both models were scored on
 
 
 def compare(first_PN: np.ndarray, second_PN: np.ndarray) -> AccuracyComparison:

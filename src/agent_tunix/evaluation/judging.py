@@ -22,30 +22,19 @@ _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation. A share is between 0 and 1, or None if no completion was scored.
+    """The result of an evaluation. A share is between 0 and 1, or None if no completion was scored."""
 
-    Attributes:
-        accuracy: Share of correct completions: those with a score of at least `evaluation.correct_at`.
-        partial_accuracy: Share of completions with at least half of that score; of `math`, those within 10 % of the
-            reference.
-        format_accuracy: Share of completions that follow `prompt.format` exactly.
-        pass_at_k: k → share of problems that at least one of k samples solves; empty with one pass.
-        consistency: Mean share of a problem's samples that give its most common answer; None with one pass.
-        num_problems: Number of problems.
-        num_unscored: Number of completions without a score, because the reference is invalid or the reward failed. No
-            share counts them.
-        intervals: Last part of a metric's name → its 95 % interval.
-        judged: The completions and their scores.
-    """
-
-    accuracy: float | None
+    accuracy: float | None  # share of correct completions: those with a score of at least `evaluation.correct_at`
+    # Share of completions with at least half of that score; of `math`, those within 10 % of the reference.
     partial_accuracy: float | None
-    format_accuracy: float | None
-    pass_at_k: dict[int, float]
-    consistency: float | None
+    format_accuracy: float | None  # share of completions that follow `prompt.format` exactly
+    pass_at_k: dict[int, float]  # k → share of problems that at least one of k samples solves; empty with one pass
+    consistency: float | None  # mean share of a problem's samples that give its most common answer; None with one pass
     num_problems: int
+    # Number of completions without a score, because the reference is invalid or the reward failed. No share counts
+    # them.
     num_unscored: int
-    intervals: Mapping[str, Interval]
+    intervals: Mapping[str, Interval]  # last part of a metric's name → its 95 % interval
     judged: "Judged" = field(repr=False, compare=False)
 
     def metrics(self) -> dict[str, float | None]:
@@ -69,18 +58,11 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Judged:
-    """Scores of the completions of P problems, N for each.
+    """Scores of the completions of P problems, N for each."""
 
-    Attributes:
-        samples: [P][N] completions.
-        verdicts: [P][N] scores of the measure of correctness.
-        forms: [P][N] scores of `format`.
-        correct_at: The least score of a correct completion.
-    """
-
-    samples: Sequence[Sequence[Sample]]
-    verdicts: Sequence[Sequence[Score]]
-    forms: Sequence[Sequence[Score]]
+    samples: Sequence[Sequence[Sample]]  # [P][N] completions
+    verdicts: Sequence[Sequence[Score]]  # [P][N] scores of the measure of correctness
+    forms: Sequence[Sequence[Score]]  # [P][N] scores of `format`
     correct_at: float = 1.0
 
     @property

@@ -26,20 +26,13 @@ from agent_tunix.runs.trust import correct_parts, data_parts, settle_trust
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to evaluate.
+    """A model to evaluate."""
 
-    Attributes:
-        run: The run, with the requested evaluation settings. A plain model has a run with default settings.
-        step: Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the
-            best.
-        name: Directory of the run, or of the model.
-        is_run: True if the model comes from a run; False for a plain model.
-    """
-
-    run: FoundRun
+    run: FoundRun  # The run, with the requested evaluation settings. A plain model has a run with default settings.
+    # Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the best.
     step: Step
-    name: str
-    is_run: bool = True
+    name: str  # directory of the run, or of the model
+    is_run: bool = True  # true if the model comes from a run; False for a plain model
 
     @property
     def working_directory(self) -> Path:
@@ -49,23 +42,16 @@ class Subject:
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """A request for an evaluation.
-
-    Attributes:
-        subject: The model to evaluate.
-        other: A model to compare with, on the same problems; None for no comparison.
-        mixture: The run's reward, to score the completions too; None to leave it out.
-        correct: The reward that `evaluation.correct` names; None for a built-in measure and the run's own reward.
-        replaced: Group → key → value of settings that replace the run's own.
-        output: The JSON file to write; None for a file in the run's directory, or in the working directory for a plain
-            model.
-    """
+    """A request for an evaluation."""
 
     subject: Subject
-    other: Subject | None = None
-    mixture: Mixture | None = None
+    other: Subject | None = None  # A model to compare with, on the same problems; None for no comparison
+    mixture: Mixture | None = None  # the run's reward, to score the completions too; None to leave it out
+    # The reward that `evaluation.correct` names; None for a built-in measure and the run's own reward.
     correct: Mixture | None = None
+    # Group → key → value of settings that replace the run's own.
     replaced: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    # The JSON file to write; None for a file in the run's directory, or in the working directory for a plain model.
     output: Path | None = None
 
     @property

@@ -18,15 +18,10 @@ NEW_TOKEN = "make one at https://huggingface.co/settings/tokens and set HF_TOKEN
 
 
 class Commit(NamedTuple):
-    """The commit that a revision refers to.
+    """The commit that a revision refers to."""
 
-    Attributes:
-        sha: 40 hexadecimal digits.
-        is_current: True if the hub has confirmed it now; False if it is the hub's last known answer.
-    """
-
-    sha: str
-    is_current: bool
+    sha: str  # 40 hexadecimal digits
+    is_current: bool  # True if the hub has confirmed it now; False if it is the hub's last known answer
 
 
 def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind = "model") -> Commit:

@@ -10,17 +10,11 @@ from agent_tunix.errors import AgentTunixError
 
 @dataclass(frozen=True)
 class HubRequest:
-    """A request to a hub.
+    """A request to a hub."""
 
-    Attributes:
-        setting: The user's setting, such as `model.path=hf://owner/name`; every error message starts with it.
-        instead: Alternative to the hub, such as `set model.path to a directory on this disk`.
-        error: Class of the errors: ModelError or DataError.
-    """
-
-    setting: str
-    instead: str
-    error: type[AgentTunixError]
+    setting: str  # the user's setting, such as `model.path=hf://owner/name`; every error message starts with it
+    instead: str  # alternative to the hub, such as `set model.path to a directory on this disk`
+    error: type[AgentTunixError]  # class of the errors: ModelError or DataError
 
     def refuse(self, problem: str, *, code: str) -> AgentTunixError:
         """Return the error for a problem with the request."""

@@ -7,21 +7,14 @@ from agent_tunix.errors import ConfigError
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One device.
+    """One device."""
 
-    Attributes:
-        name: Name that a user writes.
-        memory_bytes: Memory of the device.
-        flops: Floating-point operations per second of dense bfloat16 matrix products; None if not known.
-        bandwidth: Bytes per second between memory and cores; None if not known.
-        link: Bytes per second that it can send to its neighbours, one way; None if not known.
-    """
-
-    name: str
+    name: str  # name that a user writes
     memory_bytes: int
+    # Floating-point operations per second of dense bfloat16 matrix products; None if not known.
     flops: float | None = None
-    bandwidth: float | None = None
-    link: float | None = None
+    bandwidth: float | None = None  # bytes per second between memory and cores; None if not known
+    link: float | None = None  # bytes per second that it can send to its neighbours, one way; None if not known
 
 
 def _device(name: str, gigabytes: float, teraflops: float, bandwidth: float, link: float) -> Accelerator:
@@ -56,11 +49,7 @@ ACCELERATORS = {
 
 
 def find_accelerator(name: str) -> Accelerator:
-    """Return the device with this name.
-
-    Raises:
-        ConfigError: The table does not contain it.
-    """
+    """Return the device with this name; raise ConfigError if the table does not contain it."""
     if name.lower() not in ACCELERATORS:
         raise ConfigError(
             f"the device must be one of {', '.join(ACCELERATORS)}, not {name!r}; for another device set "

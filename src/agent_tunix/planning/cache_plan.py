@@ -23,17 +23,11 @@ _LONG_LOOP = 128
 
 
 class Stage(NamedTuple):
-    """The array of places of a stage.
+    """The array of places of a stage."""
 
-    Attributes:
-        slots: Number of slots, each with one prefix.
-        places: Places of each slot.
-        length: Tokens that the cache of a place holds.
-    """
-
-    slots: int
-    places: int
-    length: int
+    slots: int  # number of slots, each with one prefix
+    places: int  # places of each slot
+    length: int  # tokens that the cache of a place holds
 
     @property
     def size(self) -> int:
@@ -74,25 +68,15 @@ def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_
 
 @dataclass(frozen=True)
 class CachePlan:
-    """Keys and values on one device during sampling.
+    """Keys and values on one device during sampling."""
 
-    Attributes:
-        purpose: `training` or `evaluation`.
-        prompts: Prompts on the device, its part of B.
-        completions: Completions on the device, its part of N.
-        prompt_slots: P.
-        completion_slots: T.
-        copied: Additional slots that exist while rows move to the next stage.
-        slot_bytes: Bytes of a slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number.
-    """
-
-    purpose: str
-    prompts: int
-    completions: int
-    prompt_slots: int
-    completion_slots: int
-    copied: int
-    slot_bytes: int
+    purpose: str  # `training` or `evaluation`
+    prompts: int  # prompts on the device, its part of B
+    completions: int  # completions on the device, its part of N
+    prompt_slots: int  # P
+    completion_slots: int  # T
+    copied: int  # additional slots that exist while rows move to the next stage
+    slot_bytes: int  # bytes of a slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number
 
     @property
     def bytes(self) -> int:

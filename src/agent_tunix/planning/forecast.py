@@ -20,56 +20,34 @@ _LARGEST_GROUP = 1 << 14
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Shares, 0 to 1, of the rates in the data sheet that a run reaches.
+    """Shares, 0 to 1, of the rates in the data sheet that a run reaches."""
 
-    Attributes:
-        utilisation: Share of the operations per second.
-        bandwidth_utilisation: Share of the bytes per second, of memory and of links.
-    """
-
-    utilisation: float = 0.3
-    bandwidth_utilisation: float = 0.6
+    utilisation: float = 0.3  # share of the operations per second
+    bandwidth_utilisation: float = 0.6  # share of the bytes per second, of memory and of links
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a step.
+    """A phase of a step; `bound` is its slowest part: compute, memory or links, "" if not known."""
 
-    Attributes:
-        work: Operations and bytes of the phase.
-        seconds: Duration; None if the device's speed is not known.
-        bound: The slowest part: compute, memory or links; "" if not known.
-    """
-
-    work: WorkEstimate
-    seconds: float | None
-    bound: str
+    work: WorkEstimate  # operations and bytes of the phase
+    seconds: float | None  # duration; None if the device's speed is not known
+    bound: str  # the slowest part: compute, memory or links; "" if not known
 
 
 @dataclass(frozen=True)
 class RunForecast:
-    """The forecast of a run on some devices.
-
-    Attributes:
-        memory: Memory plan of one device.
-        available: Usable bytes of a device.
-        phases: Phases of a step, by name.
-        evaluation: Phases of one evaluation, by name.
-        sampled_tokens: Tokens sampled in a step, N × T.
-        steps: Steps of the run; None if not known before the data is read.
-        evaluations: Evaluations of the run.
-        largest_micro_batch: The largest divisor of training.batch_size that fits; None if not even 1 does.
-        largest_group: The largest grpo.num_generations that fits with training.micro_batch_size=1; None if none does.
-    """
+    """The forecast of a run on some devices."""
 
     memory: MemoryPlan
-    available: int
-    phases: Mapping[str, Phase]
-    evaluation: Mapping[str, Phase]
+    available: int  # usable bytes of a device
+    phases: Mapping[str, Phase]  # phases of a step, by name
+    evaluation: Mapping[str, Phase]  # phases of one evaluation, by name
     sampled_tokens: int
-    steps: int | None
+    steps: int | None  # steps of the run; None if not known before the data is read
     evaluations: int
-    largest_micro_batch: int | None
+    largest_micro_batch: int | None  # the largest divisor of training.batch_size that fits; None if not even 1 does
+    # The largest grpo.num_generations that fits with training.micro_batch_size=1; None if none does.
     largest_group: int | None
 
     @property

@@ -43,34 +43,21 @@ _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of each part on one device.
+    """Bytes of each part on one device."""
 
-    Attributes:
-        weights: Weights of the policy, quantised or not, without adapter.
-        adapter: A and B of every adapted projection.
-        reference: The reference policy's own copy of what trains; 0 without a KL penalty.
-        optimizer: The optimiser's moments of all that trains, and the sum of gradients if an update has several
-            micro-batches.
-        cache: During sampling: keys and values of a step's prompts and completions, or of an evaluation's if those are
-            larger.
-        sampling: During sampling: a layer that reads the prompts, and the logits of the tokens to draw.
-        gradients: During an update: the gradient of all that trains, and the weights from before, kept in case it is
-            not finite.
-        activations: During an update: what the layers keep of a micro-batch for the backward pass.
-        recomputed: During an update with rematerialisation: the activations of the one layer that is computed again.
-        logits: During an update: logits of a chunk of tokens and their gradient, and a copy of the output matrix.
-    """
-
-    weights: int
+    weights: int  # weights of the policy, quantised or not, without adapter
     adapter: int
-    reference: int
+    reference: int  # the reference policy's own copy of what trains; 0 without a KL penalty
+    # The optimiser's moments of all that trains, and the sum of gradients if an update has several micro-batches.
     optimizer: int
+    # During sampling: keys and values of a step's prompts and completions, or of an evaluation's if those are larger.
     cache: int
-    sampling: int
+    sampling: int  # during sampling: a layer that reads the prompts, and the logits of the tokens to draw
+    # During an update: the gradient of all that trains, and the weights from before, kept in case it is not finite.
     gradients: int
-    activations: int
-    recomputed: int
-    logits: int
+    activations: int  # during an update: what the layers keep of a micro-batch for the backward pass
+    recomputed: int  # during an update with rematerialisation: the activations of the one layer that is computed again
+    logits: int  # during an update: logits of a chunk of tokens and their gradient, and a copy of the output matrix
 
     @property
     def held(self) -> int:

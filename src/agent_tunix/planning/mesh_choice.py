@@ -24,17 +24,11 @@ _WHOLE = MeshShape(1, 1, 1)
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices that are available for a mesh.
+    """The devices that are available for a mesh."""
 
-    Attributes:
-        count: Devices of all processes.
-        per_process: Devices of one process, which fast links connect.
-        memory: Bytes of each device.
-    """
-
-    count: int
-    per_process: int
-    memory: int
+    count: int  # devices of all processes
+    per_process: int  # devices of one process, which fast links connect
+    memory: int  # bytes of each device
 
 
 @dataclass(frozen=True)

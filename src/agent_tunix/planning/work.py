@@ -29,32 +29,20 @@ _LOGITS_PASSES = 3
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """The work of one phase.
+    """The work of one phase."""
 
-    Attributes:
-        flops: Floating-point operations of all devices; a multiply-add counts as two.
-        read: Bytes that a device reads from its memory.
-        sent: Bytes that a device sends to others.
-    """
-
-    flops: float
-    read: float
-    sent: float
+    flops: float  # floating-point operations of all devices; a multiply-add counts as two
+    read: float  # bytes that a device reads from its memory
+    sent: float  # bytes that a device sends to others
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Floating-point operations of a forward pass, by the quantity they are proportional to.
+    """Floating-point operations of a forward pass, by the quantity they are proportional to."""
 
-    Attributes:
-        of_token: Operations in the layers' matrices for each token.
-        of_pair: Operations of attention for each pair of a token and a token it may see.
-        of_logits: Operations for the logits of one token.
-    """
-
-    of_token: float
-    of_pair: float
-    of_logits: float
+    of_token: float  # operations in the layers' matrices for each token
+    of_pair: float  # operations of attention for each pair of a token and a token it may see
+    of_logits: float  # operations for the logits of one token
 
 
 def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:

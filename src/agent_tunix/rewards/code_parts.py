@@ -45,24 +45,17 @@ _MOST_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class CodePart:
-    """One thing that a reward specification would use beyond the built-in rewards.
+    """One thing that a reward specification would use beyond the built-in rewards."""
 
-    Attributes:
-        kind: `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a
-            reward of an installed package; `reward_model`: a model that torch loads, or the Python that loads it;
-            `judge`: an argument of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set;
-            `dataset`: a dataset that is code; `private`: a file that other users cannot read; `hub`: a model or dataset
-            that the user's account at a hub may open; `command`: a command that starts an MCP server; `server`: the
-            address of one.
-        component: Component, or key of the configuration.
-        text: The specification, or the value.
-        file: File that would be loaded, if known.
-    """
-
+    # `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a reward of
+    # an installed package; `reward_model`: a model that torch loads, or the Python that loads it; `judge`: an argument
+    # of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set; `dataset`: a dataset that
+    # is code; `private`: a file that other users cannot read; `hub`: a model or dataset that the user's account at a
+    # hub may open; `command`: a command that starts an MCP server; `server`: the address of one.
     kind: Kind
-    component: str
-    text: str
-    file: Path | None = None
+    component: str  # component, or key of the configuration
+    text: str  # the specification, or the value
+    file: Path | None = None  # file that would be loaded, if known
 
     def describe(self) -> str:
         """Return one line for a person."""

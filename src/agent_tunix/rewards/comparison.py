@@ -13,17 +13,11 @@ from agent_tunix.rewards.mixture import Component, Mixture
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Differences between two rewards.
+    """Differences between two rewards."""
 
-    Attributes:
-        changes: One line per difference: components, functions, arguments, weights, gates, versions.
-        code: Component → unified diff of its function's sources, if both have one and they differ.
-        hashes: The two fingerprints.
-    """
-
-    changes: tuple[str, ...]
-    code: dict[str, str]
-    hashes: tuple[str, str]
+    changes: tuple[str, ...]  # one line per difference: components, functions, arguments, weights, gates, versions
+    code: dict[str, str]  # component → unified diff of its function's sources, if both have one and they differ
+    hashes: tuple[str, str]  # the two fingerprints
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.code)

@@ -13,26 +13,18 @@ from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.synonyms import synonym
 from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded, is_function_id
 
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finder of rewards.
+    """Finder of rewards."""
 
-    Attributes:
-        reward_directories: Directories of component files, in the order of search.
-        working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
-        modules: Modules and files of `rewards.modules`, for recipes; `import_module` imports them.
-        fetch: Source of uploaded rewards, asked last; None if there is none.
-    """
-
-    reward_directories: tuple[Path, ...]
-    working_directory: Path
+    reward_directories: tuple[Path, ...]  # directories of component files, in the order of search
+    working_directory: Path  # start of relative paths and place of `custom_rewards.py`; absolute
     settings: CallSettings = field(default_factory=CallSettings)
-    modules: tuple[str, ...] = ()
-    fetch: Fetch | None = None
+    modules: tuple[str, ...] = ()  # modules and files of `rewards.modules`, for recipes; `import_module` imports them
+    fetch: Fetch | None = None  # source of uploaded rewards, asked last; None if there is none
 
     def function(self, spec: object) -> Convention:
         """Return the reward of a specification."""
@@ -230,3 +222,52 @@ def function_name(spec: object) -> str:
         )
     name = getattr(spec, "__name__", None) or type(spec).__name__
     return str(name) if name != "<lambda>" else "reward"
+
+
+_HERE = {
+    "accuracy": "math",
+    "reasoning_accuracy": "math",
+    "correctness": "math",
+    "gsm8k": "math",
+    "math_verify": "math",
+    "math_dapo": "math",
+    "prime_math": "math",
+    "int": "check_numbers",
+    "xmlcount": "tag_count",
+    "strict_format": "match_format_exactly",
+    "soft_format": "match_format_approximately",
+    "think": "think_format",
+    "reasoning_steps": "step_format",
+    "cosine_scaled": "cosine_length",
+    "repetition": "ngram_repetition",
+    "repetition_penalty": "ngram_repetition",
+    "soft_overlong_punishment": "soft_overlong",
+    "overlong": "soft_overlong",
+    "overlong_buffer": "soft_overlong",
+    "len": "response_length",
+    "length": "response_length",
+    "code": "code_tests",
+    "binary_code": "code_tests",
+    "ioi_code": "code_tests",
+    "cf_code": "code_tests",
+    "code_execution": "code_tests",
+    "prime_code": "code_tests",
+    "language": "language_consistency",
+    "json": "json_schema",
+    "f1_score": "f1",
+    "em": "exact_match",
+    "rouge": "overlap",
+    "llm_judge": "judge",
+}
+
+NAMES = tuple(_HERE)
+
+
+def synonym(name: str) -> str | None:
+    """Return the built-in for a name from another library, or None.
+
+    >>> synonym("get_cosine_scaled_reward"), synonym("accuracy_reward"), synonym("my_reward")
+    ('cosine_length', 'math', None)
+    """
+    name = name.casefold().removeprefix("get_").removesuffix("_func").removesuffix("_reward")
+    return _HERE.get(name)

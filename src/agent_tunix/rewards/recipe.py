@@ -18,21 +18,14 @@ def is_function_id(text: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UploadedSource:
-    """One version of an uploaded reward function.
+    """One version of an uploaded reward function."""
 
-    Attributes:
-        id: `rf_…`.
-        name: Name in the store.
-        format: Convention, `trl` or `miles`.
-        origin: Place that it was fetched from, for a person.
-    """
-
-    id: str
+    id: str  # `rf_…`
     name: str
-    format: str
+    format: str  # convention, `trl` or `miles`
     version: int
     content: bytes
-    origin: str
+    origin: str  # place that it was fetched from, for a person
 
     @property
     def sha256(self) -> str:
@@ -52,15 +45,11 @@ class UploadedSource:
 
 @dataclass(frozen=True, slots=True)
 class RewardRecipe:
-    """Plain data from which `execution.building` builds a reward in another process.
+    """Plain data from which `execution.worker.build_reward` builds a reward in another process.
 
     Attributes:
         spec: The user's specification: a name, a dotted path, `file.py:function` or `file.py:Class`.
-        name: Name in logs.
-        args: Arguments from configuration, by parameter.
         working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
-        reward_directories: Directories of component files.
-        modules: Modules or files to import first.
         convention: Convention of a signature that fits several; `auto` for none.
         completions: `text` or `messages`; `auto` until that is determined.
         reward_key: Entry of a function's dict that is the reward; None for the convention's own.
@@ -70,10 +59,10 @@ class RewardRecipe:
 
     spec: str
     name: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = field(default_factory=dict)  # arguments from configuration, by parameter
     working_directory: Path = Path()
     reward_directories: tuple[Path, ...] = ()
-    modules: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()  # modules or files to import first
     convention: str = "auto"
     completions: str = "auto"
     reward_key: str | None = None

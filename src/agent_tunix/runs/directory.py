@@ -18,8 +18,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_lock
-from agent_tunix.tracking.durable import write_new
+from agent_tunix.regular_files import open_lock, replacing
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -30,17 +29,11 @@ _HUBS = ("huggingface", "tfds", "kaggle")
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Paths of a run's files.
+    """Paths of a run's files."""
 
-    Attributes:
-        root: The run's directory, which is Hydra's.
-        checkpoints: `training.checkpoint_dir`, or `checkpoints/`.
-        tensorboard: `training.log_dir`, or `tensorboard/`.
-    """
-
-    root: Path
-    checkpoints: Path
-    tensorboard: Path
+    root: Path  # the run's directory, which is Hydra's
+    checkpoints: Path  # `training.checkpoint_dir`, or `checkpoints/`
+    tensorboard: Path  # `training.log_dir`, or `tensorboard/`
 
     @property
     def config(self) -> Path:
@@ -245,20 +238,12 @@ def describe_environment(
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        RunDirectoryError: The disk is full or the directory cannot be written.
-    """
+    """Write a JSON file atomically; raise RunDirectoryError if the disk is full or the directory cannot be written."""
     write_text(path, json.dumps(value, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically.
-
-    Raises:
-        RunDirectoryError: The disk is full or the directory cannot be written.
-    """
+    """Write a text file atomically; raise RunDirectoryError if the disk is full or the directory cannot be written."""
     write_bytes(path, text.encode("utf-8"))
 
 
@@ -268,10 +253,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_new(partial, content)
-        os.replace(partial, path)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written: {error}", code="unwritable_directory") from error

@@ -19,14 +19,8 @@ from agent_tunix.errors import ConfigError
 class BestSoFar:
     """The best judgement of a run's rows.
 
-    Args:
-        settings: The metric, its direction and the patience.
-
     Attributes:
         step: Step of the best judgement; None before the first.
-        value: Value of the metric at that step; NaN before the first judgement.
-        last_step: Step of the last judgement.
-        waited: Number of judgements since the best.
     """
 
     def __init__(self, settings: StoppingConfig) -> None:

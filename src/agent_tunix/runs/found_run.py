@@ -16,16 +16,10 @@ Step = int | Literal["best"] | None
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run on disk.
-
-    Attributes:
-        root: Directory of the run.
-        config: Configuration that the run was started with.
-        checkpoints: Directory of the checkpoints.
-    """
+    """A run on disk."""
 
     root: Path
-    config: Config
+    config: Config  # configuration that the run was started with
     checkpoints: Path
 
 

@@ -31,18 +31,13 @@ _WITH_SUBSETS = ("huggingface", "tfds")
 
 @dataclass(frozen=True)
 class ValidatedConfig:
-    """A configuration that passed `preflight`, and its reward.
-
-    Attributes:
-        config: The configuration.
-        mixture: The reward.
-        components: The reward's components by name, as the configuration writes them.
-        correct: The reward that `evaluation.correct` names; None for a built-in measure or the run's own reward.
-    """
+    """A configuration that passed `preflight`, and its reward."""
 
     config: Config
-    mixture: Mixture
+    mixture: Mixture  # the reward
+    # The reward's components by name, as the configuration writes them.
     components: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # The reward that `evaluation.correct` names; None for a built-in measure or the run's own reward.
     correct: Mixture | None = None
 
 

@@ -1,16 +1,22 @@
-"""Reporting of a run's rows, completions and findings. Only the first of several processes reports."""
+"""Reporting of a run's rows, completions and findings, by the first of several processes alone."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.watching import Watching
 from agent_tunix.startup.profiling import phase
 from agent_tunix.tracking import Recorder
-from agent_tunix.tracking.rollouts import StoredStep
+from agent_tunix.tracking.mlflow_tracker import attach_files
+from agent_tunix.tracking.report import write_analysis, write_report
+from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
+from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import RunContext
 
 
@@ -91,3 +97,70 @@ def open_reporter(
         Recorder(config, places.metrics, places.tensorboard, places.root, max_steps, kept_step, phase) as recorder,
     ):
         yield _LiveReporter(recorder, watching)
+
+
+_LOGGER = logging.getLogger("agent_tunix.run")
+
+
+def report(config: Config, root: Path) -> dict[str, Path]:
+    """Write the report and the reward analysis if configured, and attach them to MLflow.
+
+    The keys are `tracking.report`, `training.save_reward_analysis` and `tracking.mlflow`. A report that cannot be
+    written does not fail the run: the log says so, and gives the command that writes it later.
+
+    Args:
+        config: Configuration of the run.
+        root: Directory of the run. All other files of the run must be written and closed.
+
+    Returns:
+        Label → path of what was written.
+    """
+    written: dict[str, Path] = {}
+    if config.tracking.report:
+        plots = config.training.save_reward_analysis
+        _attempt("report", lambda: write_report(StoredRun(root), root, plots=plots, config=config), written, root)
+    if config.training.save_reward_analysis:
+        _attempt("reward analysis", lambda: write_analysis(StoredRun(root), root), written, root)
+    if config.tracking.mlflow:
+        try:
+            attach_files(config, root, [root / "config.yaml", *written.values()])
+        except Exception as error:  # a tracker that fails does not fail the run
+            _LOGGER.error("MLflow rejected the report (%s: %s); it is in %s", type(error).__name__, error, root)
+    return written
+
+
+def _attempt(label: str, write: Callable[[], Path], written: dict[str, Path], root: Path) -> None:
+    try:
+        written[label] = write()
+    except Exception as error:  # the training is done and saved, so no error here may fail the run
+        _LOGGER.error(
+            "the %s was not written (%s: %s); its data is in the run's directory; try again with `agent-tunix report "
+            "%s`",
+            label,
+            type(error).__name__,
+            error,
+            root,
+        )
+
+
+def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:
+    """Return the settings that determine the run's totals and advantages."""
+    return ScoringSettings(
+        num_generations=config.grpo.num_generations,
+        advantage_scaling=config.grpo.advantage_scaling,
+        on_failure=reward.on_failure,
+        fingerprint=reward.short,
+    )
+
+
+def to_stored(step: int, result: StepResult, settings: ScoringSettings) -> StoredStep:
+    """Return the completions of a step in the form that is stored."""
+    return StoredStep(
+        step=step,
+        samples=result.samples,
+        scores=result.scores,
+        advantages=result.advantages,
+        logprobs=result.completions.logps.sum(axis=1),
+        settings=settings,
+        groups_in_step=len(result.samples) // settings.num_generations,
+    )

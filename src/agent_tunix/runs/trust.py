@@ -351,17 +351,11 @@ def _walk(path: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Doubts:
-    """The result of checking a run's signature.
+    """The result of checking a run's signature."""
 
-    Attributes:
-        reason: Phrase about the run for the message to the user.
-        is_foreign: True if the signature is missing or wrong.
-        strange: Parts that the signature does not cover.
-    """
-
-    reason: str
-    is_foreign: bool
-    strange: Sequence[CodePart]
+    reason: str  # phrase about the run for the message to the user
+    is_foreign: bool  # True if the signature is missing or wrong
+    strange: Sequence[CodePart]  # parts that the signature does not cover
 
 
 def _doubts(root: Path, content: bytes, parts: Sequence[CodePart]) -> _Doubts:

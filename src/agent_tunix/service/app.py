@@ -15,8 +15,7 @@ from agent_tunix.service.envelope import Envelope
 from agent_tunix.service.gate import Gate, is_api
 from agent_tunix.service.hosts import LOOPBACK, Hosts
 from agent_tunix.service.inspector import access, errors
-from agent_tunix.service.inspector.cookies import OwnCookie
-from agent_tunix.service.inspector.headers import PageHeaders
+from agent_tunix.service.inspector.headers import OwnCookie, PageHeaders
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store

@@ -1,14 +1,11 @@
 """Access control of the API: every call needs a key with the right scope, within the key's rate limit."""
 
-import math
-
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_tunix.errors import AccessDeniedError
-from agent_tunix.service.buckets import TokenBuckets
+from agent_tunix.service.buckets import FailedLogins, TokenBuckets
 from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.failed_logins import FailedLogins
 from agent_tunix.service.problems import Problem
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
@@ -55,14 +52,7 @@ class Gate:
             AccessDeniedError: The key is invalid, or lacks the scope.
         """
         key = await self._authenticate(scope)
-        wait_s = self._buckets.take(key.id)
-        if wait_s:
-            raise Problem(
-                429,
-                "rate_limit_exceeded",
-                f"the key {key.name!r} makes too many requests; wait {wait_s:.3f} s",
-                headers={"Retry-After": str(math.ceil(wait_s))},
-            )
+        self._buckets.admit(key)
         key.require(required_scope(scope["method"], scope["path"]))
         return key
 

@@ -1,10 +1,13 @@
-"""Errors of requests, in the one shape that the API returns.
+"""Errors of requests, in the one shape that the API returns, and JSON responses.
 
 {"error": {"type": "not_found_error", "code": "reward_function_not_found", "message": "…", "param": "id"}}
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
+
+from starlette.responses import Response
 
 from agent_tunix.errors import (
     AccessDeniedError,
@@ -26,7 +29,6 @@ class Problem(Exception):
     """Request that is answered with an error.
 
     Attributes:
-        code: Machine-readable code, such as `invalid_limit`.
         message: What was required, what arrived, what to do.
         param: Part of the request at fault; None if there is no single one.
         headers: Extra headers of the response.
@@ -75,3 +77,18 @@ def internal_error() -> Problem:
     return Problem(
         500, "internal_error", "the server failed; its log has the reason under the X-Request-Id of this response"
     )
+
+
+class Json(Response):
+    """JSON response that is not validated: the code that makes it is ours, and `api.models` documents it."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return ASCII bytes; escaping keeps a lone surrogate in a text from raising an error."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def answer_problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Json:
+    """Return the response that reports a problem."""
+    return Json(problem.to_data(), problem.status, {**problem.headers, **(headers or {})})

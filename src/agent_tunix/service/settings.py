@@ -9,79 +9,50 @@ from agent_tunix.errors import ServiceError
 
 @dataclass(frozen=True, slots=True)
 class TryLimits:
-    """Limits of a try of an uploaded function.
-
-    Attributes:
-        max_completions: Completions per row.
-        timeout_s: Wall time of a call, per completion that it scores.
-        total_timeout_s: Wall time of the whole try; completions not scored by then have the outcome `timeout`.
-        memory_mb: Memory that the process may allocate beyond what it holds before the function is loaded.
-        at_once: Tries that run at the same time; further requests are refused and may be repeated later.
-    """
+    """Limits of a try of an uploaded function."""
 
     max_rows: int = 64
-    max_completions: int = 32
-    timeout_s: float = 5.0
+    max_completions: int = 32  # completions per row
+    timeout_s: float = 5.0  # wall time of a call, per completion that it scores
+    # Wall time of the whole try; completions not scored by then have the outcome `timeout`.
     total_timeout_s: float = 30.0
-    memory_mb: int = 1024
-    at_once: int = 2
+    memory_mb: int = 1024  # memory that the process may allocate beyond what it holds before the function is loaded
+    at_once: int = 2  # tries that run at the same time; further requests are refused and may be repeated later
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayLimits:
-    """Limits of a replay of a changed function on the stored completions of a run.
-
-    Attributes:
-        timeout_s: Wall time of a call, per completion that it scores.
-        total_timeout_s: Wall time of all scoring; completions not scored by then have the outcome `timeout`.
-        memory_mb: Memory that each process may allocate beyond what it holds before the function is loaded.
-        movers: Completions shown, those that move most.
-        at_once: Replays that run at the same time; further requests are refused and may be repeated later.
-    """
+    """Limits of a replay of a changed function on the stored completions of a run."""
 
     max_completions: int = 2000
-    timeout_s: float = 2.0
-    total_timeout_s: float = 60.0
-    memory_mb: int = 1024
+    timeout_s: float = 2.0  # wall time of a call, per completion that it scores
+    total_timeout_s: float = 60.0  # wall time of all scoring; completions not scored by then have the outcome `timeout`
+    memory_mb: int = 1024  # memory that each process may allocate beyond what it holds before the function is loaded
     workers: int = 2
-    movers: int = 12
-    at_once: int = 1
+    movers: int = 12  # completions shown, those that move most
+    at_once: int = 1  # replays that run at the same time; further requests are refused and may be repeated later
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Options of `agent-tunix serve`.
-
-    Attributes:
-        port: Port to listen on; 0 picks a free one.
-        allowed_hosts: Names allowed in the Host header besides `host` and those of this machine; `*` allows any.
-        runs: Directories that are searched for runs.
-        allow_unsandboxed: True to run uploaded code on a machine that cannot isolate it.
-        header_timeout_s: Seconds in which a request's headers must arrive.
-        body_timeout_s: Seconds, after the headers, in which the body must arrive.
-        unread_timeout_s: Seconds for which a client may read nothing of a response.
-        keep_alive_s: Seconds for which an idle connection stays open.
-        requests_per_second: Requests of one key, on average; 0 disables the limit.
-        burst: Requests that one key may make at once before that average counts.
-        failed_keys_per_second: Invalid keys from one address, on average; 0 disables the limit.
-        failed_keys_burst: Invalid keys that may come at once before that average counts.
-    """
+    """Options of `agent-tunix serve`."""
 
     host: str = "127.0.0.1"
-    port: int = 8400
+    port: int = 8400  # port to listen on; 0 picks a free one
+    # Names allowed in the Host header besides `host` and those of this machine; `*` allows any.
     allowed_hosts: tuple[str, ...] = ()
-    runs: tuple[Path, ...] = ()
-    allow_unsandboxed: bool = False
+    runs: tuple[Path, ...] = ()  # directories that are searched for runs
+    allow_unsandboxed: bool = False  # True to run uploaded code on a machine that cannot isolate it
     max_body_bytes: int = 2 * 1024 * 1024
-    header_timeout_s: float = 10.0
-    body_timeout_s: float = 30.0
-    unread_timeout_s: float = 30.0
-    keep_alive_s: float = 15.0
+    header_timeout_s: float = 10.0  # seconds in which a request's headers must arrive
+    body_timeout_s: float = 30.0  # seconds, after the headers, in which the body must arrive
+    unread_timeout_s: float = 30.0  # seconds for which a client may read nothing of a response
+    keep_alive_s: float = 15.0  # seconds for which an idle connection stays open
     max_connections: int = 1000
-    requests_per_second: float = 200.0
-    burst: int = 1000
-    failed_keys_per_second: float = 0.5
-    failed_keys_burst: int = 30
+    requests_per_second: float = 200.0  # requests of one key, on average; 0 disables the limit
+    burst: int = 1000  # requests that one key may make at once before that average counts
+    failed_keys_per_second: float = 0.5  # invalid keys from one address, on average; 0 disables the limit
+    failed_keys_burst: int = 30  # invalid keys that may come at once before that average counts
     tries: TryLimits = field(default_factory=TryLimits)
     replays: ReplayLimits = field(default_factory=ReplayLimits)
 

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent_tunix.service.buckets import TokenBuckets
+from agent_tunix.service.buckets import FailedLogins, TokenBuckets
 from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.failed_logins import FailedLogins
-from agent_tunix.service.replaying import Replays, Reviews
+from agent_tunix.service.pools import WorkThreads
+from agent_tunix.service.replaying.running import Replays
 from agent_tunix.service.runs.index import RunIndex
-from agent_tunix.service.runs.reads import RunReads
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.trying import Tries
 from agent_tunix.store.opening import Store
@@ -17,23 +16,18 @@ from agent_tunix.store.opening import Store
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service: its settings, its store, and the state that requests share.
-
-    Attributes:
-        buckets: Rate limits of keys.
-        failed_logins: Limits on invalid keys, by address.
-    """
+    """A running service: its settings, its store, and the state that requests share."""
 
     settings: ServiceSettings
     store: Store
     calls: StoreCalls
-    buckets: TokenBuckets
-    failed_logins: FailedLogins
+    buckets: TokenBuckets  # rate limits of keys
+    failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
-    reviews: Reviews
+    reviews: WorkThreads
     replays: Replays
     runs: RunIndex
-    run_reads: RunReads
+    run_reads: WorkThreads
 
     @classmethod
     def of(cls, settings: ServiceSettings, store: Store) -> "Service":
@@ -49,10 +43,12 @@ class Service:
             buckets,
             failed_logins,
             tries,
-            Reviews(),
+            # Apart from uploads: checking a hostile source takes ten seconds, and users without write access must not
+            # delay uploads.
+            WorkThreads("reviews", 2, 18, "sources are being inspected"),
             replays,
             RunIndex(settings.runs),
-            RunReads(),
+            WorkThreads("run-reads", 4, 68, "reads of runs are queued"),
         )
 
     def close(self) -> None:

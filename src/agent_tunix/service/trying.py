@@ -1,9 +1,7 @@
 """Tries of uploaded functions on completions, in isolated workers, with limits on time and number."""
 
-import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +11,7 @@ from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
 from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
+from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.settings import TryLimits
 
@@ -40,8 +39,7 @@ class Tries:
     def __init__(self, limits: TryLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
         self._allow_unsandboxed = allow_unsandboxed
-        self._threads = ThreadPoolExecutor(limits.at_once, "tries")
-        self._running = 0
+        self._pool = WorkThreads("tries", limits.at_once, limits.at_once, "tries are running, the most allowed")
 
     async def run(self, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
         """Score completions with an uploaded function; its code runs only in workers.
@@ -50,24 +48,11 @@ class Tries:
             Problem: All places are taken.
             RewardError: The function cannot be called, for example because a row lacks a column that it needs.
         """
-        if self._running >= self._limits.at_once:
-            raise Problem(
-                503,
-                "busy",
-                f"the server is busy: {self._running} tries are running, the most allowed; try again in a moment",
-            )
-        self._running += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self._threads, try_reward, source, rows, step, self._limits, self._allow_unsandboxed
-            )
-        finally:
-            self._running -= 1
+        return await self._pool.run(try_reward, source, rows, step, self._limits, self._allow_unsandboxed)
 
     def close(self) -> None:
         """Wait for running tries."""
-        self._threads.shutdown()
+        self._pool.close()
 
 
 def try_reward(

@@ -41,8 +41,6 @@ class Profiling(Closing):
     """Traces of the steps that a run's configuration selects.
 
     Args:
-        config: The run's. Read are `profile` and `tracking.profile_steps`.
-        directory: Directory of the trace.
         num_steps: Number of steps of the run. Later steps in `profile_steps` mean the last step.
 
     Attributes:

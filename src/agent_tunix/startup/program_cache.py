@@ -16,15 +16,15 @@ Several runs may use one directory at once. A program that another run has remov
 """
 
 import contextlib
+import hashlib
 import logging
 import os
+import platform
 import shutil
 import stat
 import tempfile
 import zlib
 from pathlib import Path
-
-from agent_tunix.startup.processor import processor_kind
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -177,3 +177,14 @@ def _remove_least_used(directory: Path) -> None:
             total -= status.st_size
             if total <= MAX_BYTES * _KEPT_SHARE:
                 return
+
+
+def processor_kind() -> str:
+    """Return an identifier that is equal for processors with the same instruction set."""
+    described = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        wanted = ("model name", "flags", "Features", "CPU part")
+        # Distinct lines only, because a machine has many cores of one or two kinds.
+        described = "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+    return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"

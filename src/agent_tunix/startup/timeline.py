@@ -27,7 +27,6 @@ class Timeline:
 
     Args:
         spent: Seconds by phase from before this timeline.
-        clock: Returns seconds.
 
     Attributes:
         seconds: Seconds by phase, in the order in which the phases first ended.

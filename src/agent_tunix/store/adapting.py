@@ -27,19 +27,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class AdaptedSource:
-    """A file that has a function `reward`.
+    """A file that has a function `reward`."""
 
-    Attributes:
-        source: The file, with a `reward` at its end if one was added.
-        function: Name of the function that the added `reward` calls; None if the file is unchanged.
-        name: Name that the function is registered under, or else its own; None if the file is unchanged.
-        is_plain: True if the function takes one response.
-    """
-
-    source: bytes
-    function: str | None = None
+    source: bytes  # the file, with a `reward` at its end if one was added
+    function: str | None = None  # name of the function that the added `reward` calls; None if the file is unchanged
+    # Name that the function is registered under, or else its own; None if the file is unchanged.
     name: str | None = None
-    is_plain: bool = False
+    is_plain: bool = False  # True if the function takes one response
 
 
 def adapt_source(source: bytes, function: str | None = None) -> AdaptedSource:
@@ -193,15 +187,10 @@ def _docstring(node: _Function) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComponentUpload:
-    """A component of a mixture whose function is in a file.
-
-    Attributes:
-        component: Name of the component.
-        source: The file with a `reward`.
-    """
+    """A component of a mixture whose function is in a file."""
 
     component: str
-    source: AdaptedSource
+    source: AdaptedSource  # the file with a `reward`
 
 
 def adapt_mixture(file: Path) -> tuple[dict[str, dict[str, Any]], list[ComponentUpload]]:

@@ -7,7 +7,7 @@ from agent_tunix.errors import NotStoredError, RewardError, StoreError, UnknownR
 from agent_tunix.rewards.uploaded import UploadedSource, is_function_id
 from agent_tunix.store.access import StoreAccess, describe_place, open_access, server_url
 from agent_tunix.store.home import database_url
-from agent_tunix.store.identifiers import is_name
+from agent_tunix.store.records import is_name
 
 
 def fetch_uploaded(spec: str) -> UploadedSource | None:

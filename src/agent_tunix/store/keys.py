@@ -10,8 +10,7 @@ from sqlalchemy import Engine, bindparam, or_, select, update
 
 from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
 from agent_tunix.store.database import insert_missing, reading, writing
-from agent_tunix.store.identifiers import NAME_RULE, is_name, is_secret, new_key_id, new_secret
-from agent_tunix.store.records import SCOPES, Key
+from agent_tunix.store.records import NAME_RULE, SCOPES, Key, is_name, is_secret, new_key_id, new_secret
 from agent_tunix.store.schema import LOCAL_KEY_ID, keys
 
 _PREFIX_LENGTH = 11  # first characters of the secret, with `vk_`, stored in plain text; the rest has 190 bits
@@ -71,11 +70,7 @@ class Keys:
         return Key(key_id, name, chosen, now), secret
 
     def get(self, id: str) -> Key:
-        """Return the key of an id, revoked or not.
-
-        Raises:
-            NotStoredError: The id is unknown.
-        """
+        """Return the key of an id, revoked or not; raise NotStoredError if the id is unknown."""
         with reading(self._engine) as connection:
             row = connection.execute(_BY_ID, {"id": id}).first()
         if row is None:
@@ -89,11 +84,7 @@ class Keys:
             return [_key(row) for row in connection.execute(wanted)]
 
     def revoke(self, id_or_name: str) -> Key:
-        """Revoke a key; a key that is already revoked stays so.
-
-        Raises:
-            NotStoredError: The key does not exist.
-        """
+        """Revoke a key; a key that is already revoked stays so. Raise NotStoredError if the key does not exist."""
         is_it = or_(keys.c.id == id_or_name, keys.c.name == id_or_name)
         with writing(self._engine) as connection:
             live = update(keys).where(is_it, keys.c.secret_sha256.is_not(None), keys.c.revoked_at.is_(None))

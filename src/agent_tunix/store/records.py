@@ -1,13 +1,59 @@
-"""Plain records of the store, shared by the service, the client and the command line."""
+"""Plain records of the store, shared by the service, the client and the command line; their ids and names."""
 
+import re
+import secrets
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from agent_tunix.errors import AccessDeniedError
-from agent_tunix.rewards.uploaded import is_function_id
-from agent_tunix.store.identifiers import is_name
+from agent_tunix.rewards.uploaded import FUNCTION_PREFIX, is_function_id
+
+_ID_LENGTH = 24  # of base 32: 120 bits
+_SECRET_LENGTH = 40  # of letters and digits: 238 bits
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+KEY_PREFIX = "key_"
+SECRET_PREFIX = "vk_"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_SECRET = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
+
+
+def new_function_id() -> str:
+    """Return `rf_` and 24 random characters of lower-case base 32."""
+    return FUNCTION_PREFIX + _draw(_BASE32, _ID_LENGTH)
+
+
+def new_key_id() -> str:
+    """Return `key_` and 24 random characters of lower-case base 32."""
+    return KEY_PREFIX + _draw(_BASE32, _ID_LENGTH)
+
+
+def new_secret() -> str:
+    """Return `vk_` and 40 random letters and digits."""
+    return SECRET_PREFIX + _draw(_ALPHANUMERIC, _SECRET_LENGTH)
+
+
+def is_secret(text: object) -> bool:
+    """Return True if a value has the form of a key's secret."""
+    return isinstance(text, str) and _SECRET.fullmatch(text) is not None
+
+
+def is_name(text: object) -> bool:
+    """Return True if a value may name a reward function or a key; it must not start like a function's id."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None and not text.startswith(FUNCTION_PREFIX)
+
+
+NAME_RULE = "at most 64 letters, digits, `_`, `.` and `-`, starting with a letter or `_`, but not with `rf_`"
+
+
+def _draw(alphabet: str, length: int) -> str:
+    return "".join(secrets.choice(alphabet) for _ in range(length))
+
 
 Format = Literal["trl", "miles"]
 FORMATS: tuple[Format, ...] = ("trl", "miles")
@@ -20,21 +66,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key to the store; its secret is never stored.
+    """A key to the store; its secret is never stored."""
 
-    Attributes:
-        id: `key_` and 24 letters and digits. It stays the same if a revoked key's name is given a new secret.
-        name: Unique name, for people.
-        scopes: A subset of `SCOPES`.
-        created_at: Creation time of the current secret, UTC.
-        revoked_at: Time of revocation, UTC; None for a valid key.
-    """
-
-    id: str
+    id: str  # `key_` and 24 letters and digits. It stays the same if a revoked key's name is given a new secret.
     name: str
-    scopes: frozenset[str]
-    created_at: datetime
-    revoked_at: datetime | None = None
+    scopes: frozenset[str]  # A subset of `SCOPES`
+    created_at: datetime  # creation time of the current secret, UTC
+    revoked_at: datetime | None = None  # time of revocation, UTC; None for a valid key
 
     def require(self, scope: str) -> None:
         """Raise AccessDeniedError if the key lacks a scope."""
@@ -46,27 +84,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class RewardFunctionRecord:
-    """One uploaded version of a reward function, without its source.
+    """One uploaded version of a reward function, without its source."""
 
-    Attributes:
-        id: `rf_` and 24 letters and digits; never reused.
-        name: Name of the function, which belongs to one key.
-        format: Calling convention: `trl` or `miles`.
-        created_at: Upload time, UTC, to the microsecond.
-        version: 1 for the first upload under the name; numbers are never reused.
-        sha256: Hash of the source's bytes, in hexadecimal.
-        size: Size of the source in bytes.
-        owner_id: Id of the key that owns the name.
-    """
-
-    id: str
-    name: str
-    format: Format
-    created_at: datetime
-    version: int
-    sha256: str
-    size: int
-    owner_id: str
+    id: str  # `rf_` and 24 letters and digits; never reused
+    name: str  # name of the function, which belongs to one key
+    format: Format  # calling convention: `trl` or `miles`
+    created_at: datetime  # upload time, UTC, to the microsecond
+    version: int  # 1 for the first upload under the name; numbers are never reused
+    sha256: str  # hash of the source's bytes, in hexadecimal
+    size: int  # size of the source in bytes
+    owner_id: str  # id of the key that owns the name
 
     def to_data(self) -> dict[str, Any]:
         """Return the record as JSON data; `created_at` is in ISO 8601, UTC, to the second."""
@@ -105,12 +132,7 @@ class RewardFunctionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Part of a longer list.
+    """Part of a longer list."""
 
-    Attributes:
-        data: The items, newest first.
-        has_more: True if there are older ones; pass the last item's id as `after` to get them.
-    """
-
-    data: list[Item]
-    has_more: bool
+    data: list[Item]  # the items, newest first
+    has_more: bool  # True if there are older ones; pass the last item's id as `after` to get them

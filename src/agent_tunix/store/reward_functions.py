@@ -9,8 +9,7 @@ from sqlalchemy import Connection, Engine, Integer, Select, bindparam, delete, e
 from agent_tunix.errors import NameTakenError, NotStoredError, StoreError, StoreRequestError, UploadError
 from agent_tunix.rewards.uploaded import is_function_id
 from agent_tunix.store.database import insert_missing, reading, writing
-from agent_tunix.store.identifiers import NAME_RULE, is_name, new_function_id
-from agent_tunix.store.records import Format, Key, Page, RewardFunctionRecord
+from agent_tunix.store.records import NAME_RULE, Format, Key, Page, RewardFunctionRecord, is_name, new_function_id
 from agent_tunix.store.schema import names, reward_functions, sources
 from agent_tunix.store.uploads import check_upload
 
@@ -106,20 +105,12 @@ class RewardFunctions:
         return made
 
     def get(self, id: str) -> RewardFunctionRecord:
-        """Return the record of an id.
-
-        Raises:
-            NotStoredError: The id is unknown or its function is deleted.
-        """
+        """Return the record of an id; raise NotStoredError if the id is unknown or its function is deleted."""
         with reading(self._engine) as connection:
             return _get(connection, id)
 
     def latest(self, name: str) -> RewardFunctionRecord:
-        """Return the newest version of a name that is not deleted.
-
-        Raises:
-            NotStoredError: There is none.
-        """
+        """Return the newest version of a name that is not deleted; raise NotStoredError if there is none."""
         row = None
         if is_name(name):
             with reading(self._engine) as connection:

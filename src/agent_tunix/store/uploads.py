@@ -32,18 +32,11 @@ _NETWORK = ("aiohttp", "httpx", "openai", "requests", "socket", "urllib3", "webs
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpload:
-    """A file that is a valid reward function.
-
-    Attributes:
-        source: Bytes of the file.
-        format: Calling convention of its `reward`.
-        sha256: Hash of the bytes, in hexadecimal.
-        warnings: Suggestions to improve the reward, one sentence each.
-    """
+    """A file that is a valid reward function."""
 
     source: bytes
-    format: Format
-    sha256: str
+    format: Format  # calling convention of its `reward`
+    sha256: str  # hash of the bytes, in hexadecimal
     warnings: tuple[str, ...]
 
 

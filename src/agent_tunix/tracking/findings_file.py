@@ -1,14 +1,18 @@
-"""`findings.jsonl`: one JSON object per finding, written immediately, as rows of `metrics.jsonl` are.
+"""Findings of a run: its `findings.jsonl`, and the diagnosis of its directory alone, without its reward or a device.
+
+The file has one JSON object per finding, written immediately, as rows of `metrics.jsonl` are.
 
 A resumed run removes the findings after its checkpoint; the repeated steps produce them again.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, read_rows
-from agent_tunix.workbench.diagnosis import Finding
+from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, diagnose
 
 
 class FindingsFile(Closing):
@@ -53,3 +57,37 @@ def read_findings(path: Path) -> list[Finding]:
         return [Finding.from_data(row) for row in read_rows(path)] if path.exists() else []
     except ValueError as error:
         raise RunDirectoryError(f"{path} must contain one finding per line, but {error}; remove the line") from error
+
+
+def diagnose_run(run: StoredRun) -> list[Finding]:
+    """Diagnose a run; the most severe finding comes first.
+
+    Findings refer to example completions if those of the step were stored.
+
+    Raises:
+        RunDirectoryError: A file is missing or damaged.
+    """
+    stored = set(run.rollouts.steps())
+
+    def views(step: int) -> Iterable[RolloutView]:
+        if step in stored:
+            completions = run.rollouts.read_step(step)
+            for sample, score in zip(completions.samples, completions.scores, strict=True):
+                yield RolloutView.of(sample, score)
+
+    return diagnose(run.rows, read_context(run), views)
+
+
+def read_context(run: StoredRun) -> RunContext:
+    """Return the facts about a run that a diagnosis needs, from its environment.json.
+
+    Raises:
+        RunDirectoryError: environment.json is missing or damaged, or an earlier version wrote it.
+    """
+    try:
+        return RunContext.from_data(run.environment["context"])
+    except (KeyError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{run.root / 'environment.json'} must describe the run under `context`, but does not ({error}); runs of "
+            "earlier versions cannot be diagnosed"
+        ) from error

@@ -8,6 +8,7 @@ checkpoint. To lose nothing by that, a step's row is written before its checkpoi
 import contextlib
 import functools
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,8 +16,7 @@ from typing import Any, BinaryIO
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_regular
-from agent_tunix.tracking.values import is_metric, to_plain
+from agent_tunix.regular_files import open_regular, replacing
 
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
 READING_REMEDY = "give the directory of a run, and check that its files are readable"
@@ -107,13 +107,10 @@ def cut_after(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = b"".join(line.rstrip(b"\n") + b"\n" for line, row in _read_lines(path) if row["step"] <= step)
-    scratch = path.with_name(f"{path.name}.tmp")
-    with _explained(path, "replaced"):
-        with open(scratch, "wb") as file:
-            file.write(kept)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
+    with _explained(path, "replaced"), replacing(path) as file:
+        file.write(kept)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def missing_steps(path: Path, last: int) -> list[int]:
@@ -187,3 +184,44 @@ def _explained(path: Path, verb: str, remedy: str = WRITING_REMEDY) -> Iterator[
         raise RunDirectoryError(
             f"{path} could not be {verb}: {error.strerror}; {remedy}", code="inaccessible_metrics"
         ) from error
+
+
+def to_plain(value: Any) -> Any:
+    """Convert a metric to a value that JSON can hold.
+
+    Arrays and scalars of NumPy, JAX and similar libraries become lists and numbers. Non-finite floats become None.
+    Mappings, lists and tuples are converted recursively.
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def is_histogram(value: Any) -> bool:
+    """Return True if a plain value is a histogram: `{"counts": [n], "edges": [n + 1]}`, all of them numbers."""
+    return (
+        isinstance(value, Mapping)
+        and value.keys() == {"counts", "edges"}
+        and len(value["edges"]) == len(value["counts"]) + 1 > 1
+        and None not in value["edges"]
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Return True if a plain value is a number, or a bool, which counts as 0 or 1."""
+    return isinstance(value, int | float)
+
+
+def is_metric(value: Any) -> bool:
+    """Return True if a JSON value is a finite number or a histogram of finite numbers, as `to_plain` makes them."""
+    if is_number(value):
+        return math.isfinite(value)
+    if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
+        return False
+    return is_histogram(value) and all(is_number(one) and math.isfinite(one) for part in value.values() for one in part)

@@ -16,8 +16,8 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
+from agent_tunix.tracking.metrics_file import is_number, to_plain
 from agent_tunix.tracking.samples import ShownSample
-from agent_tunix.tracking.values import is_number, to_plain
 
 RUN_ID_FILE = "mlflow_run_id"
 

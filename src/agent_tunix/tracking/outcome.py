@@ -7,15 +7,13 @@ import contextlib
 import enum
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from agent_tunix.errors import Interrupted
-from agent_tunix.regular_files import open_regular
-from agent_tunix.tracking.durable import write_new
+from agent_tunix.regular_files import open_regular, replacing
 
 _NAME = "status.json"
 _MAX_BYTES = 2**20
@@ -33,17 +31,11 @@ class RunStatus(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The outcome recorded in a run's directory.
-
-    Attributes:
-        status: Status of the run.
-        overrides: Overrides from the command line; empty if unknown.
-        detail: Reason for a failure or stop; "" without one.
-    """
+    """The outcome recorded in a run's directory."""
 
     status: RunStatus
-    overrides: tuple[str, ...] = ()
-    detail: str = ""
+    overrides: tuple[str, ...] = ()  # overrides from the command line; empty if unknown
+    detail: str = ""  # reason for a failure or stop; "" without one
 
 
 class RunAttempt:
@@ -133,10 +125,8 @@ def _write(root: Path, outcome: RunOutcome) -> None:
 
 def _write_bytes(root: Path, content: bytes) -> None:
     # A failure to write the status must not stop the run; the training itself reports a full disk.
-    partial = root / f".{_NAME}.partial"
-    with contextlib.suppress(OSError):
-        write_new(partial, content)
-        os.replace(partial, root / _NAME)
+    with contextlib.suppress(OSError), replacing(root / _NAME) as file:
+        file.write(content)
 
 
 def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.tracking.metrics_file import iterate_metrics, problem_of_finished
+from agent_tunix.tracking.metrics_file import is_number, iterate_metrics, problem_of_finished
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import MEASURES, compare_ends
-from agent_tunix.tracking.values import is_number
-from agent_tunix.visible_text import one_line
+from agent_tunix.visible_text import align, one_line
 
 FORMATS = ("table", "json", "csv")
 ORDERS = ("name", "final", "best", "seconds")
@@ -38,33 +37,19 @@ _FEW_KEYS = 4
 
 @dataclass(frozen=True)
 class RunRow:
-    """The row of one run.
+    """The row of one run."""
 
-    Attributes:
-        name: Directory of the run, relative to the directory that was searched.
-        status: Status of the run.
-        settings: Key → value, as text, of the run's settings.
-        steps: Last step taken; None if there is none.
-        final: Last value of the metric; None if there is none.
-        best: Best value of the metric.
-        best_step: Step of the best value.
-        reward_before: Mean total reward of the first steps.
-        reward_after: Mean total reward of the last steps.
-        seconds: Wall time of all steps.
-        detail: The error, if there was one.
-    """
-
-    name: str
+    name: str  # directory of the run, relative to the directory that was searched
     status: RunStatus
     settings: Mapping[str, str] = field(default_factory=dict)
-    steps: int | None = None
-    final: float | None = None
+    steps: int | None = None  # last step taken; None if there is none
+    final: float | None = None  # last value of the metric; None if there is none
     best: float | None = None
-    best_step: int | None = None
-    reward_before: float | None = None
+    best_step: int | None = None  # step of the best value
+    reward_before: float | None = None  # mean total reward of the first steps
     reward_after: float | None = None
     seconds: float | None = None
-    detail: str = ""
+    detail: str = ""  # the error, if there was one
 
 
 def find_runs(directory: Path) -> list[Path]:
@@ -210,17 +195,8 @@ def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
         numbers = [row.steps, row.final, row.best, row.best_step, row.reward_before, row.reward_after]
         texts_of_row = map(one_line, (row.name, *(row.settings.get(key, "") for key in keys)))
         lines.append([*texts_of_row, row.status, *map(_cell, numbers), time])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = 2 + len(keys)  # text columns are left-aligned, numbers right-aligned
-    drawn = [
-        "  ".join(
-            cell.ljust(width) if number < texts else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
     details = [one_line(f"{row.name}: {_cut(' '.join(row.detail.split()))}") for row in rows if row.detail]
-    return "\n".join(drawn + details)
+    return "\n".join(align(lines, left=2 + len(keys)) + details)
 
 
 def _cut(text: str) -> str:
@@ -288,11 +264,7 @@ def _has_number(row: Mapping[str, Any], name: str) -> bool:
 
 
 def _read_config(path: Path) -> dict[str, str]:
-    """Return the whole configuration of a run.
-
-    Raises:
-        ConfigError: The file is missing or damaged.
-    """
+    """Return the whole configuration of a run; raise ConfigError if the file is missing or damaged."""
     from agent_tunix.config.compose import from_yaml
 
     return {key: str(value) for key, value in _flatten(vars(from_yaml(path))) if not _OWN_KEYS.match(key)}

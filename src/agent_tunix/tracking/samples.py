@@ -14,31 +14,18 @@ LONGEST_TEXT = 2000
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A completion as trackers show it.
+    """A completion as trackers show it."""
 
-    Attributes:
-        rank: Why it is shown: `best`, `worst` or `unscored`.
-        rollout_id: Identifies the completion within the run.
-        prompt: The problem put to the model.
-        response: The completion's text.
-        reference: The reference answer; "" without one.
-        total: Its reward; None if unscored.
-        advantage: Its advantage.
-        components: Raw value of each component; None for a component without a score.
-        outcome: Outcome of scoring it.
-        detail: The reason for the outcome, for people.
-    """
-
-    rank: str
-    rollout_id: str
+    rank: str  # why it is shown: `best`, `worst` or `unscored`
+    rollout_id: str  # identifies the completion within the run
     prompt: str
     response: str
-    reference: str
-    total: float | None
+    reference: str  # the reference answer; "" without one
+    total: float | None  # its reward; None if unscored
     advantage: float
-    components: Mapping[str, float | None]
+    components: Mapping[str, float | None]  # raw value of each component; None for a component without a score
     outcome: str
-    detail: str
+    detail: str  # the reason for the outcome, for people
 
 
 def choose_samples(

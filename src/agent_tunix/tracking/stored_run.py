@@ -76,11 +76,7 @@ class StoredRun:
 
     @property
     def config(self) -> Config:
-        """The configuration as the run composed it.
-
-        Raises:
-            ConfigError: config.yaml is damaged.
-        """
+        """The configuration as the run composed it; raise ConfigError if config.yaml is damaged."""
         from agent_tunix.config.compose import from_yaml
 
         return from_yaml(self.root / "config.yaml")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.tracking.progress import format_duration
+from agent_tunix.visible_text import align
 
 STEPS_AVERAGED = 10
 
@@ -78,17 +79,11 @@ def summary_table(
         change = None if first is None or last is None else last - first
         percent = "accuracy" in label
         lines.append((label, _number(first, percent), _number(last, percent), _number(change, percent, sign="+")))
-    wide, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = [
-        "  ".join([label.ljust(wide), *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))])
-        for label, *cells in lines
-    ]
     duration = f"{num_steps - resumed_after} steps in {format_duration(seconds)}"
     if resumed_after:
         duration += f", resumed after step {resumed_after}"
-    label_width = max(map(len, places), default=0)
-    where = [f"{label.ljust(label_width)}  {place}" for label, place in places.items()]
-    return "\n".join([*table, "", duration, *where])
+    where = align([(label, str(place)) for label, place in places.items()])
+    return "\n".join([*align(lines, left=1), "", duration, *where])
 
 
 def _number(value: float | None, percent: bool, sign: str = "") -> str:

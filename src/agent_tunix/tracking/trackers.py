@@ -17,9 +17,9 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.regular_files import read_regular
+from agent_tunix.tracking.metrics_file import is_histogram, is_number, to_plain
 from agent_tunix.tracking.mlflow_tracker import MlflowTracker
 from agent_tunix.tracking.samples import ShownSample, to_markdown
-from agent_tunix.tracking.values import is_histogram, is_number, to_plain
 
 logger = logging.getLogger(__name__)
 

@@ -44,32 +44,19 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @dataclass(frozen=True)
 class TrainingComponents:
-    """The parts of a run.
+    """The parts of a run."""
 
-    Attributes:
-        config: The configuration, with its prompts settled.
-        prompting: Fingerprint of what makes the prompts.
-        directory: Directory of the model.
-        model_digest: Digest of that model.
-        batches: Prompts of each step.
-        held_out: Prompts of an evaluation.
-        sampler: Samples completions from the policy.
-        episodes: Samples episodes; None if completions have one turn.
-        updater: Trains the policy.
-        reference: The reference policy; None without a KL penalty.
-        learning_rate: Function from the number of earlier updates to the learning rate of an update.
-    """
-
-    config: Config
+    config: Config  # the configuration, with its prompts settled
     prompting: str
     directory: Path
-    model_digest: str
+    model_digest: str  # digest of that model
     batches: Batches
     held_out: Prompts
     sampler: Sampler
-    episodes: EpisodeSampler | None
+    episodes: EpisodeSampler | None  # samples episodes; None if completions have one turn
     updater: PolicyUpdater
-    reference: ReferencePolicy | None
+    reference: ReferencePolicy | None  # the reference policy; None without a KL penalty
+    # Function from the number of earlier updates to the learning rate of an update.
     learning_rate: Callable[[int], float]
 
     @property

@@ -18,10 +18,10 @@ from typing import Literal
 
 from agent_tunix.errors import ExportError
 from agent_tunix.policy.files.directory import find_cached_directory
+from agent_tunix.regular_files import sync, sync_tree
 from agent_tunix.runs.found_run import FoundRun, Step
 from agent_tunix.runs.trust import settle_trust
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
-from agent_tunix.tracking.durable import sync, sync_tree
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
 
@@ -32,16 +32,10 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished export.
-
-    Attributes:
-        directory: Directory of the export.
-        step: Step of the checkpoint that was exported.
-        num_bytes: Total size of the files.
-    """
+    """A finished export."""
 
     directory: Path
-    step: int
+    step: int  # step of the checkpoint that was exported
     num_bytes: int
 
 

@@ -34,17 +34,11 @@ _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor 
 
 @dataclass(frozen=True)
 class PolicySource:
-    """The policy that generates completions.
+    """The policy that generates completions."""
 
-    Attributes:
-        run: The run. A model directory has a run with default settings.
-        step: Step of the checkpoint.
-        is_run: True for a run, which has a reward of its own; False for a model directory.
-    """
-
-    run: FoundRun
+    run: FoundRun  # the run. A model directory has a run with default settings
     step: Step
-    is_run: bool
+    is_run: bool  # True for a run, which has a reward of its own; False for a model directory
 
 
 def find_source(given: Path, step: Step) -> PolicySource:
@@ -95,15 +89,10 @@ def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicyS
 
 @dataclass(frozen=True)
 class Completion:
-    """A completion and its score.
-
-    Attributes:
-        sample: The completion as rewards see it.
-        score: Score of the run's reward; None if completions are not scored.
-    """
+    """A completion and its score."""
 
     sample: Sample
-    score: Score | None
+    score: Score | None  # score of the run's reward; None if completions are not scored
 
     def to_row(self, line: int) -> dict[str, Any]:
         """Return a row of the output.

@@ -11,6 +11,9 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.statistics.episodes import episode_metrics
+from agent_tunix.visible_text import align, one_line
+
+_LONGEST_RESPONSE = 60
 
 
 class StepMetrics:
@@ -18,7 +21,6 @@ class StepMetrics:
 
     Args:
         mixture: The reward of the run.
-        config: The run's.
 
     Attributes:
         of_rewards: Metrics that follow from completions and their scores alone.
@@ -100,3 +102,17 @@ def judging_metrics(mixture: Mixture, prefix: str = "throughput") -> dict[str, f
             row |= {f"{name}/{leaf}": value for leaf, value in reward.step_metrics().items()}
             row[f"{name}/cost_total"] = reward.metrics()["cost"]
     return row
+
+
+def scores_table(result: StepResult) -> str:
+    """Return one line for each completion: its total, advantage, raw component values and the start of its text."""
+    names = list(dict.fromkeys(name for score in result.scores for name in score.components))
+    lines = [["rollout", "total", "advantage", *names, "response"]]
+    for sample, score, advantage in zip(result.samples, result.scores, result.advantages, strict=True):
+        text = one_line(sample.shown)
+        shown = text if len(text) <= _LONGEST_RESPONSE else f"{text[: _LONGEST_RESPONSE - 1]}…"
+        total = str(score.outcome) if score.value is None else f"{score.value:.4g}"
+        components = (score.components.get(name) for name in names)
+        cells = ("-" if value is None else f"{value:.4g}" for value in components)
+        lines.append([sample.rollout_id, total, f"{advantage:.3f}", *cells, shown])
+    return "\n".join(align(lines))

@@ -40,20 +40,12 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run whose directory is claimed, before its parts are loaded.
+    """A run whose directory is claimed, before its parts are loaded."""
 
-    Attributes:
-        validated: The configuration, with pinned revisions of a hub's model and data, and the reward.
-        paths: Paths of the run. No other run writes there.
-        attempt: The attempt to run, whose outcome is recorded.
-        stop: Signals that ask the run to stop.
-        processes: Processes of the run.
-    """
-
-    validated: ValidatedConfig
-    paths: RunPaths
+    validated: ValidatedConfig  # the configuration, with pinned revisions of a hub's model and data, and the reward
+    paths: RunPaths  # Paths of the run. No other run writes there.
     attempt: RunAttempt
-    stop: StopRequest
+    stop: StopRequest  # signals that ask the run to stop
     processes: Processes
 
 

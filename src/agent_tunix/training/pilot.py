@@ -33,17 +33,11 @@ _COMPLETIONS_AT_ONCE = 512
 
 @dataclasses.dataclass(frozen=True)
 class Pilot:
-    """Scores of completions before training.
+    """Scores of completions before training."""
 
-    Attributes:
-        prompts: The P problems.
-        totals: Temperature → [P, K] totals; NaN for unscored completions.
-        clipped_share: Temperature → share of completions that were cut at the length limit.
-    """
-
-    prompts: Sequence[str]
-    totals: dict[float, NDArray[np.float64]]
-    clipped_share: dict[float, float]
+    prompts: Sequence[str]  # the P problems
+    totals: dict[float, NDArray[np.float64]]  # temperature → [P, K] totals; NaN for unscored completions
+    clipped_share: dict[float, float]  # temperature → share of completions that were cut at the length limit
 
 
 def run_pilot(

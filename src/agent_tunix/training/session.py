@@ -22,8 +22,7 @@ from agent_tunix.rewards import fingerprint
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
-from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter
-from agent_tunix.runs.reporting import report
+from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter, report
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, State
 from agent_tunix.runs.weights.saving import CheckpointSaver
@@ -51,38 +50,23 @@ _STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of a finished run.
+    """The result of a finished run."""
 
-    Attributes:
-        before: Metrics of the evaluation before training; empty if the run does not evaluate.
-        after: Metrics of the evaluation after it.
-        paths: Paths of the run.
-    """
-
-    before: dict[str, Any]
-    after: dict[str, Any]
+    before: dict[str, Any]  # metrics of the evaluation before training; empty if the run does not evaluate
+    after: dict[str, Any]  # metrics of the evaluation after it
     paths: RunPaths
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The outcome of a step of any method.
-
-    Attributes:
-        row: Metrics of the step.
-        finite: True if every update was finite.
-        updates_applied: Updates that changed the weights.
-        loss: Loss, for the message about an update that was not finite.
-        grad_norm: Norm of the gradient, for the same message.
-        result: Completions and their scores; None in a supervised start.
-    """
+    """The outcome of a step of any method."""
 
     row: dict[str, Any]
-    finite: bool
-    updates_applied: int
-    loss: float | None
-    grad_norm: float | None
-    result: StepResult | None = None
+    finite: bool  # True if every update was finite
+    updates_applied: int  # updates that changed the weights
+    loss: float | None  # loss, for the message about an update that was not finite
+    grad_norm: float | None  # norm of the gradient, for the same message
+    result: StepResult | None = None  # completions and their scores; None in a supervised start
 
     @classmethod
     def of_grpo(cls, row: dict[str, Any], result: StepResult) -> "StepOutcome":
@@ -99,16 +83,11 @@ class RunSession:
 
     Args:
         method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
-        validated: The configuration, with its prompts settled, and the reward.
-        opened: The opened run.
-        components: The parts of the run.
         score: Scores the completions of evaluations with the run's reward; None if no reward trains.
         correct: Scores them with the reward that `evaluation.correct` names; None if it names no other reward.
 
     Attributes:
-        fingerprint: Fingerprint of the reward.
         reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
-        max_steps: Number of steps of the run.
     """
 
     def __init__(
@@ -203,11 +182,7 @@ class RunSession:
                 self._profiling.close()
 
     def batch(self, step: int) -> PromptBatch:
-        """Return the prompts of a step.
-
-        Raises:
-            DataError: Streamed rows cannot be used.
-        """
+        """Return the prompts of a step; raise DataError if streamed rows cannot be used."""
         return self._components.batches.batch(step)
 
     @contextlib.contextmanager

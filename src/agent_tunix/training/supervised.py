@@ -30,47 +30,27 @@ from agent_tunix.training.targets import make_targets
 
 @flax.struct.dataclass(frozen=True)
 class TargetExample:
-    """A micro-batch of n rows.
+    """A micro-batch of n rows."""
 
-    Attributes:
-        prompt_ids: [n, P], padded on the left.
-        prompt_lengths: [n], number of tokens of each prompt.
-        target_ids: [n, T], padded on the right.
-        mask: [n, T], True for tokens that are learned.
-        weight: [n], weight of each token of a row in the loss.
-    """
-
-    prompt_ids: jax.Array
-    prompt_lengths: jax.Array
-    target_ids: jax.Array
-    mask: jax.Array
-    weight: jax.Array
+    prompt_ids: jax.Array  # [n, P], padded on the left
+    prompt_lengths: jax.Array  # [n], number of tokens of each prompt
+    target_ids: jax.Array  # [n, T], padded on the right
+    mask: jax.Array  # [n, T], True for tokens that are learned
+    weight: jax.Array  # [n], weight of each token of a row in the loss
 
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """The result of one step.
+    """The result of one step."""
 
-    Attributes:
-        loss: Mean negative log-probability of the batch's target tokens, in nats, before the update.
-        token_accuracy: Share of target tokens that were the likeliest token.
-        num_tokens: Number of target tokens.
-        left_out: For each row without a target that fits, the reason.
-        grad_norm: Norm of the gradient, before clipping.
-        norms: Norms of the update and of the weights, from `describe_norms`.
-        finite: True if the update was finite. An update that is not finite is not applied.
-        updates_applied: Optimizer updates that changed the weights.
-        seconds: Wall time of the step.
-    """
-
-    loss: float
-    token_accuracy: float
-    num_tokens: int
-    left_out: tuple[str, ...]
-    grad_norm: float
-    norms: dict[str, float]
-    finite: bool
-    updates_applied: int
+    loss: float  # mean negative log-probability of the batch's target tokens, in nats, before the update
+    token_accuracy: float  # share of target tokens that were the likeliest token
+    num_tokens: int  # number of target tokens
+    left_out: tuple[str, ...]  # for each row without a target that fits, the reason
+    grad_norm: float  # norm of the gradient, before clipping
+    norms: dict[str, float]  # norms of the update and of the weights, from `describe_norms`
+    finite: bool  # True if the update was finite. An update that is not finite is not applied.
+    updates_applied: int  # optimizer updates that changed the weights
     seconds: float
 
 
@@ -90,11 +70,7 @@ class SupervisedTrainer:
         updater.use_loss(_loss)
 
     def take_step(self, step: int, batch: PromptBatch) -> SupervisedResult:
-        """Update the policy once with the targets of a batch.
-
-        Raises:
-            DataError: No row has a target that fits.
-        """
+        """Update the policy once with the targets of a batch; raise DataError if no row has a target that fits."""
         started = time.perf_counter()
         sampler, size = self._sampler, micro_batch_size(self._config)
         targets = make_targets(batch, sampler.tokenizer, self._config, pad_id=sampler.pad_id, eos_id=sampler.eos_ids[0])

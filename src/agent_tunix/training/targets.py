@@ -33,21 +33,13 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class TargetBatch:
-    """B prompts with their targets, as NumPy arrays.
+    """B prompts with their targets, as NumPy arrays."""
 
-    Attributes:
-        prompt_tokens: [B, P], padded on the left.
-        prompt_lengths: [B], number of tokens of each prompt.
-        tokens: [B, T], the target and its end-of-sequence token, padded on the right.
-        mask: [B, T], True for tokens that are learned; False in all of a row without a target that fits.
-        left_out: For each row without a target that fits, the reason.
-    """
-
-    prompt_tokens: np.ndarray
-    prompt_lengths: np.ndarray
-    tokens: np.ndarray
-    mask: np.ndarray
-    left_out: Sequence[str]
+    prompt_tokens: np.ndarray  # [B, P], padded on the left
+    prompt_lengths: np.ndarray  # [B], number of tokens of each prompt
+    tokens: np.ndarray  # [B, T], the target and its end-of-sequence token, padded on the right
+    mask: np.ndarray  # [B, T], True for tokens that are learned; False in all of a row without a target that fits
+    left_out: Sequence[str]  # for each row without a target that fits, the reason
 
 
 def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:

@@ -16,13 +16,12 @@ from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.runs.environment_setup import open_environments
 from agent_tunix.runs.preflight import ValidatedConfig
-from agent_tunix.runs.storing import scoring_settings, to_stored
+from agent_tunix.runs.reporter import scoring_settings, to_stored
 from agent_tunix.training.components import build_components, make_trainer
-from agent_tunix.training.metrics import StepMetrics
+from agent_tunix.training.metrics import StepMetrics, scores_table
 from agent_tunix.training.opening import open_run
 from agent_tunix.training.resuming import GRPO
 from agent_tunix.training.score_sharing import share_scoring, shared_correct, shared_rewards
-from agent_tunix.training.scores_table import scores_table
 from agent_tunix.training.session import RunSession, StepOutcome, Summary
 from agent_tunix.training.warm_up import warm_up
 

@@ -29,9 +29,8 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.regular_files import open_lock
-from agent_tunix.tracking.metrics_file import read_rows
+from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
-from agent_tunix.tracking.values import is_number
 
 _LOGGER = logging.getLogger("agent_tunix.tune")
 _POLL_S = 0.5
@@ -82,30 +81,19 @@ Dimension = Choice | Range
 
 @dataclass(frozen=True)
 class Search:
-    """The settings of a search.
+    """The settings of a search."""
 
-    Attributes:
-        fixed: Overrides of every trial.
-        space: Key → its dimension.
-        metric: Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that
-            a trial has.
-        direction: "max" or "min".
-        trials: Number of trials, including those of an interrupted search.
-        directory: Directory of the trials.
-        storage: URL of Optuna's storage; None for study.db in the directory.
-        prune: True to stop a trial that is worse at some step than the median of the earlier trials.
-        seed: Seed of Optuna's sampler.
-    """
-
-    fixed: Sequence[str]
-    space: Mapping[str, Dimension]
+    fixed: Sequence[str]  # overrides of every trial
+    space: Mapping[str, Dimension]  # key → its dimension
+    # Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that a trial
+    # has.
     metric: str | None
-    direction: str
-    trials: int
+    direction: str  # "max" or "min"
+    trials: int  # number of trials, including those of an interrupted search
     directory: Path
-    storage: str | None = None
-    prune: bool = False
-    seed: int = 0
+    storage: str | None = None  # URL of Optuna's storage; None for study.db in the directory
+    prune: bool = False  # True to stop a trial that is worse at some step than the median of the earlier trials
+    seed: int = 0  # seed of Optuna's sampler
 
 
 @dataclass(frozen=True)

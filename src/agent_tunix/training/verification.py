@@ -35,19 +35,12 @@ class VerificationError(AgentTunixError, RuntimeError):
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of the comparison.
+    """The result of the comparison."""
 
-    Attributes:
-        equal: True if all rows and all stored rollouts are the same, except for timings.
-        text: Summary for the user: equality, or the first difference.
-        rows: Number of rows compared.
-        kills: Number of rows that were written at each kill.
-    """
-
-    equal: bool
-    text: str
+    equal: bool  # True if all rows and all stored rollouts are the same, except for timings
+    text: str  # summary for the user: equality, or the first difference
     rows: int
-    kills: tuple[int, ...]
+    kills: tuple[int, ...]  # number of rows that were written at each kill
 
 
 @dataclass(frozen=True)

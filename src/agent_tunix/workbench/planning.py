@@ -26,19 +26,13 @@ ALIVE_GROUPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Forecast for one group size at one temperature.
-
-    Attributes:
-        dead_share: Expected `rewards/dead_groups`, 0 to 1.
-        standard_error: Its standard error, from the spread over problems.
-        batch_size: Fewest prompts per step for which `ALIVE_GROUPS` groups are expected to teach; None if none is
-            enough.
-    """
+    """Forecast for one group size at one temperature."""
 
     temperature: float
     num_generations: int
-    dead_share: float
-    standard_error: float
+    dead_share: float  # expected `rewards/dead_groups`, 0 to 1
+    standard_error: float  # standard error of `dead_share`, from the spread over problems
+    # Fewest prompts per step for which `ALIVE_GROUPS` groups are expected to teach; None if none is enough.
     batch_size: int | None
 
     @property
@@ -49,46 +43,30 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """Difficulty of a pilot's problems at one temperature.
-
-    Attributes:
-        mean: Mean total of all scored completions; None if none was scored.
-        too_easy: Indices of the problems whose completions all earned the highest total of the pilot.
-        too_hard: Problems whose completions all earned the lowest total.
-        tied: Problems whose completions all earned one total in between.
-        unscored: Problems with fewer than two scored completions.
-        telling: All other problems.
-        buckets: Numbers of problems by mean total, in ten equal intervals from the lowest to the highest total.
-    """
+    """Difficulty of a pilot's problems at one temperature."""
 
     temperature: float
-    mean: float | None
-    too_easy: tuple[int, ...]
-    too_hard: tuple[int, ...]
-    tied: tuple[int, ...]
-    unscored: tuple[int, ...]
-    telling: tuple[int, ...]
+    mean: float | None  # mean total of all scored completions; None if none was scored
+    too_easy: tuple[int, ...]  # indices of the problems whose completions all earned the highest total of the pilot
+    too_hard: tuple[int, ...]  # problems whose completions all earned the lowest total
+    tied: tuple[int, ...]  # problems whose completions all earned one total in between
+    unscored: tuple[int, ...]  # problems with fewer than two scored completions
+    telling: tuple[int, ...]  # all other problems
+    # Numbers of problems by mean total, in ten equal intervals from the lowest to the highest total.
     buckets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Forecasts and recommendation of a pilot.
-
-    Attributes:
-        num_samples: K.
-        forecasts: By temperature and group size.
-        difficulties: By temperature.
-        choice: Recommended forecast: the fewest completions per step among those within the target, or if there is
-            none, the fewest dead groups.
-        target: Largest acceptable share of dead groups.
-    """
+    """Forecasts and recommendation of a pilot."""
 
     num_samples: int
     forecasts: tuple[Forecast, ...]
     difficulties: tuple[Difficulty, ...]
+    # Recommended forecast: the fewest completions per step among those within the target, or if there is none, the
+    # fewest dead groups.
     choice: Forecast
-    target: float
+    target: float  # largest acceptable share of dead groups
 
     @property
     def within_target(self) -> bool:

@@ -16,7 +16,7 @@ from agent_tunix.rewards import Outcome, Sample, Score, get_reward_function, res
 from agent_tunix.rewards.answers import Question, Verdict, set_thorough_runner
 from agent_tunix.rewards.answers.verifiers import PATIENCE, Verifiers
 from agent_tunix.rewards.execution import make_runner
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
 

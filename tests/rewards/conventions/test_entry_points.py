@@ -4,7 +4,7 @@ import pytest
 
 from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards import get_reward_function, list_reward_functions, register_reward_function, resolve_reward
-from agent_tunix.rewards.execution.building import build_reward
+from agent_tunix.rewards.execution.worker import build_reward
 
 from .shapes import samples
 

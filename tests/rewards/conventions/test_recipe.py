@@ -8,7 +8,7 @@ import pytest
 
 from agent_tunix.rewards import RewardRecipe, register_reward_function, resolve_reward
 from agent_tunix.rewards.conventions import Convention, TrlReward
-from agent_tunix.rewards.execution.building import build_reward
+from agent_tunix.rewards.execution.worker import build_reward
 
 from .shapes import samples
 
@@ -63,7 +63,7 @@ def test_recipes_build_the_same_rewards_in_another_process(here: Path) -> None:
     assert [build_reward(recipe).score(samples("4"))[0].value for recipe in recipes] == values
     program = """
 import pickle, sys
-from agent_tunix.rewards.execution.building import build_reward
+from agent_tunix.rewards.execution.worker import build_reward
 recipes, samples = pickle.load(sys.stdin.buffer)
 for reward in [build_reward(recipe) for recipe in recipes]:
     print(reward.name, reward.score(samples)[0].value)

@@ -20,7 +20,7 @@ import agent_tunix
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.recipes import recipe_of
 from agent_tunix.rewards.execution.settings import ExecutionSettings

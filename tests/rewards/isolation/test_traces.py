@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.rewards.execution.traces import last_frame
+from agent_tunix.rewards.execution.tasks import last_frame
 from agent_tunix.rewards.recipe import RewardRecipe
 from tests.rewards.isolation.uploads import resolve_uploads, upload
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agent_tunix.service.replaying import SourceDiff, diff_sources
+from agent_tunix.service.replaying.differences import SourceDiff, diff_sources
 
 
 def shown(diff: SourceDiff) -> list[str]:

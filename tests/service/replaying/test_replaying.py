@@ -14,7 +14,10 @@ import pytest
 from agent_tunix.errors import AgentTunixError, RewardError, UploadError
 from agent_tunix.service import ReplayLimits
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.replaying import Replayed, ReplayRequest, Replays, StepRange, replay_source, running
+from agent_tunix.service.replaying import running
+from agent_tunix.service.replaying.result import Replayed
+from agent_tunix.service.replaying.running import ReplayRequest, Replays, replay_source
+from agent_tunix.service.replaying.selection import StepRange
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises

@@ -197,7 +197,7 @@ def test_a_configuration_that_costs_too_much_to_read_is_not_shown(tmp_path: Path
         (tmp_path / name / "config.yaml").write_text(content)
     # In a process of its own, which one that nests too deep would end.
     program = (
-        "import sys; from pathlib import Path; from agent_tunix.service.runs.summary import read_config;"
+        "import sys; from pathlib import Path; from agent_tunix.service.runs.view import read_config;"
         "print(*(one.name for one in Path(sys.argv[1]).iterdir() if read_config(one) is not None))"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]

@@ -11,7 +11,7 @@ import pytest
 from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.service.runs.files import open_plain, plain_status
-from agent_tunix.service.runs.summary import summarise_run
+from agent_tunix.service.runs.view import summarise_run
 
 _TRIES = 3000
 

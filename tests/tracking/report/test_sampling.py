@@ -11,9 +11,8 @@ from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.rewards.sample import Term
 from agent_tunix.tracking.report import sampling
 from agent_tunix.tracking.report.curves import Curves
-from agent_tunix.tracking.report.cutting import cut
+from agent_tunix.tracking.report.cutting import cut, to_inert_json
 from agent_tunix.tracking.report.heat import rebin
-from agent_tunix.tracking.report.inert import to_inert_json
 from agent_tunix.tracking.report.sampling import Chooser
 
 SPANS = {"a": (0.0, 1.0), "b": (0.0, 10.0), "constant": (2.0, 2.0)}

@@ -4,19 +4,18 @@ Importing this loads only Click; each command loads what it needs.
 """
 
 import contextlib
-import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.cli.options import ErrorGroup, grouped, json_option, modules_option, place_option, timeout_option
 from agent_tunix.cli.printing import echo, echo_json, print_table
-from agent_tunix.errors import AgentTunixError
 
 if TYPE_CHECKING:
     from agent_tunix.environments import EnvironmentAdapter
@@ -26,18 +25,7 @@ if TYPE_CHECKING:
 _EPISODE_ERROR = 1
 
 
-class _Environments(click.Group):
-    """Command group that prints the package's errors as messages and exits with status 2."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except AgentTunixError as error:
-            echo(f"{type(error).__name__}: {error}", err=True)
-            ctx.exit(2)
-
-
-@click.group(cls=_Environments, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorGroup)
 def environments() -> None:
     """Look at, try and check environments and tools for multi-turn episodes, offline and without JAX.
 
@@ -59,64 +47,20 @@ class EnvironmentOptions:
     timeout_s: float = 10.0
 
 
-def _environment_options(*, runs: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds options and passes them as one parameter, `options`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def with_options(
-            *,
-            modules: tuple[str, ...],
-            args: tuple[str, ...],
-            mcp: bool,
-            place: str = "inline",
-            timeout: float = 10.0,
-            **others: Any,
-        ) -> Any:
-            return command(options=EnvironmentOptions(modules, args, mcp, place, timeout), **others)
-
-        added: list[Callable[[Any], Any]] = [
-            click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable."),
-            click.option(
-                "--arg", "args", multiple=True, metavar="PARAM=VALUE", help="Argument of the constructor; YAML."
-            ),
-            click.option("--mcp", is_flag=True, help="NAME is an MCP server: its command, or its URL."),
-        ]
-        if runs:
-            added += [
-                click.option(
-                    "--timeout",
-                    type=click.FloatRange(min=0, min_open=True),
-                    default=10.0,
-                    show_default=True,
-                    metavar="SECONDS",
-                    help="Time limit for one call of your code in a worker process.",
-                ),
-                click.option(
-                    "--execution",
-                    "place",
-                    type=click.Choice(["auto", "inline", "process"]),
-                    default="auto",
-                    show_default=True,
-                    help="Where it runs; auto: built-ins in this process, your code in a worker process with limits.",
-                ),
-            ]
-        result: Callable[..., Any] = with_options
-        for option in added:
-            result = option(result)
-        return result
-
-    return decorate
-
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_shown = (
+    modules_option,
+    click.option("--arg", "args", multiple=True, metavar="PARAM=VALUE", help="Argument of the constructor; YAML."),
+    click.option("--mcp", "is_mcp", is_flag=True, help="NAME is an MCP server: its command, or its URL."),
+)
+_shown_options = grouped("options", EnvironmentOptions, *_shown)
+_run_options = grouped("options", EnvironmentOptions, place_option, timeout_option, *_shown)
 _row = click.option("--row", default="{}", metavar="JSON", help="Row of the dataset, a JSON object.")
-_seed = click.option("--seed", default=0, show_default=True, help="Seed of the environment's own chance.")
+_seed = click.option("--seed", default=0, help="Seed of the environment's own chance.")
 
 
 @environments.command("list")
-@click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")
-@_as_json
+@modules_option
+@json_option
 def list_environments(modules: tuple[str, ...], as_json: bool) -> None:
     """List environments and tools: built-in, and registered by your modules.
 
@@ -139,8 +83,8 @@ def list_environments(modules: tuple[str, ...], as_json: bool) -> None:
 
 @environments.command()
 @click.argument("name")
-@_environment_options(runs=False)
-@_as_json
+@_shown_options
+@json_option
 def show(name: str, options: EnvironmentOptions, as_json: bool) -> None:
     """Show an environment: its form, source, columns, documentation, and tools with the schema that a model gets.
 
@@ -160,9 +104,9 @@ def show(name: str, options: EnvironmentOptions, as_json: bool) -> None:
 @click.argument("calls", nargs=-1)
 @_row
 @_seed
-@click.option("--answer", default="", help="Text of the last turn, which makes no call.")
-@_environment_options(runs=True)
-@_as_json
+@click.option("--answer", default="", show_default=False, help="Text of the last turn, which makes no call.")
+@_run_options
+@json_option
 def try_environment(
     name: str, calls: tuple[str, ...], row: str, seed: int, answer: str, options: EnvironmentOptions, as_json: bool
 ) -> None:
@@ -196,8 +140,8 @@ def try_environment(
 @click.argument("name")
 @_row
 @_seed
-@_environment_options(runs=True)
-@_as_json
+@_run_options
+@json_option
 def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: bool) -> None:
     """Check what must hold of an environment before a policy can learn in it, with made-up calls.
 

@@ -27,19 +27,12 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class ArithmeticProblem:
-    """One problem.
+    """One problem."""
 
-    Attributes:
-        question: Text put to the model, such as ``What is 47 * 86?``.
-        expression: Expression of the question, such as ``47 * 86``.
-        numbers: Numbers of the expression.
-        answer: Exact value, 500 to 98,901.
-    """
-
-    question: str
-    expression: str
+    question: str  # text put to the model, such as ``What is 47 * 86?``
+    expression: str  # expression of the question, such as ``47 * 86``
     numbers: tuple[int, ...]
-    answer: int
+    answer: int  # exact value, 500 to 98,901
 
     def as_row(self) -> dict[str, str]:
         """Return the columns `question` and `answer`."""

@@ -44,21 +44,13 @@ _PURSE = range(20, 100, 10)
 
 @dataclass(frozen=True)
 class WordProblem:
-    """One problem with its worked solution.
+    """One problem with its worked solution."""
 
-    Attributes:
-        kind: The two operations in the order worked, e.g. ``"a*b+c"``.
-        question: Text put to the model; ends in a question mark.
-        steps: Both steps as ``expression=result``, e.g. ``("3*4=12", "12+12=24")``.
-        partial: Result of the first step, a likely wrong answer; never equal to ``answer``.
-        answer: Final result, 1 to 99.
-    """
-
-    kind: str
+    kind: str  # The two operations in the order worked, e.g. ``"a*b+c"``.
     question: str
-    steps: tuple[str, str]
-    partial: int
-    answer: int
+    steps: tuple[str, str]  # Both steps as ``expression=result``, e.g. ``("3*4=12", "12+12=24")``.
+    partial: int  # result of the first step, a likely wrong answer; never equal to ``answer``
+    answer: int  # final result, 1 to 99
 
     @property
     def worked(self) -> str:

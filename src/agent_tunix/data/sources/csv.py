@@ -49,11 +49,7 @@ def _delimiter(path: Path) -> str:
 
 
 def _read_header(records: "_Records", path: Path) -> list[str]:
-    """Return the column names; an empty list for an empty file.
-
-    Raises:
-        DataError: The first row is not a header.
-    """
+    """Return the column names; an empty list for an empty file. Raise DataError if the first row is not a header."""
     try:
         header = records.next()
     except RowError as error:

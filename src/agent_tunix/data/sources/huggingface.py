@@ -25,11 +25,7 @@ from agent_tunix.regular_files import read_regular
 
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
-    """Yield the rows of a split.
-
-    Raises:
-        DataError: The dataset cannot be loaded, or has no such subset or split.
-    """
+    """Yield the rows of a split; raise DataError if the dataset cannot be loaded, or has no such subset or split."""
     dropped.unit = "row"
     place = find_place(config, split, "huggingface")
     directory = Path(place.name).expanduser()

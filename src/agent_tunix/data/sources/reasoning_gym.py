@@ -24,20 +24,11 @@ _DEFAULT_SIZE = 500
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Entries of one task at one level.
-
-    Attributes:
-        name: Name of the task.
-        level: Level of the library's curriculum; None for the task's defaults.
-        parameters: Parameters that differ from the task's defaults.
-        entries: The library's dataset.
-        size: Number of entries.
-        seed: Seed of the entries.
-    """
+    """Entries of one task at one level."""
 
     name: str
-    level: int | None
-    parameters: Mapping[str, Any]
+    level: int | None  # level of the library's curriculum; None for the task's defaults
+    parameters: Mapping[str, Any]  # parameters that differ from the task's defaults
     entries: Any
     size: int
     seed: int

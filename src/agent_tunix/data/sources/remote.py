@@ -15,23 +15,14 @@ _SCHEME = re.compile(r"([a-z]+)://(.*)")
 
 @dataclass(frozen=True)
 class RemoteLocation:
-    """A split of a dataset on a hub.
+    """A split of a dataset on a hub."""
 
-    Attributes:
-        key: Configuration key that names the dataset.
-        path: Value of that key.
-        name: The value without `hf://` and without `@revision`.
-        revision: `data.revision`, or the part after `@`.
-        subset: `data.subset`.
-        split: The dataset's own name for the split.
-    """
-
-    key: str
-    path: str
-    name: str
-    revision: str | None
-    subset: str | None
-    split: str
+    key: str  # configuration key that names the dataset
+    path: str  # value of that key
+    name: str  # the value without `hf://` and without `@revision`
+    revision: str | None  # `data.revision`, or the part after `@`
+    subset: str | None  # `data.subset`
+    split: str  # the dataset's own name for the split
 
     @property
     def request(self) -> HubRequest:

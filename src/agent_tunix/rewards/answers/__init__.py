@@ -3,7 +3,7 @@
 - `extraction` finds the answer of a response.
 - `numbers` reads single numbers with the words around them.
 - `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar` read everything else as a tree.
-- `evaluation`, `scalars`, `equations`, `sets`, `matrices`, `expansion` and `equality` compare two trees.
+- `evaluation`, `scalars`, `equations`, `sets`, `matrices` and `equality` compare two trees.
 - `comparison` compares an answer with a reference, tier by tier.
 - `thorough` asks math-verify about what the grammar does not read; `verifiers` are the processes in which it runs.
 """

@@ -106,16 +106,11 @@ _EQUAL, _DIFFERENT, _EXACT = Verdict.EQUAL, Verdict.DIFFERENT, Tier.EXACT
 
 @dataclass(frozen=True, slots=True, eq=False)  # hashing by identity makes it a fast key of the cache below
 class Reference:
-    """A parsed reference answer.
-
-    Attributes:
-        number: The number, if it is one.
-        formula: The parsed formula, if it is not a number.
-    """
+    """A parsed reference answer."""
 
     text: str
-    number: Number | None
-    formula: Node | None = None
+    number: Number | None  # the number, if it is one
+    formula: Node | None = None  # the parsed formula, if it is not a number
 
     @property
     def node(self) -> Node | None:
@@ -124,22 +119,15 @@ class Reference:
 
 
 class Comparison(NamedTuple):
-    """The comparison of an answer with its reference.
+    """The comparison of an answer with its reference."""
 
-    Attributes:
-        verdict: Equal, different, or undecided if no tier could decide.
-        detail: The comparison in words, with the tier.
-        is_number: True if the answer was read as one number.
-        numbers: Answer and reference, if both are numbers; for a percentage, the nearest reading.
-        timed_out: True if it is undecided because of a time limit.
-    """
-
-    verdict: Verdict
-    detail: str
+    verdict: Verdict  # equal, different, or undecided if no tier could decide
+    detail: str  # the comparison in words, with the tier
     tier: Tier = Tier.EXACT
-    is_number: bool = False
+    is_number: bool = False  # True if the answer was read as one number
+    # Answer and reference, if both are numbers; for a percentage, the nearest reading.
     numbers: tuple[Fraction, Fraction] | None = None
-    timed_out: bool = False
+    timed_out: bool = False  # True if it is undecided because of a time limit
 
     @property
     def equal(self) -> bool:

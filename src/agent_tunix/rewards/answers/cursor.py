@@ -13,9 +13,6 @@ class Cursor(ABC):
     """A position in a list of tokens, with the current depth of nesting.
 
     Attributes:
-        tokens: The tokens, followed by two end tokens.
-        place: Index of the next token.
-        depth: Number of open parts.
         bars: Number of open vertical bars.
     """
 

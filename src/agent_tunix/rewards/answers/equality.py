@@ -10,9 +10,8 @@ r"""Equality of two parsed answers: by structure, and of expressions by evaluati
 from collections.abc import Sequence
 from functools import lru_cache
 
-from agent_tunix.rewards.answers.equations import FLIPPED, Pair, compare_differences
+from agent_tunix.rewards.answers.equations import FLIPPED, Pair, compare_differences, expanded
 from agent_tunix.rewards.answers.evaluation import functions, rational, symbols
-from agent_tunix.rewards.answers.expansion import expanded
 from agent_tunix.rewards.answers.matrices import folded
 from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars, same_units
 from agent_tunix.rewards.answers.sets import possible_set, real_set, same_set

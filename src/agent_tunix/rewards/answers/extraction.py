@@ -119,13 +119,9 @@ _TAGGED, _BOXED, _HASHES, _STATED, _LAST = Source
 
 
 class Extraction(NamedTuple):
-    """An answer as written, and where it was found.
+    """An answer as written, and where it was found."""
 
-    Attributes:
-        text: The answer without surrounding white space; "" if its place is empty.
-    """
-
-    text: str
+    text: str  # the answer without surrounding white space; "" if its place is empty
     source: Source
 
 

@@ -141,19 +141,12 @@ _MARKDOWN_BOLD = re.compile(r"(?<!\d)\*\*([^*]++)\*\*(?!\d)")
 
 
 class Number(NamedTuple):
-    """A number as written.
-
-    Attributes:
-        text: The text it was read from.
-        written: The number, without its percent sign.
-        percent: True if a percent sign follows.
-        subject: Text before its equals sign, without spaces: "x" in `x = 18`; "" for none.
-    """
+    """A number as written."""
 
     text: str
-    written: Fraction
-    percent: bool = False
-    subject: str = ""
+    written: Fraction  # the number, without its percent sign
+    percent: bool = False  # True if a percent sign follows
+    subject: str = ""  # text before its equals sign, without spaces: "x" in `x = 18`; "" for none
 
     @property
     def value(self) -> Fraction:

@@ -40,16 +40,11 @@ class Question(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """The result of the thorough tier.
-
-    Attributes:
-        reason: Reason why it is undecided, or another remark for people.
-        timed_out: True if it is undecided because of a time limit.
-    """
+    """The result of the thorough tier."""
 
     verdict: Verdict
-    reason: str = ""
-    timed_out: bool = False
+    reason: str = ""  # reason why it is undecided, or another remark for people
+    timed_out: bool = False  # True if it is undecided because of a time limit
 
 
 ThoroughRunner = Callable[[Sequence[Question]], Sequence[Ruling]]

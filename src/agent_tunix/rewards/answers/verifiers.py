@@ -70,7 +70,7 @@ class Verifiers:
 
     def begin(self) -> None:
         """Start a process without waiting for it, so that the first question is answered sooner."""
-        from agent_tunix.rewards.execution.executor import Job
+        from agent_tunix.rewards.execution.calls import Job
 
         easy = Sample("2*x", columns={"answer": "x*2"})
         with contextlib.suppress(RewardError, OSError):  # the first question will report the error
@@ -103,7 +103,7 @@ class Verifiers:
         self._num_holders = 0
 
     def _rule_few(self, questions: Sequence[Question]) -> list[Ruling]:
-        from agent_tunix.rewards.execution.executor import Job
+        from agent_tunix.rewards.execution.calls import Job
 
         samples = [Sample(question.answer, columns={"answer": question.reference}) for question in questions]
         calls = [(place,) for place in range(len(samples))]

@@ -30,20 +30,14 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """Facts about a built-in reward with values from `low` to `high`, known without importing it.
+    """Facts about a built-in reward with values from `low` to `high`, known without importing it."""
 
-    Attributes:
-        family: Module of this package that holds the reward.
-        kind: The property that it measures.
-        isolated: True if it runs code that a model wrote, in a new process for each call.
-        library: Package that may run text that a model wrote, so that the reward gets isolated workers; "" if none.
-    """
-
-    family: str
-    kind: Kind
+    family: str  # module of this package that holds the reward
+    kind: Kind  # the property that it measures
     low: float = 0.0
     high: float = 1.0
-    isolated: bool = False
+    isolated: bool = False  # True if it runs code that a model wrote, in a new process for each call
+    # Package that may run text that a model wrote, so that the reward gets isolated workers; "" if none.
     library: str = ""
 
 

@@ -97,14 +97,10 @@ def grade_format(response: str, format: str) -> tuple[float, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """The fixed text of a template and the positions of its slots.
+    """The fixed text of a template and the positions of its slots."""
 
-    Attributes:
-        tags: Tags, or other fixed texts, in order.
-        slots: For the gap before the first tag, each gap between tags and the gap after the last: True if it is a slot.
-    """
-
-    tags: tuple[str, ...]
+    tags: tuple[str, ...]  # tags, or other fixed texts, in order
+    # For the gap before the first tag, each gap between tags and the gap after the last: True if it is a slot.
     slots: tuple[bool, ...]
 
 

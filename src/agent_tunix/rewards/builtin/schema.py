@@ -11,7 +11,7 @@ import regex
 
 from agent_tunix.errors import BadReferenceError, RewardError
 from agent_tunix.rewards.answers.comparison import excerpt
-from agent_tunix.rewards.builtin.code import code_blocks
+from agent_tunix.rewards.builtin.code import extract_code
 from agent_tunix.rewards.sample import Score
 
 _LONGEST_JSON = 20_000
@@ -49,7 +49,7 @@ def json_schema_reward(response: str, schema: Any) -> Score:
 
 def _score(response: str, validator: Any) -> Score:
     try:
-        value = _load(_json_text(response))
+        value = _load(extract_code(response))
     except (ValueError, RecursionError) as error:
         return Score(0.0, detail=f"it is not JSON: {error}")
     try:
@@ -148,14 +148,6 @@ def _left_s() -> float:
 
 def _too_long() -> BadReferenceError:
     return BadReferenceError(f"the patterns and references of the schema take longer than {PATTERNS_S:g} s")
-
-
-def _json_text(response: str) -> str:
-    blocks = code_blocks(response)
-    if blocks:
-        return blocks[-1][1]
-    _, opening, rest = response.rpartition("<answer>")
-    return rest.partition("</answer>")[0] if opening else response
 
 
 def _load(text: str) -> Any:

@@ -24,18 +24,13 @@ FAULTS = (Exception, SystemExit, GeneratorExit)
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """Settings that decide how rewards are called.
+    """Settings that decide how rewards are called."""
 
-    Attributes:
-        convention: Convention of a signature that fits several; with `auto` such a signature is an error.
-        completions: Form of completions for batch functions: strings (`text`) or lists of chat messages (`messages`);
-            `auto`: the form that the function can take.
-        reward_key: Entry of a dict that is the reward, for miles functions.
-    """
-
-    convention: str = "auto"
+    convention: str = "auto"  # convention of a signature that fits several; with `auto` such a signature is an error
+    # Form of completions for batch functions: strings (`text`) or lists of chat messages (`messages`); `auto`: the form
+    # that the function can take.
     completions: str = "auto"
-    reward_key: str | None = None
+    reward_key: str | None = None  # entry of a dict that is the reward, for miles functions
 
 
 class Convention(abc.ABC):
@@ -45,14 +40,11 @@ class Convention(abc.ABC):
 
     Args:
         given: The function, object or class.
-        name: Name in logs.
-        args: Arguments from configuration, by parameter.
         recipe: Instructions by which another process builds the same reward; None if it cannot.
 
     Attributes:
         needs_group: True if one call takes several completions, so that a group must not be split.
         needs_batch: True if one call must take the whole batch.
-        owns_output: True if output printed or logged during a call belongs to the completions of the call.
         is_async: True if calls may run concurrently, through `score_async`.
 
     Raises:
@@ -66,6 +58,7 @@ class Convention(abc.ABC):
 
     needs_group = False
     needs_batch = False
+    # True if output printed or logged during a call belongs to the completions of the call.
     owns_output: ClassVar[bool] = True
 
     def __init__(

@@ -19,15 +19,11 @@ RewardFunction = Callable[..., float]
 
 @dataclass
 class ToolDefinition:
-    """A tool that an environment offers.
-
-    Attributes:
-        input_schema: JSON schema of the arguments; None for a tool without arguments.
-    """
+    """A tool that an environment offers."""
 
     name: str
     description: str
-    input_schema: dict[str, Any] | None = None
+    input_schema: dict[str, Any] | None = None  # JSON schema of the arguments; None for a tool without arguments
 
 
 class StandardizedExample(TypedDict):
@@ -39,30 +35,19 @@ class StandardizedExample(TypedDict):
 
 
 class PreprocessedExample(TypedDict, total=False):
-    """A preprocessed row.
-
-    Attributes:
-        prompt_messages: The prompt as chat messages.
-        task: Columns for the reward.
-        init_rollout_args: Arguments of `init_rollout`.
-    """
+    """A preprocessed row."""
 
     id: str
-    prompt_messages: Messages
-    task: dict[str, Any] | None
-    init_rollout_args: dict[str, Any] | None
+    prompt_messages: Messages  # the prompt as chat messages
+    task: dict[str, Any] | None  # columns for the reward
+    init_rollout_args: dict[str, Any] | None  # arguments of `init_rollout`
 
 
 class BaseEnv(abc.ABC):
-    """Base class of benchmax environments. One object serves all rollouts, which it tells apart by `rollout_id`.
+    """Base class of benchmax environments. One object serves all rollouts, which it tells apart by `rollout_id`."""
 
-    Attributes:
-        system_prompt: System message of every prompt; "" for none.
-        recommended_max_turns: Limit on turns; None for none.
-    """
-
-    system_prompt: str = ""
-    recommended_max_turns: int | None = None
+    system_prompt: str = ""  # system message of every prompt; "" for none
+    recommended_max_turns: int | None = None  # limit on turns; None for none
     recommended_max_tool_calls: int | None = None
 
     def __init__(self, **kwargs: Any) -> None:  # noqa: B027  # optional

@@ -22,19 +22,12 @@ USED_AS_MESSAGE = "used_as_message"
 
 @dataclass(frozen=True, slots=True)
 class FormTrial:
-    """Result of calling a function with one sample, as text or as messages.
+    """Result of calling a function with one sample, as text or as messages."""
 
-    Attributes:
-        refusal: Reason why the function failed; "" if it did not.
-        value: Its value; None if it failed, or for a completion to which the reward does not apply.
-        used_as_message: True if the completion was used as a message.
-        is_final: True if another attempt would decide nothing.
-    """
-
-    refusal: str = ""
-    value: float | None = None
-    used_as_message: bool = False
-    is_final: bool = False
+    refusal: str = ""  # reason why the function failed; "" if it did not
+    value: float | None = None  # its value; None if it failed, or for a completion to which the reward does not apply
+    used_as_message: bool = False  # True if the completion was used as a message
+    is_final: bool = False  # True if another attempt would decide nothing
 
     @classmethod
     def of(cls, score: Score) -> "FormTrial":

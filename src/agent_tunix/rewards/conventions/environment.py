@@ -29,9 +29,8 @@ from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import FAULTS, groups_of
 from agent_tunix.rewards.conventions.components import sum_components
 from agent_tunix.rewards.conventions.formed import FormedConvention
-from agent_tunix.rewards.conventions.references import reference_of
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.values import describe_kind, own_copy
+from agent_tunix.rewards.conventions.values import describe_kind, own_copy, reference_of
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 SINGLE, GROUP = "compute_reward", "compute_group_reward"

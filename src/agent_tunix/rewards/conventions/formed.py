@@ -26,15 +26,10 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 
 class FormedConvention(Convention):
-    """A convention whose functions take completions as texts or as messages.
+    """A convention whose functions take completions as texts or as messages."""
 
-    Attributes:
-        form_parameters: Parameters whose value depends on the form.
-        form_by_keywords: True if a function with `**kwargs` gets those parameters too.
-    """
-
-    form_parameters: ClassVar[tuple[str, ...]] = ()
-    form_by_keywords: ClassVar[bool] = False
+    form_parameters: ClassVar[tuple[str, ...]] = ()  # parameters whose value depends on the form
+    form_by_keywords: ClassVar[bool] = False  # True if a function with `**kwargs` gets those parameters too
 
     @property
     def native_form(self) -> str:

@@ -28,9 +28,8 @@ from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import Convention, groups_of
 from agent_tunix.rewards.conventions.components import score_of_entry
 from agent_tunix.rewards.conventions.formed import prompt_of
-from agent_tunix.rewards.conventions.references import reference_of
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.values import own_copy, to_scores
+from agent_tunix.rewards.conventions.values import own_copy, reference_of, to_scores
 from agent_tunix.rewards.sample import Sample, Score
 
 EXPECTED = "a miles reward returns one number, or a dict with rewards.reward_key"
@@ -49,34 +48,24 @@ class MilesStatus(enum.Enum):
 
 @dataclass
 class MilesSample:
-    """One completion, with miles' names.
+    """One completion, with miles' names."""
 
-    Attributes:
-        prompt: Text of the prompt; with `rewards.completions=messages`, the chat messages before the completion.
-        response: Text of the completion; of an episode, all turns with what was answered.
-        label: The reference: the row's `label`, or else `answer`.
-        metadata: All columns of the dataset's row.
-        status: `COMPLETED`, or `TRUNCATED` at the length limit.
-        tokens: The `response_length` token ids of the completion, if known; of an episode, those of answers too.
-        index: Number within the step, from 0, with the completions of a prompt side by side; outside training, within
-            the call.
-        group_index: Number of the prompt within the step, from 0.
-        reward: None; values assigned to it are not read.
-        loss_mask: For each token of an episode, 1 if the model wrote it, otherwise 0; None without an episode.
-        rollout_log_probs: None, as are `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
-    """
-
+    # Text of the prompt; with `rewards.completions=messages`, the chat messages before the completion.
     prompt: str | list[dict[str, Any]] = ""
-    response: str = ""
-    label: Any = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    status: MilesStatus = MilesStatus.PENDING
+    response: str = ""  # text of the completion; of an episode, all turns with what was answered
+    label: Any = None  # the reference: the row's `label`, or else `answer`
+    metadata: dict[str, Any] = field(default_factory=dict)  # all columns of the dataset's row
+    status: MilesStatus = MilesStatus.PENDING  # `COMPLETED`, or `TRUNCATED` at the length limit
+    # The `response_length` token ids of the completion, if known; of an episode, those of answers too.
     tokens: list[int] = field(default_factory=list)
     response_length: int = 0
+    # Number within the step, from 0, with the completions of a prompt side by side; outside training, within the call.
     index: int | None = None
-    group_index: int | None = None
-    reward: Any = None
+    group_index: int | None = None  # number of the prompt within the step, from 0
+    reward: Any = None  # None; values assigned to it are not read
+    # For each token of an episode, 1 if the model wrote it, otherwise 0; None without an episode.
     loss_mask: list[int] | None = None
+    # None, as are `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
     rollout_log_probs: list[float] | None = None
     multimodal_inputs: dict[str, Any] | None = None
     train_metadata: dict[str, Any] | None = None

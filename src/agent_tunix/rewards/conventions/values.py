@@ -1,4 +1,4 @@
-"""Conversion of returned values to scores, and copies of arguments that user code may modify."""
+"""Scores of returned values, copies of arguments that user code may modify, and the reference of a row."""
 
 import copy
 import inspect
@@ -114,3 +114,22 @@ def describe_kind(returned: Any) -> str:
     if isinstance(returned, Sequence | Mapping | np.ndarray) and getattr(returned, "ndim", 1) != 0:
         size = f" of length {len(returned)}"
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}{size}"
+
+
+# Names of the reference in the conventions, in the order in which a row without `answer` is searched for them.
+REFERENCE_NAMES = ("answer", "ground_truth", "label", "solution")
+
+
+def reference_of(columns: Mapping[str, Any], name: str) -> Any:
+    """Return a copy of the reference of a row for a parameter of this name.
+
+    It is the row's own column of the name, or else `answer`, the reference of `data.answer_column`, or else the first
+    column of another name of the reference; None if the row has none of them. For `ground_truth`, verl's nested
+    `reward_model.ground_truth` comes before `answer`.
+    """
+    if name in columns:
+        return own_copy(columns[name])
+    nested = columns.get("reward_model")
+    if name == "ground_truth" and isinstance(nested, Mapping) and "ground_truth" in nested:
+        return own_copy(nested["ground_truth"])
+    return next((own_copy(columns[other]) for other in REFERENCE_NAMES if other in columns), None)

@@ -1,4 +1,4 @@
-"""Division of a batch into calls, and of calls among workers.
+"""Division of a batch into calls, and of calls among workers; the interface of what executes them.
 
 A *call* is the smallest unit that a timeout or a death can be blamed on: one completion; one group, if a reward takes
 several completions at once; or the whole batch, if it declares that it needs that. The limit of a call is `timeout_s`
@@ -8,9 +8,12 @@ workers.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from agent_tunix.rewards.sample import Sample
+from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.sample import Sample, Score
 
 Call = tuple[int, ...]
 
@@ -53,3 +56,26 @@ def divide_concurrency(calls: Sequence[Call], num_workers: int, limit: int) -> l
             divided.append((list(calls[start:end]), share))
         start = end
     return divided
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A batch for one reward to score."""
+
+    recipe: RewardRecipe
+    samples: Sequence[Sample]
+    calls: Sequence[Call]  # positions of the completions of each call; every position is in exactly one call
+    is_async: bool = False  # True if calls run concurrently in an event loop
+
+
+class Executor(Protocol):
+    """Executor of jobs in isolation. Every completion gets a score with an outcome, whatever its call does."""
+
+    def prepare(self, recipe: RewardRecipe) -> None:
+        """Load a reward ahead of its first job, without waiting."""
+
+    def submit(self, job: Job) -> "Future[list[Score]]":
+        """Begin a job. The future has a score for each sample, in order."""
+
+    def close(self) -> None:
+        """End all processes and threads, release all descriptors, and cancel unfinished jobs."""

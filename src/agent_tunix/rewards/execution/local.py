@@ -1,7 +1,8 @@
 """Worker processes on this machine, managed by one thread.
 
 All state belongs to that thread, which runs a `Supervisor`. Other threads send it commands with a wake-up, and get
-futures.
+futures. Workers for uploaded code, and for built-ins whose library may run a model's text, are isolated, or plain if
+isolation is impossible and the user allows it.
 """
 
 import collections
@@ -12,11 +13,13 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError, SandboxUnavailableError
+from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, problems, require_isolation
 from agent_tunix.execution.workers.connection import call_handlers
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.supervision import Supervisor
 from agent_tunix.rewards.recipe import RewardRecipe
@@ -104,3 +107,24 @@ class LocalExecutor(Closing):
                     self._commands.popleft()()
             self._supervisor.end(self._fault)
             self._selector.close()
+
+
+def make_sandboxed_executor(settings: ExecutionSettings, what: str = "uploaded code") -> LocalExecutor:
+    """Start workers for one upload or built-in and no other, whatever `settings.execution` says.
+
+    Args:
+        settings: Limits of the workers.
+        what: The code to run, for messages.
+
+    Raises:
+        SandboxUnavailableError: Workers cannot be isolated here, and `settings` does not allow them to run otherwise.
+    """
+    if settings.allow_unsandboxed and (found := problems()):
+        logger.warning(
+            "%s runs with all permissions of this user, as allowed, because this machine cannot isolate it (%s)",
+            what,
+            "; ".join(found),
+        )
+        return LocalExecutor(replace(settings, execution="process", sandboxed=False))
+    require_isolation(what, REMEDY_FOR_UPLOADS)
+    return LocalExecutor(replace(settings, execution="process", sandboxed=True))

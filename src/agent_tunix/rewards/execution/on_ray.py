@@ -15,8 +15,7 @@ from typing import Any
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.execution.calls import Call, divide_concurrency, divide_into_chunks
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Call, Job, divide_concurrency, divide_into_chunks
 from agent_tunix.rewards.execution.local import LocalExecutor
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import renumber

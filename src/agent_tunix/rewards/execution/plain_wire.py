@@ -23,11 +23,7 @@ _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
 def load(content: bytes) -> list[Any]:
-    """Return a reply whose scores `wire.from_plain` accepts.
-
-    Raises:
-        BrokenFrameError: The content is malformed.
-    """
+    """Return a reply whose scores `wire.from_plain` accepts; raise BrokenFrameError if the content is malformed."""
     try:
         reply = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -13,11 +13,10 @@ from agent_tunix.rewards.conventions import Convention
 from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form, made_up
 from agent_tunix.rewards.conventions.components import lacks_entry
 from agent_tunix.rewards.conventions.formed import FormedConvention
-from agent_tunix.rewards.execution.executor import Executor, Job
-from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.calls import Executor, Job
+from agent_tunix.rewards.execution.local import LocalExecutor, make_sandboxed_executor
 from agent_tunix.rewards.execution.recipes import is_uploaded
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.uploads import make_sandboxed_executor
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 logger = logging.getLogger("agent_tunix.rewards")

@@ -11,14 +11,12 @@ from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.answers.verifiers import VERIFIERS
 from agent_tunix.rewards.calling import Reward
-from agent_tunix.rewards.execution.calls import divide_into_calls
+from agent_tunix.rewards.execution.calls import Executor, Job, divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
-from agent_tunix.rewards.execution.executor import Executor, Job
 from agent_tunix.rewards.execution.inline import EventLoopThread
-from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.local import LocalExecutor, make_sandboxed_executor
 from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, needs_sandbox, recipe_of
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.uploads import make_sandboxed_executor
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Sample, Score
@@ -145,11 +143,7 @@ class PlacedReward:
         return self._reward
 
     def beside(self, other: Reward) -> "PlacedReward":
-        """Return another reward in the same place.
-
-        Raises:
-            RewardError: The other reward cannot be built there.
-        """
+        """Return another reward in the same place; raise RewardError if the other reward cannot be built there."""
         raise NotImplementedError
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:

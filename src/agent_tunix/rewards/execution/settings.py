@@ -15,33 +15,22 @@ _CPU_CALLS, _CPU_BASE_S = 256, 60
 
 @dataclass(frozen=True, slots=True)
 class ExecutionSettings:
-    """Place and limits of reward calls.
+    """Place and limits of reward calls."""
 
-    Attributes:
-        execution: `inline`: in this process; `process`: in worker processes; `ray`: in worker processes of a Ray
-            cluster; `auto`: built-ins inline and users' code in worker processes.
-        timeout_s: Wall time that a call may take per completion.
-        memory_mb: Memory that a worker may allocate beyond what it holds after loading its rewards.
-        num_workers: Worker processes; None: one per core that this process may use.
-        max_concurrency: Concurrent calls of an async reward.
-        recycle_after: Calls after which a worker is replaced.
-        start_timeout_s: Wall time that loading a reward's file in a worker may take.
-        sandboxed: True if workers run other people's code. Each then drops its rights first, and `memory_mb` also
-            limits what loading the file takes.
-        allow_unsandboxed: True if uploaded code may run where it cannot be isolated.
-        disk_mb: Total size of the files of a sandboxed worker.
-    """
-
+    # `inline`: in this process; `process`: in worker processes; `ray`: in worker processes of a Ray cluster; `auto`:
+    # built-ins inline and users' code in worker processes.
     execution: str = "auto"
-    timeout_s: float = 10.0
-    memory_mb: int = 2048
-    num_workers: int | None = None
-    max_concurrency: int = 64
-    recycle_after: int = 10_000
-    start_timeout_s: float = 60.0
+    timeout_s: float = 10.0  # wall time that a call may take per completion
+    memory_mb: int = 2048  # memory that a worker may allocate beyond what it holds after loading its rewards
+    num_workers: int | None = None  # worker processes; None: one per core that this process may use
+    max_concurrency: int = 64  # concurrent calls of an async reward
+    recycle_after: int = 10_000  # calls after which a worker is replaced
+    start_timeout_s: float = 60.0  # wall time that loading a reward's file in a worker may take
+    # True if workers run other people's code. Each then drops its rights first, and `memory_mb` also limits what
+    # loading the file takes.
     sandboxed: bool = False
-    allow_unsandboxed: bool = False
-    disk_mb: int = 64
+    allow_unsandboxed: bool = False  # True if uploaded code may run where it cannot be isolated
+    disk_mb: int = 64  # total size of the files of a sandboxed worker
 
     def __post_init__(self) -> None:
         if self.execution not in PLACES:

@@ -27,10 +27,9 @@ from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
 from agent_tunix.execution.workers.nursery_client import NurseryClient
 from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution import worker as worker_program
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, renumber
-from agent_tunix.rewards.execution.traces import last_frame
+from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, last_frame, renumber
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
 
@@ -53,43 +52,25 @@ _MOST_READS = 8
 
 @dataclass(slots=True)
 class _Worker:
-    """State of a worker.
+    """State of a worker."""
 
-    Attributes:
-        number: Number by which the nursery knows it.
-        built: Keys of the rewards that it has loaded.
-        attempted: Keys of the rewards that it was told to load.
-        building: Key of the reward that it loads now.
-        loads: True once it has begun to load that.
-        sent: True if its task was sent.
-        ready: True if it has begun its task.
-        used: True if it has ever made a call.
-        deadline: End of the permitted silence, in `time.monotonic`; None: no limit.
-        limit_s: Permitted silence during a call.
-        end: Latest end of its task, whatever it sends, in `time.monotonic`.
-        verdict: Misconduct for which it must end.
-        timed_out: True if it was killed for its silence.
-        doomed: True if its death was ordered.
-        lost: True if its connection closed before the cause was known.
-    """
-
-    number: int
+    number: int  # number by which the nursery knows it
     connection: Connection
-    built: set[int] = field(default_factory=set)
-    attempted: set[int] = field(default_factory=set)
-    building: int | None = None
-    loads: bool = False
+    built: set[int] = field(default_factory=set)  # keys of the rewards that it has loaded
+    attempted: set[int] = field(default_factory=set)  # keys of the rewards that it was told to load
+    building: int | None = None  # key of the reward that it loads now
+    loads: bool = False  # True once it has begun to load that
     task: Task | None = None
-    sent: bool = False
-    ready: bool = False
-    used: bool = False
-    deadline: float | None = None
-    limit_s: float = 0.0
-    end: float = math.inf
-    verdict: str = ""
-    timed_out: bool = False
-    doomed: bool = False
-    lost: bool = False
+    sent: bool = False  # True if its task was sent
+    ready: bool = False  # true if it has begun its task
+    used: bool = False  # true if it has ever made a call
+    deadline: float | None = None  # end of the permitted silence, in `time.monotonic`; None: no limit
+    limit_s: float = 0.0  # permitted silence during a call
+    end: float = math.inf  # latest end of its task, whatever it sends, in `time.monotonic`
+    verdict: str = ""  # misconduct for which it must end
+    timed_out: bool = False  # True if it was killed for its silence
+    doomed: bool = False  # True if its death was ordered
+    lost: bool = False  # True if its connection closed before the cause was known
 
 
 class Supervisor:

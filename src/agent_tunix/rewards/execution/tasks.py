@@ -4,16 +4,19 @@ All of this belongs to one thread; only the futures reach other threads.
 """
 
 import collections
+import linecache
+import re
+import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.execution.workers.frames import BrokenFrameError
-from agent_tunix.rewards.execution.calls import Call, divide_concurrency, divide_into_chunks
-from agent_tunix.rewards.execution.executor import Job
+from agent_tunix.rewards.execution.calls import Call, Job, divide_concurrency, divide_into_chunks
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.traces import last_frame
+from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 # Time for a worker's own work between calls, and for cancelling late calls.
@@ -22,46 +25,31 @@ _SLACK_S = 60.0
 
 @dataclass(slots=True)
 class Work:
-    """A job in progress.
-
-    Attributes:
-        key: Number by which workers know its reward.
-        scores: Known scores, by position.
-        remaining: Number of completions without a score.
-        failed_builds: Number of times that a worker could not load the reward.
-        failed_deliveries: Number of times in a row that a worker ended after loading it, before it began a task.
-        broken: Reason why no worker can load it; "" while one may.
-    """
+    """A job in progress."""
 
     job: Job
-    key: int
+    key: int  # number by which workers know its reward
     future: "Future[list[Score]]"
-    scores: list[Score | None]
-    remaining: int
-    failed_builds: int = 0
-    failed_deliveries: int = 0
-    broken: str = ""
+    scores: list[Score | None]  # known scores, by position
+    remaining: int  # number of completions without a score
+    failed_builds: int = 0  # number of times that a worker could not load the reward
+    failed_deliveries: int = 0  # number of times in a row that a worker ended after loading it, before it began a task
+    broken: str = ""  # reason why no worker can load it; "" while one may
 
 
 @dataclass(slots=True)
 class Task:
-    """Calls of one job for one worker.
-
-    Attributes:
-        share: Number of concurrent calls; None: one after the other.
-        tries: Number of times that each of them was started before.
-        exclusive: True if no other task may run at the same time, because all workers died during an earlier try.
-        begun: Start of each call that has begun, by number, in `time.monotonic`.
-        ended: Numbers of calls that have their scores.
-    """
+    """Calls of one job for one worker."""
 
     work: Work
     calls: list[Call]
-    share: int | None
-    tries: int = 0
+    share: int | None  # number of concurrent calls; None: one after the other
+    tries: int = 0  # number of times that each of them was started before
+    # True if no other task may run at the same time, because all workers died during an earlier try.
     exclusive: bool = False
+    # Start of each call that has begun, by number, in `time.monotonic`.
     begun: dict[int, float] = field(default_factory=dict)
-    ended: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)  # numbers of calls that have their scores
 
     @property
     def left(self) -> list[int]:
@@ -105,19 +93,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """End of a worker that was making calls.
+    """End of a worker that was making calls."""
 
-    Attributes:
-        how: Description for a person: `exited with status 7`.
-        limit_s: Limit on silence for which it was killed; None if it died by itself.
-        trace: Traceback of its code, if known.
-        all_died: True if all other workers died too, so that it alone cannot be blamed.
-    """
-
-    how: str
-    limit_s: float | None = None
-    trace: str = ""
-    all_died: bool = False
+    how: str  # description for a person: `exited with status 7`
+    limit_s: float | None = None  # limit on silence for which it was killed; None if it died by itself
+    trace: str = ""  # traceback of its code, if known
+    all_died: bool = False  # True if all other workers died too, so that it alone cannot be blamed
 
 
 class Backlog:
@@ -224,3 +205,30 @@ def renumber(calls: Sequence[Call], samples: Sequence[Sample]) -> tuple[list[Sam
     positions = [position for call in calls for position in call]
     new = {position: number for number, position in enumerate(positions)}
     return [samples[position] for position in positions], [tuple(new[p] for p in call) for call in calls]
+
+
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in ')
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OURS = str(Path(__file__).parents[1])
+
+
+def last_frame(trace: str, recipe: RewardRecipe) -> str:
+    """Return the innermost frame of the user's own code, ` (rewards.py:12: return re.match(…))`; "" if none is known.
+
+    Args:
+        trace: The traceback, innermost frame first.
+        recipe: The reward. A file named in its `spec` counts as the user's even among installed packages. For an
+            upload, no file is ever read here, because its code can forge a traceback.
+    """
+    frames = [(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)]
+    if recipe.uploaded is not None:
+        own = [frame for frame in frames if frame[0] == recipe.uploaded.file]
+    else:
+        own = [frame for frame in frames if not frame[0].startswith((*_LIBRARIES, _OURS, "<"))]
+    if not own and recipe.uploaded is None:
+        name = Path(recipe.spec.partition(".py")[0] + ".py").name
+        own = [frame for frame in frames if Path(frame[0]).name == name]
+    if not own:
+        return ""
+    file, line = own[0]
+    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"

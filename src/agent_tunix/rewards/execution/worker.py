@@ -4,6 +4,8 @@ The scores of each call are sent as soon as the call ends, so that the trainer k
 """
 
 import asyncio
+import contextlib
+import importlib
 import os
 import pickle
 import random
@@ -18,13 +20,16 @@ from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
+from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.execution import plain_wire, wire
-from agent_tunix.rewards.execution.building import build_reward
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
+from agent_tunix.rewards.execution.recipes import library_of
 from agent_tunix.rewards.faults import describe_fault
+from agent_tunix.rewards.finding import Finder
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.uploaded import build_uploaded
 
 _BEATS_A_LIMIT = 4
 
@@ -176,3 +181,20 @@ def _to_plain(score: Score) -> wire.PlainScore:
         return wire.to_plain(score)
     except BaseException as error:  # a user's object may raise anything when it is read
         return wire.to_plain(Score.failed(Outcome.ERROR, f"the score cannot be read: {describe_fault(error)}"))
+
+
+def build_reward(recipe: RewardRecipe) -> Reward:
+    """Build the reward of a recipe in this process; raise RewardError if the reward cannot be found or loaded here."""
+    settings = CallSettings(recipe.convention, recipe.completions, recipe.reward_key)
+    if recipe.uploaded is not None:
+        reward: Reward = build_uploaded(recipe.uploaded, recipe.name, settings).bind(recipe.name, recipe.args)
+    else:
+        finder = Finder(recipe.reward_directories, recipe.working_directory, settings, recipe.modules)
+        for module in recipe.modules:
+            finder.import_module(module)
+        if library := library_of(recipe):
+            with contextlib.suppress(ImportError):  # the reward says what is missing
+                importlib.import_module(library)  # now, because a call has less time
+        reward = finder.function(recipe.spec).bind(recipe.name, recipe.args)
+    finished: Reward = recipe.finish(reward)
+    return finished

@@ -6,17 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one reply, or the sum over several.
-
-    Attributes:
-        cached_tokens: Prompt tokens that were in the endpoint's prompt cache.
-        is_estimated: True if the endpoint reported none, so that they are estimated from characters.
-    """
+    """Tokens of one reply, or the sum over several."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cached_tokens: int = 0
-    is_estimated: bool = False
+    cached_tokens: int = 0  # prompt tokens that were in the endpoint's prompt cache
+    is_estimated: bool = False  # True if the endpoint reported none, so that they are estimated from characters
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -29,21 +24,13 @@ class Usage:
 
 @dataclass(slots=True)
 class Receipt:
-    """Account of one verdict. A cached verdict costs nothing.
-
-    Attributes:
-        usage: Tokens of all its requests.
-        cost: Their price; 0 if prices are unknown.
-        requests: Number of requests sent, failed ones included.
-        latency_s: Duration of the request that succeeded.
-        is_cached: True if the verdict came from the cache, or from an equal question in progress.
-    """
+    """Account of one verdict. A cached verdict costs nothing."""
 
     usage: Usage = field(default_factory=Usage)
-    cost: float = 0.0
+    cost: float = 0.0  # price of all its requests; 0 if prices are unknown
     requests: int = 0
-    latency_s: float = 0.0
-    is_cached: bool = False
+    latency_s: float = 0.0  # duration of the request that succeeded
+    is_cached: bool = False  # True if the verdict came from the cache, or from an equal question in progress
 
 
 @dataclass(slots=True)

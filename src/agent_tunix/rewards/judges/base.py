@@ -35,7 +35,6 @@ class Judge(abc.ABC):
     """A reward given by a language model.
 
     Args:
-        name: Name in logs.
         args: Arguments from configuration; None for a judge that is only to be bound.
         timing: Clock and sleep function, for tests.
 
@@ -272,11 +271,7 @@ def problem_of(sample: Sample) -> str:
 
 
 def column_text(sample: Sample, column: str) -> str:
-    """Return a column's text for the judge.
-
-    Raises:
-        BadReferenceError: The column is missing or empty.
-    """
+    """Return a column's text for the judge; raise BadReferenceError if the column is missing or empty."""
     value = sample.columns.get(column)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if value is None or not text.strip():

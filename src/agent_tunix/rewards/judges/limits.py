@@ -22,15 +22,10 @@ class Timing:
 
 @dataclass(slots=True)
 class Slot:
-    """Reservation of a request.
+    """Reservation of a request."""
 
-    Attributes:
-        start_s: Earliest start, by the clock.
-        tokens: Estimated tokens; after the request, the tokens it used.
-    """
-
-    start_s: float
-    tokens: int
+    start_s: float  # earliest start, by the clock
+    tokens: int  # estimated tokens; after the request, the tokens it used
 
 
 class RateLimiter:

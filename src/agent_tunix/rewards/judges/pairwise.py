@@ -28,17 +28,12 @@ _POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 @dataclass(slots=True)
 class _Comparison:
-    """Comparison of two members, in one order or in both.
+    """Comparison of two members, in one order or in both."""
 
-    Attributes:
-        points: Points of the first member in each order asked.
-        receipts: Account of each question, with the member that was shown first.
-        fault: Reason why there is no result; None if there is one.
-    """
-
-    points: list[float] = field(default_factory=list)
+    points: list[float] = field(default_factory=list)  # points of the first member in each order asked
+    # Account of each question, with the member that was shown first.
     receipts: list[tuple[int, Receipt]] = field(default_factory=list)
-    fault: JudgeFault | None = None
+    fault: JudgeFault | None = None  # reason why there is no result; None if there is one
 
     @property
     def result(self) -> float:

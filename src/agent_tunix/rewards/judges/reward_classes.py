@@ -114,11 +114,7 @@ class AbstractDeepEvalGEvalRAGReward(_MetricReward):
     rag_criteria: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a subclass without criteria.
-
-        Raises:
-            TypeError: `rag_criteria` is missing or blank.
-        """
+        """Refuse a subclass without criteria; raise TypeError if `rag_criteria` is missing or blank."""
         super().__init_subclass__(**kwargs)
         criteria = getattr(cls, "rag_criteria", None)
         if not isinstance(criteria, str) or not criteria.strip():

@@ -30,20 +30,13 @@ _KEYS = ("question", "scores", "polarity", "weight")
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One question to the judge.
+    """One question to the judge."""
 
-    Attributes:
-        name: Key in the verdict and in the score's components.
-        scores: Score of each verdict, 0 to 1.
-        polarity: `positive`, or `negative` for a fault that is looked for.
-        weight: Weight in the rubric's value.
-    """
-
-    name: str
+    name: str  # key in the verdict and in the score's components
     question: str
-    scores: Mapping[str, float]
-    polarity: str = "positive"
-    weight: float = 1.0
+    scores: Mapping[str, float]  # score of each verdict, 0 to 1
+    polarity: str = "positive"  # `positive`, or `negative` for a fault that is looked for
+    weight: float = 1.0  # weight in the rubric's value
 
 
 @dataclass(frozen=True, slots=True)

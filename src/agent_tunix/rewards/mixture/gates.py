@@ -23,17 +23,11 @@ from agent_tunix.rewards.transforms import is_number
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The decision of a gate or a route on one completion. If neither flag is set, `outcome` applies.
+    """The decision of a gate or a route on one completion. If neither flag is set, `outcome` applies."""
 
-    Attributes:
-        is_open: True if the component counts and is computed.
-        is_shut: True if it contributes 0.
-        outcome: Outcome of a component that does not count.
-    """
-
-    is_open: bool
-    is_shut: bool = False
-    outcome: Outcome = Outcome.NOT_APPLICABLE
+    is_open: bool  # True if the component counts and is computed
+    is_shut: bool = False  # True if it contributes 0
+    outcome: Outcome = Outcome.NOT_APPLICABLE  # outcome of a component that does not count
     detail: str = ""
 
 

@@ -20,13 +20,9 @@ _PLAIN = (str, int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The rows to which a component applies.
+    """The rows to which a component applies."""
 
-    Attributes:
-        wanted: Column → accepted values; empty for every row.
-    """
-
-    wanted: Mapping[str, tuple[Any, ...]]
+    wanted: Mapping[str, tuple[Any, ...]]  # column → accepted values; empty for every row
 
     def obstacle(self, columns: Mapping[str, Any]) -> str | None:
         """Return the reason why the component does not apply to a row, or None if it applies."""

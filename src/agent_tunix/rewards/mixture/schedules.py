@@ -29,21 +29,14 @@ _NOT_REPEATABLE = ("time/", "throughput/")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A weight that moves between two values.
+    """A weight that moves between two values."""
 
-    Attributes:
-        start: Weight up to the first bound (`from`).
-        end: Weight from the second bound on (`to`).
-        bounds: Two training steps (`steps`) or values of the metric (`values`). The kind `step` has one bound, twice.
-        kind: linear, cosine or step.
-        metric: The metric that decides; None for the training step.
-    """
-
-    start: float
-    end: float
+    start: float  # weight up to the first bound (`from`)
+    end: float  # weight from the second bound on (`to`)
+    # Two training steps (`steps`) or values of the metric (`values`). The kind `step` has one bound, twice.
     bounds: tuple[float, float]
-    kind: str = "linear"
-    metric: str | None = None
+    kind: str = "linear"  # linear, cosine or step
+    metric: str | None = None  # the metric that decides; None for the training step
 
     def at(self, step: int, metrics: Mapping[str, float]) -> float:
         """Return the weight at a training step, given the last logged values of metrics."""

@@ -41,7 +41,6 @@ class ModelProcess:
         facts: Facts about the loaded model: `architecture`, `label`, `max_length`, `batch_size`, `chat_template`.
 
     Raises:
-        RewardError: The model cannot be loaded.
         ProcessGoneError: The process ended while loading, or took too long.
     """
 

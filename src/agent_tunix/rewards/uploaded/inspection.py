@@ -17,55 +17,35 @@ _PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True, slots=True)
 class FunctionFacts:
-    """Facts about a function called `reward`.
-
-    Attributes:
-        line: Line of its `def`, from 1.
-        is_literal: True if this line begins with exactly `def reward(` or `async def reward(`.
-        is_nested: True if it is inside another block, so it is not the module's `reward`.
-        signature: Its parameters. Defaults are replaced by None.
-    """
+    """Facts about a function called `reward`."""
 
     is_async: bool
-    line: int
-    is_literal: bool
+    line: int  # line of its `def`, from 1
+    is_literal: bool  # True if this line begins with exactly `def reward(` or `async def reward(`
     is_generator: bool
-    is_nested: bool
-    signature: inspect.Signature
+    is_nested: bool  # True if it is inside another block, so it is not the module's `reward`
+    signature: inspect.Signature  # Its parameters. Defaults are replaced by None.
     doc: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """Facts about a value that `reward` returns, or adds to its result.
+    """Facts about a value that `reward` returns, or adds to its result."""
 
-    Attributes:
-        kind: `constant`, `truth` (a comparison), `length` or `other`.
-        number: The value of a constant.
-    """
-
-    kind: str
-    number: float
+    kind: str  # `constant`, `truth` (a comparison), `length` or `other`
+    number: float  # the value of a constant
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """Facts about a Python file.
+    """Facts about a Python file."""
 
-    Attributes:
-        error: Reason why it cannot be compiled; None if it can.
-        functions: The functions called `reward`.
-        needs_batch: True if it sets `reward.needs_batch = True`.
-        imports: Top-level names of the modules that it imports.
-        values: Values of `function`, as far as its source shows them.
-    """
-
-    error: str | None
-    functions: Sequence[FunctionFacts] = ()
-    needs_batch: bool = False
-    imports: Sequence[str] = ()
-    values: Sequence[ValueFacts] = ()
+    error: str | None  # reason why it cannot be compiled; None if it can
+    functions: Sequence[FunctionFacts] = ()  # the functions called `reward`
+    needs_batch: bool = False  # True if it sets `reward.needs_batch = True`
+    imports: Sequence[str] = ()  # top-level names of the modules that it imports
+    values: Sequence[ValueFacts] = ()  # values of `function`, as far as its source shows them
 
     @property
     def function(self) -> FunctionFacts | None:

@@ -35,8 +35,7 @@ import orbax.checkpoint as ocp
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
-from agent_tunix.regular_files import read_regular
-from agent_tunix.tracking.durable import sync, sync_tree, write_new
+from agent_tunix.regular_files import read_regular, replacing, sync, sync_tree
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 
@@ -47,17 +46,11 @@ State = Mapping[str, Mapping[str, jax.Array]]
 
 @dataclass(frozen=True)
 class Restored:
-    """A checkpoint that was read.
+    """A checkpoint that was read."""
 
-    Attributes:
-        step: Number of batches of prompts that the weights have seen.
-        state: Part → name → array, with the shapes and shardings that the caller asked for.
-        metadata: The metadata given to `save`, and `step`.
-    """
-
-    step: int
-    state: State
-    metadata: dict[str, Any]
+    step: int  # number of batches of prompts that the weights have seen
+    state: State  # part → name → array, with the shapes and shardings that the caller asked for
+    metadata: dict[str, Any]  # the metadata given to `save`, and `step`
 
 
 class _DamagedError(CheckpointError):
@@ -156,10 +149,9 @@ class Checkpoints:
         """
 
         def mark() -> None:
-            partial = self._directory / ".best.json.partial"
             try:
-                write_new(partial, json.dumps({"step": step}).encode())
-                os.replace(partial, self._directory / "best.json")
+                with replacing(self._directory / "best.json") as file:
+                    file.write(json.dumps({"step": step}).encode())
             except OSError as error:
                 raise CheckpointError(
                     f"{self._directory}/best.json cannot be written: {_cause(error)}", code="checkpoint_not_written"

@@ -21,21 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """The policy of a run after a step.
+    """The policy of a run after a step."""
 
-    Attributes:
-        policy: The model with the weights of the checkpoint, adapter included.
-        tokenizer: Tokenizer of the model that the run started with.
-        directory: Directory of that model.
-        mesh: Devices that hold the policy.
-        step: Step of the checkpoint; 0 for the model before training.
-    """
-
-    policy: Decoder
-    tokenizer: Tokenizer
-    directory: Path
-    mesh: jax.sharding.Mesh
-    step: int
+    policy: Decoder  # the model with the weights of the checkpoint, adapter included
+    tokenizer: Tokenizer  # tokenizer of the model that the run started with
+    directory: Path  # directory of that model
+    mesh: jax.sharding.Mesh  # devices that hold the policy
+    step: int  # step of the checkpoint; 0 for the model before training
 
 
 def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:

@@ -7,12 +7,11 @@ from fastapi import Depends, FastAPI, File, Form, Path, Query, Request, UploadFi
 from starlette.responses import Response
 
 from agent_tunix.errors import UploadError
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api import models
 from agent_tunix.service.api.documentation import BODY, FUNCTION, documented
 from agent_tunix.service.api.tries import try_function
 from agent_tunix.service.gate import API
-from agent_tunix.service.problems import Problem
+from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.state import service_of
 from agent_tunix.store import Key
 from agent_tunix.store.reward_functions import MAX_LIMIT
@@ -113,59 +112,27 @@ async def delete(request: Request, key: Asking, id: FunctionId) -> Response:
 
 def add_routes(app: FastAPI) -> None:
     """Add the endpoints to an app."""
-    one = f"{PATH}/{{id}}"
-    add = partial(app.add_api_route, tags=["reward functions"])
-    add(
-        PATH,
-        create,
-        methods=["POST"],
-        name="create_reward_function",
-        status_code=201,
-        response_model=models.RewardFunction,
-        dependencies=[_requires_type("multipart/form-data")],
-        responses=documented(*BODY, 409),
-    )
-    add(
-        PATH,
-        list_functions,
-        methods=["GET"],
-        name="list_reward_functions",
-        response_model=models.RewardFunctionList,
-        responses=documented(),
-    )
-    add(
-        one,
-        get,
-        methods=["GET"],
-        name="get_reward_function",
-        response_model=models.RewardFunction,
-        responses=documented(*FUNCTION),
-    )
-    add(
-        f"{one}/source",
-        source,
-        methods=["GET"],
-        name="get_reward_function_source",
-        response_class=Response,
-        responses=documented(*FUNCTION) | _SOURCE,
-    )
-    add(
-        one,
-        delete,
-        methods=["DELETE"],
-        name="delete_reward_function",
-        response_model=models.DeletedRewardFunction,
-        responses=documented(*FUNCTION),
-    )
-    add(
-        f"{one}/try",
-        try_function,
-        methods=["POST"],
-        name="try_reward_function",
-        response_model=models.TryResult,
-        dependencies=[_requires_type("application/json")],
-        responses=documented(*FUNCTION, *BODY),
-    )
+    one, add = f"{PATH}/{{id}}", partial(app.add_api_route, tags=["reward functions"])
+    form: dict[str, Any] = {"status_code": 201, "dependencies": [_requires_type("multipart/form-data")]}
+    as_json: dict[str, Any] = {"dependencies": [_requires_type("application/json")]}
+    raw: dict[str, Any] = {"response_class": Response}
+    for method, path, endpoint, name, model, responses, further in (
+        ("POST", PATH, create, "create_reward_function", models.RewardFunction, documented(*BODY, 409), form),
+        ("GET", PATH, list_functions, "list_reward_functions", models.RewardFunctionList, documented(), {}),
+        ("GET", one, get, "get_reward_function", models.RewardFunction, documented(*FUNCTION), {}),
+        ("GET", f"{one}/source", source, "get_reward_function_source", None, documented(*FUNCTION) | _SOURCE, raw),
+        ("DELETE", one, delete, "delete_reward_function", models.DeletedRewardFunction, documented(*FUNCTION), {}),
+        (
+            "POST",
+            f"{one}/try",
+            try_function,
+            "try_reward_function",
+            models.TryResult,
+            documented(*FUNCTION, *BODY),
+            as_json,
+        ),
+    ):
+        add(path, endpoint, methods=[method], name=name, response_model=model, responses=responses, **further)
 
 
 _SOURCE: dict[int | str, dict[str, Any]] = {

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api import run_models
 from agent_tunix.service.api.documentation import FUNCTION, documented
 from agent_tunix.service.gate import API
+from agent_tunix.service.problems import Json
 from agent_tunix.service.runs.index import MAX_LIMIT
 from agent_tunix.service.runs.metrics import MAX_ROWS
 from agent_tunix.service.runs.queries import MAX_LIMIT as MAX_ROLLOUTS
@@ -31,7 +31,7 @@ async def list_runs(
 ) -> Response:
     """List runs, newest first."""
     service = service_of(request)
-    page = await service.run_reads.make(service.runs.list, limit, after)
+    page = await service.run_reads.run(service.runs.list, limit, after)
     return Json({"object": "list", "data": [one.to_data() for one in page.data], "has_more": page.has_more})
 
 
@@ -50,7 +50,7 @@ async def get(request: Request, id: RunId) -> Response:
             "config": run.config,
         }
 
-    return Json(await service.run_reads.make(look))
+    return Json(await service.run_reads.run(look))
 
 
 async def metrics(
@@ -61,7 +61,7 @@ async def metrics(
 ) -> Response:
     """List a run's metrics, step by step. Ask again with the last step to get new ones."""
     service = service_of(request)
-    page = await service.run_reads.make(lambda: service.runs.get(id).metrics(after, limit))
+    page = await service.run_reads.run(lambda: service.runs.get(id).metrics(after, limit))
     return Json(
         {
             "object": "list",
@@ -92,7 +92,7 @@ async def rollouts(
     """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""
     service = service_of(request)
     query = RolloutQuery(step, group, outcome, min_reward, max_reward, q, sort, stop_reason, tool)
-    page = await service.run_reads.make(lambda: service.runs.get(id).rollouts.page(query, limit, after))
+    page = await service.run_reads.run(lambda: service.runs.get(id).rollouts.page(query, limit, after))
     return Json(
         {
             "object": "list",
@@ -107,7 +107,7 @@ async def rollouts(
 async def findings(request: Request, id: RunId) -> Response:
     """List the findings that were made during a run."""
     service = service_of(request)
-    found, damaged = await service.run_reads.make(lambda: service.runs.get(id).findings())
+    found, damaged = await service.run_reads.run(lambda: service.runs.get(id).findings())
     data = [{"object": "finding", **one.to_data()} for one in found]
     return Json({"object": "list", "data": data, "has_more": False, "damaged": damaged})
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.uploaded import UploadedSource
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api.models import ID, TryRequest
+from agent_tunix.service.problems import Json
 from agent_tunix.service.state import service_of
 from agent_tunix.service.trying import TrialRow, Tried, cannot_be_tried, check_size
 

@@ -6,7 +6,6 @@ if any, name this site.
 """
 
 import hmac
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from agent_tunix.errors import NotStoredError
-from agent_tunix.service.inspector.cookies import COOKIE
+from agent_tunix.service.inspector.headers import COOKIE
 from agent_tunix.service.inspector.sessions import Session, Sessions
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.state import service_of
@@ -48,7 +47,7 @@ def requires(*scopes: str) -> Any:
         if session is None:
             raise Problem(401, "not_logged_in", "this page requires a login; open /login and enter an API key")
         request.state.session = session
-        await _check_rate(request, session)
+        service_of(request).buckets.admit(session.key)
         for scope in scopes:
             session.key.require(scope)
         if request.method not in SAFE_METHODS:
@@ -82,17 +81,6 @@ async def find_session(request: Request) -> Session | None:
         sessions.end(token)
         return None
     return replace(session, key=key)
-
-
-async def _check_rate(request: Request, session: Session) -> None:
-    wait_s = service_of(request).buckets.take(session.key.id)
-    if wait_s:
-        raise Problem(
-            429,
-            "rate_limit_exceeded",
-            f"the key {session.key.name!r} makes too many requests; wait {wait_s:.3f} s",
-            headers={"Retry-After": str(math.ceil(wait_s))},
-        )
 
 
 def check_origin(request: Request) -> None:

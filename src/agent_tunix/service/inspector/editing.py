@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.rewards import Score
-from agent_tunix.service.answers import Json
 from agent_tunix.service.api.tries import score_data
 from agent_tunix.service.inspector.errors import wants_page
 from agent_tunix.service.inspector.function_pages import (
@@ -30,8 +29,10 @@ from agent_tunix.service.inspector.function_pages import (
 from agent_tunix.service.inspector.functions import PATH
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import place_of
-from agent_tunix.service.problems import Problem
-from agent_tunix.service.replaying import ReplayRequest, Review, StepRange, sha256_of
+from agent_tunix.service.problems import Json, Problem
+from agent_tunix.service.replaying.reviewing import Review, sha256_of
+from agent_tunix.service.replaying.running import ReplayRequest
+from agent_tunix.service.replaying.selection import StepRange
 from agent_tunix.service.state import service_of
 from agent_tunix.service.trying import TrialRow, check_size
 from agent_tunix.tracking.report.cutting import cut
@@ -103,7 +104,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
     review = await _review(request, opened, form)
     if not text_of(form, "run"):
         raise Problem(400, "missing_parameter", "choose the run whose completions to score", "run")
-    run = await service.run_reads.make(service.runs.get, text_of(form, "run"))
+    run = await service.run_reads.run(service.runs.get, text_of(form, "run"))
     asked = ReplayRequest(
         opened.as_uploaded(),
         _bytes_of(form),
@@ -139,7 +140,7 @@ async def review_source(request: Request, opened: OpenedFunction, form: FormData
 
 
 async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
-    return await service_of(request).reviews.run(opened.text, source_of(form), opened.record.format)
+    return await service_of(request).reviews.run(Review.of, opened.text, source_of(form), opened.record.format)
 
 
 async def save(request: Request, id: str) -> Response:

@@ -6,10 +6,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from agent_tunix.service.answers import answer_problem
 from agent_tunix.service.gate import is_api
 from agent_tunix.service.inspector.pages import render
-from agent_tunix.service.problems import Problem
+from agent_tunix.service.problems import Problem, answer_problem
 
 _TITLES = {
     400: "Invalid request",

@@ -13,8 +13,8 @@ from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.inspector.access import session_of
 from agent_tunix.service.inspector.pages import render
 from agent_tunix.service.problems import Problem, problem_of
-from agent_tunix.service.replaying import normalise
-from agent_tunix.service.runs.summary import RunSummary
+from agent_tunix.service.replaying.differences import normalise
+from agent_tunix.service.runs.view import RunSummary
 from agent_tunix.service.state import Service, service_of
 from agent_tunix.service.trying import cannot_be_tried
 from agent_tunix.store import Key, Page, RewardFunctionRecord
@@ -28,20 +28,14 @@ EXPECTED = (Problem, StoreRequestError, RewardError)
 
 @dataclass(frozen=True, slots=True)
 class OpenedFunction:
-    """Reward function that a page shows.
-
-    Attributes:
-        text: Its source, with line ends as a browser's editor sends them.
-        versions: The newest versions of its name.
-        is_mine: True if the user's key owns it.
-    """
+    """Reward function that a page shows."""
 
     record: RewardFunctionRecord
-    text: str
+    text: str  # its source, with line ends as a browser's editor sends them
     content: bytes
-    versions: Page[RewardFunctionRecord]
+    versions: Page[RewardFunctionRecord]  # the newest versions of its name
     owner: str
-    is_mine: bool
+    is_mine: bool  # True if the user's key owns it
 
     def as_uploaded(self, content: bytes | None = None) -> UploadedSource:
         """Return the function, with other content if given, as a source that can be called."""
@@ -102,7 +96,7 @@ async def show_function(
     source = opened.text if given is None else source_of(given)
     runs: list[RunSummary] = []
     if "try" in key_of(request).scopes:
-        runs = (await service.run_reads.make(service.runs.list, _RUNS_OFFERED)).data
+        runs = (await service.run_reads.run(service.runs.list, _RUNS_OFFERED)).data
     nothing = {"tried": None, "replayed": None, "review": None, "is_new": False}
     return render(
         request,

@@ -73,7 +73,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
             max_query=MAX_QUERY,
         )
 
-    return await service.run_reads.make(look)
+    return await service.run_reads.run(look)
 
 
 def _has_environment(run: RunView) -> bool:
@@ -125,7 +125,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
             **_statistics(page.rows),
         )
 
-    return await service.run_reads.make(look)
+    return await service.run_reads.run(look)
 
 
 async def compare(
@@ -154,7 +154,7 @@ async def compare(
             problems=problems,
         )
 
-    return await service.run_reads.make(look)
+    return await service.run_reads.run(look)
 
 
 def _side(run: RunView, step: int, group: int) -> dict[str, Any]:

@@ -18,16 +18,11 @@ MOST_OF_A_KEY = 32
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Session of a logged-in browser.
-
-    Attributes:
-        csrf: Token that forms and scripts must send with every change.
-        ends_at: End, by the clock of `Sessions`.
-    """
+    """Session of a logged-in browser."""
 
     key: Key
-    csrf: str
-    ends_at: float
+    csrf: str  # token that forms and scripts must send with every change
+    ends_at: float  # end, by the clock of `Sessions`
 
     def may(self, scope: str) -> bool:
         """Return True if the session's key has a scope."""

@@ -26,53 +26,34 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Result of a reward component.
-
-    Attributes:
-        value: Its raw value; None if there is none.
-        weighed: The value that was weighted, after transforms and gates.
-        outcome: Outcome of computing it; None if a gate or a route skipped it.
-        is_shut: True if its gate was shut.
-        detail: Reason, for a person.
-        log: Text that it logged or printed.
-        more: Numbers it logged and its extras, as JSON; "" for none.
-    """
+    """Result of a reward component."""
 
     name: str
-    value: float | None
+    value: float | None  # its raw value; None if there is none
     weight: float | None
-    weighed: float | None
-    outcome: str | None
-    is_shut: bool
-    detail: str
-    log: str
-    more: str
+    weighed: float | None  # the value that was weighted, after transforms and gates
+    outcome: str | None  # outcome of computing it; None if a gate or a route skipped it
+    is_shut: bool  # True if its gate was shut
+    detail: str  # reason, for a person
+    log: str  # text that it logged or printed
+    more: str  # numbers it logged and its extras, as JSON; "" for none
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Completion as a page shows it.
+    """Completion as a page shows it."""
 
-    Attributes:
-        row: The columns of `SHOWN_IN_FULL`.
-        anchor: Id of its element in the page.
-        reference: The row's `answer`; None if it has none.
-        turns: Turns of an episode, each with the pieces of its text; empty for a completion of one turn.
-        fault: Description of the environment's fault; "" without one.
-        found: Rule by which verifiers find an answer in it; None if they find none.
-        more: Extras of the reward as a whole, as JSON; "" for none.
-    """
-
-    row: Mapping[str, Any]
-    anchor: str
+    row: Mapping[str, Any]  # the columns of `SHOWN_IN_FULL`
+    anchor: str  # id of its element in the page
     prompt: str
-    reference: str | None
+    reference: str | None  # the row's `answer`; None if it has none
     response: Sequence[TextPiece]
+    # Turns of an episode, each with the pieces of its text; empty for a completion of one turn.
     turns: Sequence[tuple[ShownTurn, Sequence[TextPiece]]]
-    fault: str
-    found: str | None
+    fault: str  # description of the environment's fault; "" without one
+    found: str | None  # rule by which verifiers find an answer in it; None if they find none
     parts: Sequence[Part]
-    more: str
+    more: str  # extras of the reward as a whole, as JSON; "" for none
 
 
 def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:

@@ -16,36 +16,22 @@ Kind = Literal["same", "removed", "added", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """Line of a difference.
+    """Line of a difference."""
 
-    Attributes:
-        kind: `skipped` stands for unchanged lines that are not shown.
-        text: The line without its end; for `skipped`, the number of lines.
-        before: Its number in the saved source, from 1; None if it is not there.
-        after: Its number in the changed source, from 1; None if it is not there.
-    """
-
-    kind: Kind
-    text: str
-    before: int | None
-    after: int | None
+    kind: Kind  # `skipped` stands for unchanged lines that are not shown
+    text: str  # the line without its end; for `skipped`, the number of lines
+    before: int | None  # its number in the saved source, from 1; None if it is not there
+    after: int | None  # its number in the changed source, from 1; None if it is not there
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDiff:
-    """Difference of two sources; the line endings do not count.
+    """Difference of two sources; the line endings do not count."""
 
-    Attributes:
-        lines: Changes with three lines around each, at most 2,000 in all; empty if there are none.
-        added: Number of lines only in the changed source.
-        removed: Number of lines only in the saved source.
-        left_out: Number of further lines that are not in `lines`.
-    """
-
-    lines: tuple[DiffLine, ...]
-    added: int
-    removed: int
-    left_out: int = 0
+    lines: tuple[DiffLine, ...]  # changes with three lines around each, at most 2,000 in all; empty if there are none
+    added: int  # number of lines only in the changed source
+    removed: int  # number of lines only in the saved source
+    left_out: int = 0  # number of further lines that are not in `lines`
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)

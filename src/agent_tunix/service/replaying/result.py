@@ -17,68 +17,43 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """Values of the compared component or total, with the saved source (before) and the changed source (after).
+    """Values of the compared component or total, with the saved source (before) and the changed source (after)."""
 
-    Attributes:
-        mean_before: Mean over the completions with a value; None if there are none.
-        mean_after: The same for the changed source.
-        changed: Number of completions with another value or outcome.
-        rank_correlation: Spearman's, over completions with a value in both; None if undefined.
-        outcomes_before: Outcome → number of completions. Completions for which the component was not computed do not
-            count.
-        outcomes_after: The same for the changed source.
-        details: Outcome other than `scored` → detail of the first such completion.
-    """
-
-    mean_before: float | None
+    mean_before: float | None  # mean over the completions with a value; None if there are none
     mean_after: float | None
-    changed: int
-    rank_correlation: float | None
+    changed: int  # number of completions with another value or outcome
+    rank_correlation: float | None  # Spearman's, over completions with a value in both; None if undefined
+    # Outcome → number of completions. Completions for which the component was not computed do not count.
     outcomes_before: Mapping[str, int]
-    outcomes_after: Mapping[str, int]
-    details: Mapping[str, str]
+    outcomes_after: Mapping[str, int]  # the same for the changed source
+    details: Mapping[str, str]  # outcome other than `scored` → detail of the first such completion
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Result of a changed source on a run's stored completions.
-
-    Attributes:
-        counterpart: What the source is compared with.
-        is_all: True if these are all completions of the requested range.
-        in_time: True if scoring ended before the deadline.
-        reordered_groups: Number of groups in which two completions swapped their order by total.
-        prompts: Rollout id → prompt, of the completions that move most.
-        problems: Descriptions of what could not be read.
-    """
+    """Result of a changed source on a run's stored completions."""
 
     counterpart: Counterpart
     steps: tuple[int, ...]
-    is_all: bool
-    in_time: bool
+    is_all: bool  # True if these are all completions of the requested range
+    in_time: bool  # True if scoring ended before the deadline
     values: ValueChange
     totals: ReplayComparison
-    reordered_groups: int
-    prompts: Mapping[str, str]
+    reordered_groups: int  # number of groups in which two completions swapped their order by total
+    prompts: Mapping[str, str]  # rollout id → prompt, of the completions that move most
     problems: tuple[str, ...]
     seconds: float
 
 
 @dataclass(slots=True)
 class Tally:
-    """Collector of values from replayed steps on their way to the comparison of totals.
+    """Collector of values from replayed steps on their way to the comparison of totals."""
 
-    Attributes:
-        name: The component that is compared; None for the total.
-        reordered_groups: As in `Replayed`.
-        prompts: Rollout id → prompt, of all completions that passed.
-    """
-
-    name: str | None
+    name: str | None  # the component that is compared; None for the total
     num_generations: int
     steps: list[int] = field(default_factory=list)
-    reordered_groups: int = 0
-    prompts: dict[str, str] = field(default_factory=dict)
+    reordered_groups: int = 0  # as in `Replayed`
+    prompts: dict[str, str] = field(default_factory=dict)  # rollout id → prompt, of all completions that passed
     _values: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
     _outcomes: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
     _details: dict[str, str] = field(default_factory=dict)

@@ -1,11 +1,9 @@
 """Replays, and the threads that run them."""
 
-import asyncio
 import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, cast
 
@@ -13,6 +11,7 @@ from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Component, Mixture
 from agent_tunix.rewards.advantages import needs_batch
 from agent_tunix.rewards.uploaded import UploadedSource
+from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying.result import Replayed, Tally
 from agent_tunix.service.replaying.scoring import BoundedReward, CalledAs, Deadline, in_workers
@@ -146,9 +145,8 @@ class Replays:
     def __init__(self, limits: ReplayLimits, allow_unsandboxed: bool = False) -> None:
         self._limits = limits
         self._allow_unsandboxed = allow_unsandboxed
-        self._threads = ThreadPoolExecutor(limits.at_once, "replays")
+        self._pool = WorkThreads("replays", limits.at_once, limits.at_once, "replays are running, the most allowed")
         self._ended = threading.Event()
-        self._running = 0
 
     async def run(self, run: RunView, request: ReplayRequest) -> Replayed:
         """Run a replay; see `replay_source`.
@@ -157,28 +155,14 @@ class Replays:
             Problem: All places are taken, or the request cannot be replayed.
             UploadError: The changed source is not a reward function.
         """
-        if self._running >= self._limits.at_once:
-            raise Problem(
-                503,
-                "busy",
-                f"the server is busy: {self._running} replays are running, the most allowed; try again later",
-            )
-        done = asyncio.get_running_loop().run_in_executor(
-            self._threads, replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended
-        )
-        self._running += 1
-        done.add_done_callback(self._count_down)
         try:
-            return await done
+            return await self._pool.run(replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended)
         except SandboxUnavailableError as error:
             raise Problem(503, "sandbox_unavailable", str(error)) from error
         except RewardError as error:
             raise Problem(400, "cannot_be_replayed", str(error)) from error
 
-    def _count_down(self, _: object) -> None:
-        self._running -= 1
-
     def close(self) -> None:
         """End running replays."""
         self._ended.set()
-        self._threads.shutdown()
+        self._pool.close()

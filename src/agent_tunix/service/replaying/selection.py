@@ -26,9 +26,6 @@ class Selection:
     Attributes:
         first: The first step of the range, as much of it as fits.
         is_all: True if nothing of the range has been left out so far.
-
-    Raises:
-        Unreplayable: The range has no completions, or not even one group fits.
     """
 
     def __init__(self, rollouts: StoredRollouts, wanted: StepRange, most: int) -> None:

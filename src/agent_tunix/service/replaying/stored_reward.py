@@ -27,16 +27,12 @@ _HASH_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """Opposite side of a comparison with a changed function.
+    """Opposite side of a comparison with a changed function."""
 
-    Attributes:
-        kind: `component`: the function replaces one component of the run's reward; `total`: it replaces the whole
-            reward; `saved`: it is compared with the saved source, scored again, each as the whole reward.
-        name: Name of the component, else of the function.
-    """
-
+    # `component`: the function replaces one component of the run's reward; `total`: it replaces the whole reward;
+    # `saved`: it is compared with the saved source, scored again, each as the whole reward.
     kind: Literal["component", "total", "saved"]
-    name: str
+    name: str  # name of the component, else of the function
     reason: str
 
     @property

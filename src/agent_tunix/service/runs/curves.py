@@ -20,20 +20,13 @@ _MOST_EARLY = 100
 
 @dataclass(frozen=True)
 class Look:
-    """State of a run's charts.
-
-    Attributes:
-        step: The last step in them; None if there is none.
-        version: Changes when the run goes back to an earlier step.
-        is_whole: True if all rows so far are included; if not, another look shows more.
-        damaged: Number of lines of the metrics that are not rows and were left out.
-    """
+    """State of a run's charts."""
 
     pictures: Pictures
-    step: int | None
-    version: str
-    is_whole: bool
-    damaged: int
+    step: int | None  # the last step in them; None if there is none
+    version: str  # changes when the run goes back to an earlier step
+    is_whole: bool  # True if all rows so far are included; if not, another look shows more
+    damaged: int  # number of lines of the metrics that are not rows and were left out
 
 
 class LiveCurves:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs.files import opened_directory, plain_status, status_in
-from agent_tunix.service.runs.summary import RunSummary, summarise_run
-from agent_tunix.service.runs.view import RunView
+from agent_tunix.service.runs.view import RunSummary, RunView, summarise_run
 
 MAX_LIMIT = 100
 _DEEPEST = 6
@@ -27,18 +26,12 @@ _VIEWS = 64
 
 @dataclass(frozen=True)
 class IndexedRun:
-    """Directory of a run.
+    """Directory of a run."""
 
-    Attributes:
-        id: `run_` and 24 letters and digits, derived from the path.
-        name: Path within the directory of runs, or that directory's own name.
-        started_ns: Time at which its configuration was written.
-    """
-
-    id: str
-    name: str
+    id: str  # `run_` and 24 letters and digits, derived from the path
+    name: str  # path within the directory of runs, or that directory's own name
     root: Path
-    started_ns: int
+    started_ns: int  # time at which its configuration was written
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,12 @@ MAX_EVALUATIONS = 5000
 
 @dataclass(frozen=True)
 class MetricsPage:
-    """Page of rows.
+    """Page of rows."""
 
-    Attributes:
-        rows: Objects with `step`, in the file's order.
-        next: Step after which the next page starts; None if there are no later rows yet.
-        version: If it changes, earlier rows may have been replaced and must be read again.
-        damaged: Number of lines so far that are not rows.
-    """
-
-    rows: list[dict[str, Any]]
-    next: int | None
-    version: str
-    damaged: int
+    rows: list[dict[str, Any]]  # objects with `step`, in the file's order
+    next: int | None  # step after which the next page starts; None if there are no later rows yet
+    version: str  # if it changes, earlier rows may have been replaced and must be read again
+    damaged: int  # number of lines so far that are not rows
 
 
 class MetricsTail:

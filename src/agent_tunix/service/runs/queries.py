@@ -29,33 +29,20 @@ StopReason = Literal[
 
 @dataclass(frozen=True)
 class RolloutQuery:
-    """Filter of completions, and their order within a step; steps are always in order.
-
-    Attributes:
-        group: Only this prompt of a step.
-        outcome: Only this outcome.
-        least: Lowest reward.
-        most: Highest reward.
-        text: Text that the response contains, ignoring case; "" for all.
-        order: `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a
-            reward come last.
-        stop_reason: Only those that ended for this reason; `stop` and `length` are of completions, the others of
-            episodes.
-        tool: Only episodes that called the tool of this name; "" for all.
-
-    Raises:
-        Problem: A value is invalid.
-    """
+    """Filter of completions, and their order within a step; steps are always in order."""
 
     step: int | None = None
     group: int | None = None
     outcome: str | None = None
     least: float | None = None
     most: float | None = None
-    text: str = ""
+    text: str = ""  # text that the response contains, ignoring case; "" for all
+    # `place`: as scored; `reward` or `length`: ascending, with a leading `-` descending. Completions without a reward
+    # come last.
     order: str = "place"
+    # Only those that ended for this reason; `stop` and `length` are of completions, the others of episodes.
     stop_reason: str | None = None
-    tool: str = ""
+    tool: str = ""  # only episodes that called the tool of this name; "" for all
 
     def __post_init__(self) -> None:
         if self.order not in get_args(Order):

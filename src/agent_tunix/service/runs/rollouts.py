@@ -36,17 +36,11 @@ _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, Arithmet
 
 @dataclass(frozen=True)
 class RolloutPage:
-    """Page of completions.
+    """Page of completions."""
 
-    Attributes:
-        rows: Rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects.
-        next: Cursor of the next page; None if there is none.
-        problems: Files that were left out, and why.
-    """
-
-    rows: list[dict[str, Any]]
-    next: str | None
-    problems: list[str]
+    rows: list[dict[str, Any]]  # rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects
+    next: str | None  # cursor of the next page; None if there is none
+    problems: list[str]  # files that were left out, and why
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,14 @@ class _Shop:
         merged = spread and self.curves.rows_per_point > 1
         return self._without_gaps(label, curve, curve.low if merged else (), curve.high if merged else (), colour)
 
+    def lines(self, metrics: Mapping[str, str], *, spread: bool = False) -> list[PlotLine]:
+        """Return a line for each label and metric that has values, each in its own colour."""
+        return [
+            line
+            for colour, (label, metric) in enumerate(metrics.items())
+            for line in self.line(label, metric, colour, spread=spread)
+        ]
+
     def banded(self, title: str, prefix: str, colour: int, *, note: str = "", wide: bool = False) -> Chart:
         """Return a chart of the mean, with a band between the 10th and 90th percentile if they are known."""
         mean = self.curves.get(f"{prefix}/mean")
@@ -141,11 +149,7 @@ class _Shop:
 
     def each(self, leaf: str) -> list[PlotLine]:
         """Return one line per component for the same metric."""
-        return [
-            line
-            for index, name in enumerate(self.components)
-            for line in self.line(name, f"rewards/{name}/{leaf}", index)
-        ]
+        return self.lines({name: f"rewards/{name}/{leaf}" for name in self.components})
 
     def _without_gaps(
         self,
@@ -165,20 +169,15 @@ class _Shop:
 
 
 def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
-    accuracy = [
-        *shop.line("accuracy", "eval/accuracy", 0),
-        *shop.line("partial accuracy", "eval/partial_accuracy", 1),
-        *shop.line("format accuracy", "eval/format_accuracy", 2),
-        *shop.line("pass@k", "eval/pass_at_k", 3),
-    ]
-    held_out = [
-        *shop.line("total", "eval/rewards/total/mean", 0),
-        *(
-            line
-            for index, name in enumerate(shop.components, 1)
-            for line in shop.line(name, f"eval/rewards/{name}/mean", index)
-        ),
-    ]
+    accuracy = shop.lines(
+        {
+            "accuracy": "eval/accuracy",
+            "partial accuracy": "eval/partial_accuracy",
+            "format accuracy": "eval/format_accuracy",
+            "pass@k": "eval/pass_at_k",
+        }
+    )
+    held_out = shop.lines({name: f"eval/rewards/{name}/mean" for name in ("total", *shop.components)})
     return [
         shop.banded(
             "Total reward",
@@ -268,23 +267,13 @@ def _completion_charts(shop: _Shop) -> list[Chart]:
 
 
 def _outcome_charts(shop: _Shop) -> list[Chart]:
-    outcomes = [
-        line
-        for index, outcome in enumerate(Outcome)
-        for line in shop.line(outcome.replace("_", " "), f"rewards/outcomes/{outcome}", index)
-        if outcome is not Outcome.SCORED and any(line.y)
-    ]
+    metrics = {outcome.replace("_", " "): f"rewards/outcomes/{outcome}" for outcome in Outcome}
+    outcomes = [line for line in shop.lines(metrics) if line.name != Outcome.SCORED and any(line.y)]
     kinds = {"all_highest": "all highest", "all_lowest": "all lowest", "tied": "tied between", "unscored": "unscored"}
-    dead = [
-        line
-        for index, (leaf, label) in enumerate(kinds.items())
-        for line in shop.line(label, f"rewards/groups/{leaf}", index)
-    ] or shop.line("dead", "rewards/dead_groups")
-    rows = [
-        line
-        for index, leaf in enumerate(("useful", "easy", "hopeless", "unseen"))
-        for line in shop.line(leaf, f"sampling/rows/{leaf}", index)
-    ]
+    dead = shop.lines({label: f"rewards/groups/{leaf}" for leaf, label in kinds.items()}) or shop.line(
+        "dead", "rewards/dead_groups"
+    )
+    rows = shop.lines({leaf: f"sampling/rows/{leaf}" for leaf in ("useful", "easy", "hopeless", "unseen")})
     return [
         Chart(
             "Rows by pass rate",
@@ -317,11 +306,7 @@ def _logged_charts(shop: _Shop) -> list[Chart]:
 
 
 def _time_charts(shop: _Shop) -> list[Chart]:
-    parts = [
-        line
-        for index, part in enumerate(("rollout", "reward", "update"))
-        for line in shop.line(part, f"time/{part}_s", index)
-    ]
+    parts = shop.lines({part: f"time/{part}_s" for part in ("rollout", "reward", "update")})
     return [
         Chart("Seconds per step", kind="stack", unit="seconds", lines=parts),
         Chart("Tokens per second", lines=shop.line("tokens", "throughput/tokens_per_s", 3)),

@@ -19,21 +19,13 @@ _LONGEST_SECONDS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ShownCall:
-    """Tool call, and what came of it.
+    """Tool call, and what came of it."""
 
-    Attributes:
-        name: Name of the tool; "" if it could not be read.
-        arguments: Arguments as text; "" for a malformed call, whose arguments could not be read.
-        result: Answer to the policy.
-        seconds: Wall time; None if unknown, or if the tool was not called.
-        outcome: A `CallOutcome`; "" if unknown, as for a call that ended the episode.
-    """
-
-    name: str
-    arguments: str = ""
+    name: str  # name of the tool; "" if it could not be read
+    arguments: str = ""  # arguments as text; "" for a malformed call, whose arguments could not be read
     result: str = ""
-    seconds: float | None = None
-    outcome: str = ""
+    seconds: float | None = None  # wall time; None if unknown, or if the tool was not called
+    outcome: str = ""  # A `CallOutcome`; "" if unknown, as for a call that ended the episode
 
     @property
     def time(self) -> str:
@@ -51,16 +43,10 @@ class ShownCall:
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """Turn of a conversation.
+    """Turn of a conversation."""
 
-    Attributes:
-        role: `assistant` for the policy, `user` for the environment; "" for a note on turns that were left out.
-        text: Text of the turn.
-        calls: Tool calls of the turn, in order.
-    """
-
-    role: str
-    text: str
+    role: str  # `assistant` for the policy, `user` for the environment; "" for a note on turns that were left out
+    text: str  # text of the turn
     calls: tuple[ShownCall, ...] = ()
 
     @property

@@ -15,17 +15,11 @@ _COUNT, _SUM, _LOW, _HIGH = range(4)
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric over the steps; None where it has no value.
+    """A metric over the steps; None where it has no value."""
 
-    Attributes:
-        y: Mean of each stretch of steps.
-        low: Minimum of each stretch.
-        high: Maximum of each stretch.
-    """
-
-    y: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
+    y: list[float | None]  # mean of each stretch of steps
+    low: list[float | None]  # minimum of each stretch
+    high: list[float | None]  # maximum of each stretch
 
 
 class Curves:

@@ -1,6 +1,8 @@
-"""Shortening of texts for display."""
+"""Shortening of texts for display, and JSON that is safe inside an HTML page."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 _SHORTEST = 100
 
@@ -29,3 +31,12 @@ def fair_length(lengths: Sequence[int], total: int) -> int:
             return max(share, _SHORTEST)
         left -= length
     return max(total, _SHORTEST)
+
+
+def to_inert_json(value: Any) -> str:
+    """Return JSON for `<script type="application/json">`; without `<`, it cannot end the element or start another.
+
+    Half a surrogate pair, which UTF-8 cannot hold, becomes a question mark.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").encode("utf-8", "replace").decode("utf-8")

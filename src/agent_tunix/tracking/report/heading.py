@@ -15,40 +15,24 @@ _FIRST_AND_LAST = (*EVALUATED.values(), "rewards/total/mean")
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure in large type.
-
-    Attributes:
-        label: Name of the figure.
-        value: The figure, formatted.
-        note: The value to compare it with; "" without one.
-        tone: `good`, `bad`, or "".
-    """
+    """A figure in large type."""
 
     label: str
     value: str
-    note: str = ""
-    tone: str = ""
+    note: str = ""  # the value to compare it with; "" without one
+    tone: str = ""  # `good`, `bad`, or ""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The top of the page.
-
-    Attributes:
-        place: Directory of the run.
-        reward: The components, in short.
-        composition: Description of the reward, one line per component.
-        facts: Labels and values in small type.
-        tiles: Figures in large type.
-        no_findings: Text to show if there are no findings.
-    """
+    """The top of the page."""
 
     place: str
-    reward: str
-    composition: Sequence[str]
+    reward: str  # the components, in short
+    composition: Sequence[str]  # description of the reward, one line per component
     facts: Sequence[tuple[str, str]]
     tiles: Sequence[Tile]
-    no_findings: str
+    no_findings: str  # text to show if there are no findings
 
 
 class Ends:

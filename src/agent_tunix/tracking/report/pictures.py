@@ -9,95 +9,59 @@ SIGNIFICANT = 5
 
 @dataclass(frozen=True)
 class PlotLine:
-    """One curve of a chart.
-
-    Attributes:
-        name: Label of the curve.
-        x: [n] steps.
-        y: [n] values; None where there is none.
-        low: [n] lower edge of the band around it; empty for no band.
-        high: [n] upper edge.
-        colour: Index of its colour; a component has the same one in every chart.
-    """
+    """One curve of a chart."""
 
     name: str
-    x: Sequence[int]
-    y: Sequence[float | None]
-    low: Sequence[float | None] = ()
-    high: Sequence[float | None] = ()
-    colour: int = 0
+    x: Sequence[int]  # [n] steps
+    y: Sequence[float | None]  # [n] values; None where there is none
+    low: Sequence[float | None] = ()  # [n] lower edge of the band around it; empty for no band
+    high: Sequence[float | None] = ()  # [n] upper edge
+    colour: int = 0  # index of its colour; a component has the same one in every chart
 
 
 @dataclass(frozen=True)
 class Heat:
-    """Histograms side by side.
+    """Histograms side by side."""
 
-    Attributes:
-        x: [n] last step of each column.
-        edges: [m + 1] edges of the bins.
-        shares: [n, m] share of a column's completions in each bin; None for a column without data.
-    """
-
-    x: Sequence[int]
-    edges: Sequence[float]
+    x: Sequence[int]  # [n] last step of each column
+    edges: Sequence[float]  # [m + 1] edges of the bins
+    # [n, m] share of a column's completions in each bin; None for a column without data.
     shares: Sequence[Sequence[float] | None]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with steps on its x axis.
-
-    Attributes:
-        title: Title of the chart.
-        note: How to read it, in a sentence or two; "" if the title is enough.
-        kind: `line`, `stack` (stacked areas) or `heat`.
-        unit: `number`, `percent` (values are shares) or `seconds`.
-        wide: True if it has a row of its own.
-    """
+    """A picture with steps on its x axis."""
 
     title: str
-    note: str = ""
-    kind: Literal["line", "stack", "heat"] = "line"
-    unit: Literal["number", "percent", "seconds"] = "number"
+    note: str = ""  # how to read it, in a sentence or two; "" if the title is enough
+    kind: Literal["line", "stack", "heat"] = "line"  # `line`, `stack` (stacked areas) or `heat`
+    unit: Literal["number", "percent", "seconds"] = "number"  # `number`, `percent` (values are shares) or `seconds`
     lines: Sequence[PlotLine] = ()
     heat: Heat | None = None
-    wide: bool = False
+    wide: bool = False  # True if it has a row of its own
 
 
 @dataclass(frozen=True)
 class Section:
-    """Charts under one heading.
-
-    Attributes:
-        key: Anchor in the page, and name of the PNG.
-        title: The heading.
-        note: The question that the section answers.
-        charts: At least one chart.
-    """
+    """Charts under one heading."""
 
     key: str
     title: str
-    note: str
+    note: str  # the question that the section answers
     charts: Sequence[Chart]
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """All charts of a run.
-
-    Attributes:
-        sections: Sections in page order.
-        components: Names in the mixture's order.
-        components_left_out: Number of components beyond the limit, which have no chart of their own.
-        conflicts: Pairs of components and the share of completions on which they pull apart, largest first.
-        rows_per_point: Maximum number of steps behind a point of a curve.
-    """
+    """All charts of a run."""
 
     sections: Sequence[Section]
-    components: Sequence[str]
-    components_left_out: int
+    components: Sequence[str]  # names in the mixture's order
+    components_left_out: int  # number of components beyond the limit, which have no chart of their own
+    # Pairs of components and the share of completions on which they pull apart, largest first.
     conflicts: Sequence[tuple[str, str, float]]
-    rows_per_point: int
+    rows_per_point: int  # maximum number of steps behind a point of a curve
 
 
 def chart_to_data(chart: Chart) -> dict[str, Any]:

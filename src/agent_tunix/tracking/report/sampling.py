@@ -14,8 +14,7 @@ from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.tracking.report.conversation import as_text, show_conversation
-from agent_tunix.tracking.report.cutting import cut
-from agent_tunix.tracking.report.inert import to_inert_json
+from agent_tunix.tracking.report.cutting import cut, to_inert_json
 
 NUM_OF_EACH = 150
 NUM_UNIFORM = 6000
@@ -32,19 +31,12 @@ Rank = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rollouts that a report shows.
+    """The rollouts that a report shows."""
 
-    Attributes:
-        records: Records for JSON, oldest first; `prompt` is an index into `prompts`.
-        prompts: Distinct prompts, each with its dataset row as JSON.
-        num_seen: Number of rollouts read.
-        num_failed: Number of these that were not scored.
-    """
-
-    records: list[Record]
-    prompts: list[tuple[str, str]]
+    records: list[Record]  # records for JSON, oldest first; `prompt` is an index into `prompts`
+    prompts: list[tuple[str, str]]  # distinct prompts, each with its dataset row as JSON
     num_seen: int
-    num_failed: int
+    num_failed: int  # number of these that were not scored
 
 
 @dataclass

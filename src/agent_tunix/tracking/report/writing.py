@@ -6,16 +6,16 @@ progress or was killed is reported as far as it came.
 
 import contextlib
 import csv
+import io
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.regular_files import replacing
 from agent_tunix.rewards import RewardAnalysis
-from agent_tunix.tracking.durable import write_new
 from agent_tunix.tracking.metrics_file import iterate_metrics
 from agent_tunix.tracking.report.charts import draw_up
 from agent_tunix.tracking.report.curves import Rows
@@ -123,14 +123,11 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_new(partial, content)
-        os.replace(partial, path)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
         remedy = "free some space, correct the permissions, or choose another directory with --to"
         raise RunDirectoryError(
             f"{path} cannot be written: {error.strerror}; {remedy}", code="unwritable_report"
@@ -211,14 +208,11 @@ def _write_curves(rows: Rows, path: Path) -> None:
     names: dict[str, None] = {}
     for row in rows():
         names |= dict.fromkeys(name for name, value in row.items() if _is_number(value))
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.unlink(missing_ok=True)
-        with partial.open("x", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(names), extrasaction="ignore")
+        with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+            writer = csv.DictWriter(text, list(names), extrasaction="ignore")
             writer.writeheader()
             writer.writerows({name: row[name] for name in names if _is_number(row.get(name))} for row in rows())
-        os.replace(partial, path)
     except OSError as error:
         raise RunDirectoryError(
             f"{path} cannot be written: {error.strerror}; free some space or correct the permissions",

@@ -43,15 +43,10 @@ _LARGEST_ARRAY_BYTES = 2**28
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """The description of a value that could not be stored.
+    """The description of a value that could not be stored."""
 
-    Attributes:
-        kind: Its class, with the module.
-        text: Its `repr`, shortened.
-    """
-
-    kind: str
-    text: str
+    kind: str  # its class, with the module
+    text: str  # its `repr`, shortened
 
 
 class _Response:
@@ -161,11 +156,7 @@ class _Tagging:
 
 
 def _storable(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return the array if `tolist` represents it without loss.
-
-    Raises:
-        TypeError: It does not.
-    """
+    """Return the array if `tolist` represents it without loss; raise TypeError if it does not."""
     if array.dtype.kind not in "biufU" or (array.dtype.itemsize > 8 and array.dtype.kind == "f"):
         raise TypeError(array.dtype)
     return array

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_regular
-from agent_tunix.tracking.durable import sync
+from agent_tunix.regular_files import open_regular, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,43 +24,27 @@ _SETTINGS_KEY = b"agent_tunix.settings"
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """Settings behind the totals and advantages of a file; with the rows, enough to recompute them.
+    """Settings behind the totals and advantages of a file; with the rows, enough to recompute them."""
 
-    Attributes:
-        num_generations: G, the completions per group.
-        advantage_scaling: `grpo.advantage_scaling`.
-        on_failure: `rewards.on_failure`.
-        fingerprint: Short hash of the reward.
-    """
-
-    num_generations: int
-    advantage_scaling: str = "group"
-    on_failure: str = "exclude"
+    num_generations: int  # G, the completions per group
+    advantage_scaling: str = "group"  # `grpo.advantage_scaling`
+    on_failure: str = "exclude"  # `rewards.on_failure`
     fingerprint: str = ""
 
 
 @dataclass(frozen=True)
 class StoredStep:
-    """The completions of one step: N rows in scoring order, with the rows of a group together.
+    """The completions of one step: N rows in scoring order, with the rows of a group together."""
 
-    Attributes:
-        step: Number of the step, from 1.
-        samples: Samples that rewards were given.
-        scores: The mixture's score of each sample.
-        advantages: [N] float32 advantages that trained.
-        logprobs: [N] float32, the sum of a completion's token log-probabilities under the policy that sampled it, at
-            the sampling temperature and before top-k, top-p and min-p; NaN if unknown.
-        settings: Settings by which totals and advantages follow from the scores.
-        groups_in_step: Number of groups of the step, including those that `rollouts.share` left out.
-    """
-
-    step: int
-    samples: Sequence[Sample]
+    step: int  # number of the step, from 1
+    samples: Sequence[Sample]  # samples that rewards were given
     scores: Sequence[Score]
-    advantages: np.ndarray
+    advantages: np.ndarray  # [N] float32 advantages that trained
+    # [N] float32, the sum of a completion's token log-probabilities under the policy that sampled it, at the sampling
+    # temperature and before top-k, top-p and min-p; NaN if unknown.
     logprobs: np.ndarray
-    settings: ScoringSettings
-    groups_in_step: int
+    settings: ScoringSettings  # settings by which totals and advantages follow from the scores
+    groups_in_step: int  # number of groups of the step, including those that `rollouts.share` left out
 
     def __post_init__(self) -> None:
         lengths = {len(self.samples), len(self.scores), len(self.advantages), len(self.logprobs)}
@@ -87,19 +71,12 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the file, or a field of `components`.
+    """A column of the file, or a field of `components`."""
 
-    Attributes:
-        name: Name of the column.
-        type: A type name of `arrow_type`; `json` is a string that `encoding.decode` reads.
-        help: One sentence that describes the content.
-        nullable: True if it may be null.
-    """
-
-    name: str
-    type: str
-    help: str
-    nullable: bool = False
+    name: str  # name of the column
+    type: str  # a type name of `arrow_type`; `json` is a string that `encoding.decode` reads
+    help: str  # one sentence that describes the content
+    nullable: bool = False  # True if it may be null
 
 
 COMPONENT_FIELDS = (

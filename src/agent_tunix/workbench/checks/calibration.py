@@ -51,16 +51,11 @@ class LabelVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LabelledCompletion:
-    """A completion to judge.
-
-    Attributes:
-        label: True if the completion is right; None if that is unknown.
-        origin: Source of the completion, for the report.
-    """
+    """A completion to judge."""
 
     problem: CheckProblem
     response: str
-    label: bool | None = None
+    label: bool | None = None  # true if the completion is right; None if that is unknown
     origin: str = ""
 
 
@@ -103,41 +98,27 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """Mistakes of a verifier: right completions that it does not accept, and wrong ones that it does.
-
-    Attributes:
-        wrong: Right completions judged wrong: false negatives.
-        unread: Right completions whose answer could not be read: parse failures.
-        unscored: Right completions without a value.
-        accepted_wrongly: Wrong completions judged right: false positives.
-    """
+    """Mistakes of a verifier: right completions that it does not accept, and wrong ones that it does."""
 
     verifier: str
-    wrong: Rate
-    unread: Rate
-    unscored: Rate
-    accepted_wrongly: Rate
+    wrong: Rate  # right completions judged wrong: false negatives
+    unread: Rate  # right completions whose answer could not be read: parse failures
+    unscored: Rate  # right completions without a value
+    accepted_wrongly: Rate  # wrong completions judged right: false positives
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Comparison of two verifiers.
-
-    Attributes:
-        thresholds: Least value that each accepts.
-        confusion: (verdict of the first, verdict of the second) → number of completions.
-        disagreements: Completions that only one of them accepts.
-        truth: What the mistakes are counted against: "labels" or "the other verifier".
-        unused_labels: Number of labels that are ignored because other completions have none.
-    """
+    """Comparison of two verifiers."""
 
     names: tuple[str, str]
-    thresholds: tuple[float, float]
+    thresholds: tuple[float, float]  # least value that each accepts
+    # (verdict of the first, verdict of the second) → number of completions.
     confusion: Mapping[tuple[LabelVerdict, LabelVerdict], int]
-    disagreements: tuple[Disagreement, ...]
+    disagreements: tuple[Disagreement, ...]  # completions that only one of them accepts
     misses: tuple[Misses, Misses]
-    truth: str
-    unused_labels: int = 0
+    truth: str  # what the mistakes are counted against: "labels" or "the other verifier"
+    unused_labels: int = 0  # number of labels that are ignored because other completions have none
 
     @property
     def total(self) -> int:

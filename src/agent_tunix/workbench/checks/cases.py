@@ -22,7 +22,8 @@ one case per line; or a CSV file with a header, in which `null` means "not appli
 import contextlib
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,6 @@ from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.resolve import resolve_reward
 from agent_tunix.rewards.sample import Outcome, Score
-from agent_tunix.rewards.uploaded import Fetch
 from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 from agent_tunix.workbench.checks.report import shorten
 from agent_tunix.workbench.checks.scoring import Scorer
@@ -44,26 +44,17 @@ Expected = float | Outcome | None
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of a table.
-
-    Attributes:
-        expected: Expected value, or expected outcome; None for "not applicable".
-        columns: Columns of the row, `answer` among them.
-        format: Template passed to the reward; "" for the default one.
-        step: Training step passed to the reward.
-        tolerance: Largest difference from the expected value; None: the table's.
-        reward: Reward that scores the case; None: the table's.
-    """
+    """A case of a table."""
 
     name: str
     response: str
-    expected: Expected
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    expected: Expected  # expected value, or expected outcome; None for "not applicable"
+    columns: Mapping[str, Any] = field(default_factory=dict)  # columns of the row, `answer` among them
     prompt: str = ""
     format: str = ""
     step: int = 0
-    tolerance: float | None = None
-    reward: object = None
+    tolerance: float | None = None  # largest difference from the expected value; None: the table's
+    reward: object = None  # reward that scores the case; None: the table's
 
     def __str__(self) -> str:
         return self.name
@@ -145,37 +136,21 @@ def run_cases(
     reward: object = None,
     *,
     tolerance: float | None = None,
-    modules: Sequence[str] = (),
-    args: Mapping[str, Mapping[str, Any]] | None = None,
-    reward_directories: Sequence[Path] = (),
-    working_directory: Path | None = None,
-    convention: str = "auto",
-    completions: str = "auto",
-    reward_key: str | None = None,
     execution: str = "inline",
     timeout_s: float = 10.0,
     allow_unsandboxed: bool = False,
-    fetch: Fetch | None = None,
+    **finding: Any,
 ) -> CasesReport:
     """Score all cases and compare the results with the expected ones.
-
-    Most parameters have the meaning of the `rewards.…` settings of the same names.
 
     Args:
         cases: A file, or cases.
         reward: Scores the cases that name no reward: any value of `training.reward_function`, or a function.
         tolerance: Tolerance of cases that give none; None: the table's, or 1e-6.
-        modules: Modules to import first.
-        args: Arguments by component or function name.
-        reward_directories: Directories with files of components.
-        working_directory: Base of relative paths; None: the current directory.
-        convention: Convention of ambiguous signatures.
-        completions: Form in which batch functions get completions: `text` or `messages`.
-        reward_key: Entry of a returned dict that is the reward.
         execution: Where rewards run. With `auto`, your own code gets the limits of training.
         timeout_s: Time limit of a call.
         allow_unsandboxed: Run uploaded rewards even where they cannot be isolated.
-        fetch: Loads uploaded rewards; None if there are none.
+        finding: Further arguments of `resolve_reward`, such as `modules` and `args`.
 
     Raises:
         RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
@@ -193,21 +168,7 @@ def run_cases(
             )
         key = repr(spec)
         if key not in mixtures:
-            mixture = (
-                spec
-                if isinstance(spec, Mixture)
-                else resolve_reward(
-                    spec,
-                    modules=modules,
-                    args=args,
-                    reward_directories=reward_directories,
-                    working_directory=working_directory,
-                    convention=convention,
-                    completions=completions,
-                    reward_key=reward_key,
-                    fetch=fetch,
-                )
-            )
+            mixture = spec if isinstance(spec, Mixture) else resolve_reward(spec, **finding)
             runner = make_runner(mixture, execution, timeout_s=timeout_s, allow_unsandboxed=allow_unsandboxed)
             mixtures[key] = stack.enter_context(runner).reward
         return mixtures[key]
@@ -385,11 +346,7 @@ def _expected(value: Any, where: str) -> Expected:
         return None
     if isinstance(value, str) and value in outcomes:
         return Outcome(value)
-    try:
-        number = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if abs(number) < float("inf"):
+    if (number := _finite(value)) is not None:
         return number
     raise RewardError(
         f"{where}: expected must be a number, null, or one of {', '.join(outcomes)}, not {value!r}",
@@ -400,15 +357,20 @@ def _expected(value: Any, where: str) -> Expected:
 def _tolerance(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    try:
-        tolerance = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        tolerance = float("nan")
-    if not 0 <= tolerance < float("inf"):
+    tolerance = _finite(value)
+    if tolerance is None or tolerance < 0:
         raise RewardError(
             f"{where}: the tolerance must be a number of at least 0, not {value!r}", code="invalid_tolerance"
         )
     return tolerance
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _outcome_of(expected: Expected) -> Outcome:

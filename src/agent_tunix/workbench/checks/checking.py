@@ -6,7 +6,7 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import component_kind, kind_of, range_of, show_kind, weighted
 from agent_tunix.rewards.mixture import Mixture
-from agent_tunix.workbench.checks import about_answers, about_columns, about_form, universal
+from agent_tunix.workbench.checks import about_answers, about_columns, universal
 from agent_tunix.workbench.checks.fuzzer import Budget, judge_exploit, search
 from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 from agent_tunix.workbench.checks.report import CheckFinding, CheckReport, Status
@@ -29,7 +29,7 @@ _OF_KIND: Mapping[Kind | None, tuple[Check, ...]] = {
         about_answers.check_long_beats_short,
         about_answers.note_variations,
     ),
-    Kind.FORM: (about_form.check_form, about_answers.note_variations, about_columns.check_stuffing),
+    Kind.FORM: (about_columns.check_form, about_answers.note_variations, about_columns.check_stuffing),
     Kind.LENGTH: (about_answers.note_variations,),
     Kind.QUALITY: (about_answers.note_variations, about_columns.check_stuffing),
     None: (about_answers.note_variations, about_columns.check_stuffing),

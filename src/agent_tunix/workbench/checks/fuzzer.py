@@ -35,38 +35,23 @@ Genome = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of the search; it ends at whichever comes first.
+    """Limits of the search; it ends at whichever comes first."""
 
-    Attributes:
-        tries: Candidates that are scored. If this limit ends the search, equal seeds give equal results.
-        seconds: Wall time.
-    """
-
-    tries: int = 600
+    tries: int = 600  # Candidates that are scored. If this limit ends the search, equal seeds give equal results.
     seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """The best candidate of a search.
-
-    Attributes:
-        blocks: Names of its building blocks.
-        response: The candidate, rendered for the first problem.
-        answer: Reference of that problem.
-        value: Value of the response.
-        mean_value: Mean value over all problems.
-        share: Mean share of the difference between a wrong solution and the gold one.
-        tries: Candidates that were scored.
-    """
+    """The best candidate of a search."""
 
     blocks: Genome
-    response: str
-    answer: str
+    response: str  # the candidate, rendered for the first problem
+    answer: str  # reference of that problem
     value: float | None
-    mean_value: float
-    share: float
-    tries: int
+    mean_value: float  # mean value over all problems
+    share: float  # mean share of the difference between a wrong solution and the gold one
+    tries: int  # candidates that were scored
 
 
 def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Exploit:

@@ -25,15 +25,11 @@ _NUMBER_IN_TEXT = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class CheckProblem:
-    """A problem with its reference.
+    """A problem with its reference."""
 
-    Attributes:
-        prompt: Problem that the model is given.
-        columns: All columns of the row. `answer` is the reference; `worked_solution`, or else `solution`, is the worked
-            solution if there is one.
-    """
-
-    prompt: str
+    prompt: str  # problem that the model is given
+    # All columns of the row. `answer` is the reference; `worked_solution`, or else `solution`, is the worked solution
+    # if there is one.
     columns: Mapping[str, Any]
 
     @property

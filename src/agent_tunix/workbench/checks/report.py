@@ -22,20 +22,13 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckExample:
-    """A response that shows a finding.
-
-    Attributes:
-        answer: Reference that the response was scored against.
-        value: Its score; None if it is unscored.
-        gold: Score of the gold solution of the same problem, where that matters.
-        detail: Explanation by the reward.
-    """
+    """A response that shows a finding."""
 
     response: str
-    answer: str
-    value: float | None
-    gold: float | None = None
-    detail: str = ""
+    answer: str  # reference that the response was scored against
+    value: float | None  # its score; None if it is unscored
+    gold: float | None = None  # score of the gold solution of the same problem, where that matters
+    detail: str = ""  # explanation by the reward
 
     def lines(self) -> Iterator[str]:
         """Yield lines of text for a terminal."""
@@ -48,18 +41,12 @@ class CheckExample:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """Result of one check.
-
-    Attributes:
-        check: Name of the check.
-        text: The finding, in one sentence.
-        examples: Responses that show it.
-    """
+    """Result of one check."""
 
     check: str
     status: Status
     text: str
-    examples: tuple[CheckExample, ...] = ()
+    examples: tuple[CheckExample, ...] = ()  # responses that show it
 
     def lines(self, width: int) -> Iterator[str]:
         """Yield lines of text for a terminal, with the name of the check padded to `width`."""
@@ -83,24 +70,15 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All findings about a reward.
-
-    Attributes:
-        name: Name of the reward.
-        kind: Its kind, which decides which checks apply.
-        range: Declared range of its values.
-        problems: Number of problems that it was tried on.
-        style: The style of `STYLES` in which the gold solutions earn most.
-        facts: Further entries for JSON, such as the seed.
-    """
+    """All findings about a reward."""
 
     name: str
-    kind: Kind | None
+    kind: Kind | None  # its kind, which decides which checks apply
     range: Range | None
-    problems: int
-    style: str
+    problems: int  # number of problems that it was tried on
+    style: str  # the style of `STYLES` in which the gold solutions earn most
     findings: tuple[CheckFinding, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further entries for JSON, such as the seed
 
     @property
     def passed(self) -> bool:

@@ -46,19 +46,13 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A reward with the arguments and limits of a trial.
+    """A reward with the arguments and limits of a trial."""
 
-    Attributes:
-        mixture: The reward. If it runs in workers (`make_runner`), their limits apply.
-        step: Training step passed to the reward.
-        template: Format that responses should follow.
-        limit_s: Time limit of a call in this process, where the platform supports one; None for no limit. A call that
-            exceeds it has the outcome `timeout`. A judge has its own limits.
-    """
-
-    mixture: Mixture
+    mixture: Mixture  # The reward. If it runs in workers (`make_runner`), their limits apply.
     step: int = LATE_STEP
-    template: str = DEFAULT_FORMAT
+    template: str = DEFAULT_FORMAT  # format that responses should follow
+    # Time limit of a call in this process, where the platform supports one; None for no limit. A call that exceeds it
+    # has the outcome `timeout`. A judge has its own limits.
     limit_s: float | None = 5.0
     _progress: _Progress = field(default_factory=_Progress)
 

@@ -15,21 +15,13 @@ from agent_tunix.workbench.checks.scoring import LATE_STEP, Scorer, make_sample
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speed on completions of one sort.
+    """Speed on completions of one sort."""
 
-    Attributes:
-        sort: The sort, one of `SORTS` or "all".
-        outcome: Outcomes of the completions, joined by `, `.
-        completions: Completions scored in each repeat.
-        per_second: Median over the repeats.
-        slowest: Minimum over the repeats, per second.
-    """
-
-    sort: str
-    outcome: str
+    sort: str  # the sort, one of `SORTS` or "all"
+    outcome: str  # outcomes of the completions, joined by `, `
     completions: int
     per_second: float
-    slowest: float
+    slowest: float  # minimum over the repeats, per second
 
     def to_data(self) -> dict[str, Any]:
         """Return the speed as JSON data."""

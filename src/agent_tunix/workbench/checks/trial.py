@@ -17,21 +17,14 @@ MOST_EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Trial:
-    """A reward on its problems, with the helpers that checks share.
-
-    Attributes:
-        range: Declared range of the reward's values.
-        problems: At least one.
-        style: The style of `STYLES` in which the gold solutions earn most.
-        gold: Score of each problem's gold solution in that style; None if it is unscored.
-    """
+    """A reward on its problems, with the helpers that checks share."""
 
     scorer: Scorer
     kind: Kind | None
     range: Range | None
     problems: Sequence[CheckProblem]
-    style: str
-    gold: Sequence[float | None]
+    style: str  # the style of `STYLES` in which the gold solutions earn most
+    gold: Sequence[float | None]  # score of each problem's gold solution in that style; None if it is unscored
     _seen: list[tuple[CheckProblem, str, Score]] = field(default_factory=list)
 
     def score(self, problem: CheckProblem, response: str) -> Score:

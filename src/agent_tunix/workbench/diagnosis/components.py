@@ -40,8 +40,7 @@ class Dominance(Detector):
         self._shares = {component.name: Window(DOMINANCE_STEPS) for component in context.training}
         self._reaches = {component.name: Window(DOMINANCE_STEPS) for component in context.training}
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         if len(self._shares) < 2:
             return
         weights = {name: abs(number(row, f"rewards/{name}/weight") or 0.0) for name in self._shares}
@@ -120,8 +119,7 @@ class Gates(Detector):
         self._completions = 0
         self._best: dict[str, float] = {}
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         num = count_completions(row)
         if num == 0:
             return
@@ -183,8 +181,7 @@ class Schedules(Detector):
         self._waiting = {c.name for c in context.training if c.schedule is not None}
         self._totals = Window(SCHEDULE_START)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         if "rewards/total/mean" not in row:
             return  # an evaluation or a supervised start, which no reward trains
         self._totals.add(number(row, "rewards/total/mean"))

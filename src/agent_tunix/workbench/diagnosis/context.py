@@ -34,30 +34,19 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class ComponentContext:
-    """A component of the reward.
+    """A component of the reward."""
 
-    Attributes:
-        name: Its key, and its leaf among the metrics.
-        kind: Kind that it declares; None without one.
-        range: Range that it declares; None without one.
-        weight: Factor in the total; with a schedule, the final one.
-        trains: True if its weight is ever other than 0.
-        schedule: First and last step of a schedule over steps; None if the weight is constant or follows a metric.
-        start_weight: First weight of a schedule.
-        requires: Its gate.
-        transforms: True if its raw values are transformed before weighting.
-        written: The component as a mapping of the configuration: `function`, `weight` and so on.
-    """
-
-    name: str
-    kind: str | None = None
-    range: Range | None = None
-    weight: float = 1.0
-    trains: bool = True
+    name: str  # its key, and its leaf among the metrics
+    kind: str | None = None  # kind that it declares; None without one
+    range: Range | None = None  # range that it declares; None without one
+    weight: float = 1.0  # factor in the total; with a schedule, the final one
+    trains: bool = True  # True if its weight is ever other than 0
+    # First and last step of a schedule over steps; None if the weight is constant or follows a metric.
     schedule: tuple[float, float] | None = None
     start_weight: float | None = None
-    requires: Mapping[str, float] = field(default_factory=dict)
-    transforms: bool = False
+    requires: Mapping[str, float] = field(default_factory=dict)  # its gate
+    transforms: bool = False  # True if its raw values are transformed before weighting
+    # The component as a mapping of the configuration: `function`, `weight` and so on.
     written: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -68,21 +57,14 @@ class ComponentContext:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """Facts about a run for its diagnosis.
-
-    Attributes:
-        range: Range of the total; None if it is not declared.
-        num_steps: Steps of the whole run.
-        warmup_steps: Steps over which the learning rate rises.
-        settings: Known values of `SETTINGS`, by configuration key.
-        reward_key: Key that holds the components: `reward.components` or `training.reward_function`.
-    """
+    """Facts about a run for its diagnosis."""
 
     components: tuple[ComponentContext, ...]
-    range: Range | None = None
+    range: Range | None = None  # range of the total; None if it is not declared
     num_steps: int = 0
-    warmup_steps: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    warmup_steps: int = 0  # steps over which the learning rate rises
+    settings: Mapping[str, Any] = field(default_factory=dict)  # known values of `SETTINGS`, by configuration key
+    # Key that holds the components: `reward.components` or `training.reward_function`.
     reward_key: str = "training.reward_function"
 
     @classmethod

@@ -19,27 +19,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A fault that a detector sees at a step.
-
-    Attributes:
-        name: Name of the finding.
-        measure: Size of the fault, above 0. The finding is repeated once this has grown clearly.
-        summary: The fault, in one sentence.
-        subject: Component that it concerns, or "".
-        edits: Overrides that may help.
-        pick: Chooses the completions of the step that show it.
-        tell: Returns what these completions add to the summary; "" for nothing.
-    """
+    """A fault that a detector sees at a step."""
 
     name: str
     severity: Severity
-    measure: float
+    measure: float  # Size of the fault, above 0. The finding is repeated once this has grown clearly.
     summary: str
-    subject: str = ""
+    subject: str = ""  # component that it concerns, or ""
     evidence: Mapping[str, float | str] = field(default_factory=dict)
-    edits: tuple[str, ...] = ()
-    pick: Pick = any_of
-    tell: Callable[[Views], str] = lambda views: ""
+    edits: tuple[str, ...] = ()  # overrides that may help
+    pick: Pick = any_of  # chooses the completions of the step that show it
+    tell: Callable[[Views], str] = lambda views: ""  # returns what these completions add to the summary; "" for nothing
 
 
 class Detector(abc.ABC):
@@ -60,9 +50,12 @@ class Detector(abc.ABC):
         """Return the override that pays for correct answers; empty if the run cannot tell them."""
         return edits.pay_for_answer(self.context) if self.has_accuracy else ()
 
-    @abc.abstractmethod
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
         """Add the row of a training step, and yield the faults as of this step, again in each step while they last."""
+        return self._detect(step, row)
+
+    @abc.abstractmethod
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]: ...
 
 
 def number(row: Row, name: str) -> float | None:

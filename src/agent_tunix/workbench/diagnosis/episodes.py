@@ -38,8 +38,7 @@ class ToolUse(Detector):
         self._calls: dict[str, float] = {}
         self._errors: dict[str, float] = {}
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         mean = number(row, "tools/calls_mean")
         if mean is None or step == 0:
             return
@@ -101,8 +100,7 @@ class LimitedEpisodes(Detector):
         super().__init__(context)
         self._share = Window(LIMIT_STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         share = number(row, "turns/limit_share")
         if share is None or step == 0:
             return
@@ -141,8 +139,7 @@ class CallsRewarded(Hacking):
         self._correlation = Window(STEPS)
         self._calls = Window(STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self.take_in(row)
         self._correlation.add(number(row, "tools/reward_correlation"))
         self._calls.add(number(row, "tools/calls_mean"))

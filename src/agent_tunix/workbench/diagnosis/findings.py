@@ -29,26 +29,17 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault that a run shows.
+    """A fault that a run shows."""
 
-    Attributes:
-        name: Name in snake_case. The page *Diagnosis* of the docs lists all names.
-        step: Training step at which the evidence was sufficient.
-        summary: The fault, in one sentence.
-        subject: Component that it concerns; "" for the run as a whole.
-        evidence: Figures by name: metrics, or values computed from them.
-        rollout_ids: A few completions that show it; empty if completions were not available.
-        edits: Hydra overrides that may help. Each can be added to the run's command line as it is.
-    """
-
-    name: str
+    name: str  # Name in snake_case. The page *Diagnosis* of the docs lists all names.
     severity: Severity
-    step: int
+    step: int  # training step at which the evidence was sufficient
     summary: str
-    subject: str = ""
+    subject: str = ""  # component that it concerns; "" for the run as a whole
+    # Figures by name: metrics, or values computed from them.
     evidence: Mapping[str, float | str] = field(default_factory=dict)
-    rollout_ids: tuple[str, ...] = ()
-    edits: tuple[str, ...] = ()
+    rollout_ids: tuple[str, ...] = ()  # A few completions that show it; empty if completions were not available
+    edits: tuple[str, ...] = ()  # Hydra overrides that may help. Each can be added to the run's command line as it is.
 
     def to_data(self) -> dict[str, Any]:
         """Return the finding as JSON data."""

@@ -142,8 +142,7 @@ class LengthHacking(Hacking):
         self._length = Window(STEPS)
         self._distinct = Window(STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self.take_in(row)
         self._correlation.add(number(row, "rewards/total/length_correlation"))
         self._length.add(number(row, "completions/length_mean"))
@@ -202,8 +201,7 @@ class FormOnly(Hacking):
         super().__init__(context)
         self._forms = {c.name: Window(STEPS) for c in context.training if c.kind == Kind.FORM}
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self.take_in(row)
         for name, window in self._forms.items():
             mean, weight = number(row, f"rewards/{name}/mean"), number(row, f"rewards/{name}/weight")
@@ -239,8 +237,7 @@ class OracleDown(Hacking):
 
     names = ("oracle_down",)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self.take_in(row)
         if not self.total_rose:
             return

@@ -38,8 +38,7 @@ class Collapsed(Detector):
         super().__init__(context)
         self._distinct = Window(COLLAPSED_STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         share, prompts = number(row, "completions/distinct_share"), self.context.num_prompts
         if share is None or prompts < COLLAPSED_PROMPTS or number(row, "rewards/total/mean") is None:
             return  # episodes that all failed have no text, which says nothing about the policy
@@ -83,8 +82,7 @@ class RewardCollapse(Detector):
         self._first: float | None = None
         self._weights: list[float | None] = []
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         total, low = number(row, "rewards/total/mean"), number(row, "rewards/total/min")
         if total is None or low is None:
             return
@@ -138,8 +136,7 @@ class EntropyCollapse(Detector):
         self._total = Window(ENTROPY_STEPS)
         self._std = Window(ENTROPY_STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self._entropy.add(number(row, "policy/entropy"))
         self._total.add(number(row, "rewards/total/mean"))
         self._std.add(number(row, "rewards/total/std"))
@@ -193,8 +190,7 @@ class KlRunaway(Detector):
         super().__init__(context)
         self._kl = Window(KL_STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         kl = number(row, "policy/kl")
         self._kl.add(kl)
         # With grpo.beta=0 there is no reference, and the metric is 0.
@@ -237,8 +233,7 @@ class DeadGroups(Detector):
         self._fall = Fall(context)
         self._varied = False
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self._fall.add(row)
         self._dead.add(number(row, "rewards/dead_groups"))
         self._solved.add(number(row, "rewards/groups/all_highest"))

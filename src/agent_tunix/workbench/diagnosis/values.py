@@ -36,8 +36,7 @@ class Constant(Detector):
         self._steps = 0
         self._completions = 0
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         if self._varied or low is None or high is None:
             return
@@ -99,8 +98,7 @@ class Sparse(Detector):
         self._completions = Window(SPARSE_STEPS)
         self._most = 0.0
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         at_least = number(row, "rewards/total/at_min")
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         if low is None or high is None or at_least is None:
@@ -153,8 +151,7 @@ class Clustered(Detector):
         self._spread = Window(CLUSTERED_STEPS)
         self._distinct = Window(CLUSTERED_STEPS)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         if self.context.settings.get("grpo.advantage_scaling") in CLUSTERED_UNSCALED:
             return
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")

@@ -1,4 +1,4 @@
-"""Detection of missing scores: a verifier that fails, completions that are cut off."""
+"""Detection of scores that are missing or contradict each other: failing verifiers, completions that are cut off."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,14 @@ from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Fall, Row, Window, count_completions, number
 from agent_tunix.workbench.diagnosis.edits import assign, slower
 from agent_tunix.workbench.diagnosis.findings import Severity
-from agent_tunix.workbench.diagnosis.views import FAILURES, cut_off, failed, failed_in, most_frequent_reason
+from agent_tunix.workbench.diagnosis.views import (
+    FAILURES,
+    cut_off,
+    disagreeing,
+    failed,
+    failed_in,
+    most_frequent_reason,
+)
 
 FAILING_SHARE = 0.05
 """Share of completions without a score that is worth a warning; a flaky endpoint loses fewer."""
@@ -27,8 +34,7 @@ class VerifierErrors(Detector):
         self._seen = 0
         self._recent: dict[str, Window] = {}
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         num = count_completions(row)
         if num == 0:
             return
@@ -92,8 +98,7 @@ class Truncated(Detector):
         self._first: float | None = None
         self._fall = Fall(context)
 
-    def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Yield the detections as of this step."""
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         clipped = number(row, "completions/clipped_share")
         if clipped is None or "turns/mean" in row:  # `LimitedEpisodes` reports episodes
             return
@@ -121,4 +126,48 @@ class Truncated(Detector):
                 },
                 edits=edits,
                 pick=cut_off,
+            )
+
+
+NOISY_STEPS = 3
+"""Steps over which the noise is averaged; each step has its own duplicates."""
+NOISY_SHARE = 0.3
+"""Std among equal responses over std of all totals. At 0.3, about a tenth of the variance is noise of the verifier."""
+NOISY_ERROR = 0.8
+"""Ratio at which nearly all of the variance is noise, and the reward says next to nothing about the response."""
+NOISY_DUPLICATES = 0.02
+"""Share of completions that must have an equal one before their std is evidence."""
+
+
+class Noisy(Detector):
+    """Detector of different scores for equal responses to the same prompt in the same step."""
+
+    names = ("noisy",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._ratio = Window(NOISY_STEPS)
+        self._std = Window(NOISY_STEPS)
+
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
+        noise, std = number(row, "completions/duplicate_score_std"), number(row, "rewards/total/std")
+        duplicates = number(row, "completions/duplicate_share") or 0.0
+        if noise is None or not std or duplicates < NOISY_DUPLICATES:
+            return
+        self._ratio.add(noise / std)
+        self._std.add(noise)
+        if self._ratio.is_full and self._ratio.mean >= NOISY_SHARE:
+            share = self._ratio.mean
+            yield Detection(
+                "noisy",
+                Severity.ERROR if share >= NOISY_ERROR else Severity.WARNING,
+                share,
+                f"equal responses to the same prompt earned totals with a std of {self._std.mean:.3g}, {share:.0%} of"
+                " that of all totals: the policy learns the verifier's noise; make it repeatable",
+                evidence={
+                    "completions/duplicate_score_std": self._std.mean,
+                    "rewards/total/std": std,
+                    "completions/duplicate_share": duplicates,
+                },
+                pick=disagreeing,
             )

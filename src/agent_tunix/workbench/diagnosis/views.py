@@ -15,27 +15,18 @@ NUM_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class RolloutView:
-    """View of one completion.
+    """View of one completion."""
 
-    Attributes:
-        rollout_id: `"<step>_<prompt>_<generation>"`.
-        group: Number of its prompt within the step.
-        total: Its total reward; None if it is unscored.
-        components: Raw value of each component; None if it has none.
-        length: In tokens.
-        ended: True if the model ended it.
-        reasons: Reasons for failures by component; "" for the total.
-    """
-
-    rollout_id: str
-    group: int
+    rollout_id: str  # `"<step>_<prompt>_<generation>"`
+    group: int  # number of its prompt within the step
     response: str
-    total: float | None
+    total: float | None  # its total reward; None if it is unscored
+    # Raw value of each component; None if it has none.
     components: Mapping[str, float | None] = field(default_factory=dict)
     outcome: str = Outcome.SCORED
-    length: int = 0
-    ended: bool = True
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    length: int = 0  # in tokens
+    ended: bool = True  # true if the model ended it
+    reasons: Mapping[str, str] = field(default_factory=dict)  # reasons for failures by component; "" for the total
 
     @classmethod
     def of(cls, sample: Sample, score: Score) -> "RolloutView":

@@ -11,9 +11,8 @@ from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, LimitedEpiso
 from agent_tunix.workbench.diagnosis.findings import Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
 from agent_tunix.workbench.diagnosis.learning import Collapsed, DeadGroups, EntropyCollapse, KlRunaway, RewardCollapse
-from agent_tunix.workbench.diagnosis.noise import Noisy
 from agent_tunix.workbench.diagnosis.values import Clustered, Constant, Sparse
-from agent_tunix.workbench.diagnosis.verifier import Truncated, VerifierErrors
+from agent_tunix.workbench.diagnosis.verifier import Noisy, Truncated, VerifierErrors
 from agent_tunix.workbench.diagnosis.views import NUM_SHOWN, RolloutView
 
 DETECTORS: tuple[type[Detector], ...] = (

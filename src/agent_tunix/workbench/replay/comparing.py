@@ -20,19 +20,13 @@ _LONGEST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """A completion whose total or advantage differs in the replay.
-
-    Attributes:
-        before: Stored total and advantage; a total of None means unscored.
-        after: Total and advantage in the replay.
-        components: Component → raw value before and after, where they differ.
-        detail: Explanation of the replay's total.
-    """
+    """A completion whose total or advantage differs in the replay."""
 
     rollout_id: str
     response: str
-    before: tuple[float | None, float]
-    after: tuple[float | None, float]
+    before: tuple[float | None, float]  # stored total and advantage; a total of None means unscored
+    after: tuple[float | None, float]  # total and advantage in the replay
+    # Component → raw value before and after, where they differ.
     components: Mapping[str, tuple[float | None, float | None]]
     detail: str
 
@@ -55,40 +49,28 @@ class Mover:
 
 @dataclass(frozen=True, slots=True)
 class ReplayComparison:
-    """Comparison of a replay with the stored steps.
-
-    Attributes:
-        equal_totals: Completions whose total is equal to the last bit. Two unscored totals are equal.
-        equal_advantages: Completions whose float32 advantage is equal to the last bit.
-        mean_before: Mean stored total of the scored completions; None if none was scored. `mean_after` is the replay's.
-        outcomes_before: Outcome → stored completions. `outcomes_after` are the replay's.
-        sign_flips: Completions whose advantage changed its sign.
-        newly_dead: Groups with an advantage before and none in the replay.
-        newly_alive: Groups without an advantage before and with one in the replay.
-        dead_before: Groups without an advantage before.
-        rank_correlation: Spearman's correlation of the totals that are scored in both; None if it is undefined.
-        group_rank_correlation: Mean of Spearman's correlation within groups, over the groups where it is defined.
-        changed_components: Component of both → completions on which its raw value or outcome differs.
-        movers: Completions whose advantages move most, farthest first.
-    """
+    """Comparison of a replay with the stored steps."""
 
     steps: int
     completions: int
     groups: int
-    equal_totals: int
-    equal_advantages: int
+    equal_totals: int  # Completions whose total is equal to the last bit. Two unscored totals are equal.
+    equal_advantages: int  # completions whose float32 advantage is equal to the last bit
+    # Mean stored total of the scored completions; None if none was scored. `mean_after` is the replay's.
     mean_before: float | None
     mean_after: float | None
-    outcomes_before: Mapping[str, int]
+    outcomes_before: Mapping[str, int]  # Outcome → stored completions. `outcomes_after` are the replay's.
     outcomes_after: Mapping[str, int]
-    sign_flips: int
-    newly_dead: int
-    newly_alive: int
-    dead_before: int
+    sign_flips: int  # completions whose advantage changed its sign
+    newly_dead: int  # groups with an advantage before and none in the replay
+    newly_alive: int  # groups without an advantage before and with one in the replay
+    dead_before: int  # groups without an advantage before
+    # Spearman's correlation of the totals that are scored in both; None if it is undefined.
     rank_correlation: float | None
+    # Mean of Spearman's correlation within groups, over the groups where it is defined.
     group_rank_correlation: float | None
-    changed_components: Mapping[str, int]
-    movers: tuple[Mover, ...] = ()
+    changed_components: Mapping[str, int]  # component of both → completions on which its raw value or outcome differs
+    movers: tuple[Mover, ...] = ()  # completions whose advantages move most, farthest first
 
     @property
     def identical(self) -> bool:

@@ -17,20 +17,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ComponentSpread:
-    """Spread of one component, or of the total, over repeated scorings.
+    """Spread of one component, or of the total, over repeated scorings."""
 
-    Attributes:
-        own_std: Root mean variance of a completion's values between repeats (divisor n - 1).
-        group_std: Root mean variance of the completions' mean values within their groups (divisor G - 1), less what
-            noise adds to it.
-        unsteady: Share of completions whose values differ between repeats.
-        failed: Share of scorings without a value: a failure, not applicable, or a shut gate.
-    """
-
-    own_std: float | None
+    own_std: float | None  # root mean variance of a completion's values between repeats (divisor n - 1)
+    # Root mean variance of the completions' mean values within their groups (divisor G - 1), less what noise adds to
+    # it.
     group_std: float | None
-    unsteady: float | None
-    failed: float
+    unsteady: float | None  # share of completions whose values differ between repeats
+    failed: float  # share of scorings without a value: a failure, not applicable, or a shut gate
 
     @property
     def noise_share(self) -> float | None:
@@ -46,18 +40,13 @@ class ComponentSpread:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Result of repeated scoring.
+    """Result of repeated scoring."""
 
-    Attributes:
-        repeats: Number of times that each completion was scored.
-        flips: Share of pairs of repeats, over all completions, in which the advantage changed its sign.
-    """
-
-    repeats: int
+    repeats: int  # number of times that each completion was scored
     completions: int
     total: ComponentSpread
     components: Mapping[str, ComponentSpread]
-    flips: float | None
+    flips: float | None  # share of pairs of repeats, over all completions, in which the advantage changed its sign
 
     def to_data(self) -> dict[str, Any]:
         """Return the result as JSON data."""

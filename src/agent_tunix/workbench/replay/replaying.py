@@ -27,22 +27,14 @@ class Unreplayable(RewardError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A stored step of a run.
+    """A stored step of a run."""
 
-    Attributes:
-        step: Number of the step, from 1.
-        samples: The N stored completions in whole groups, the members of a group side by side.
-        totals: [N] float64 totals that trained; NaN if unscored.
-        advantages: [N] float32 advantages that trained.
-        whole: True if every completion of the step is stored.
-    """
-
-    step: int
-    samples: Sequence[Sample]
+    step: int  # number of the step, from 1
+    samples: Sequence[Sample]  # the N stored completions in whole groups, the members of a group side by side
     scores: Sequence[Score]
-    totals: NDArray[np.float64]
-    advantages: NDArray[np.float32]
-    whole: bool = True
+    totals: NDArray[np.float64]  # [N] float64 totals that trained; NaN if unscored
+    advantages: NDArray[np.float32]  # [N] float32 advantages that trained
+    whole: bool = True  # True if every completion of the step is stored
 
 
 @dataclass(frozen=True, slots=True)

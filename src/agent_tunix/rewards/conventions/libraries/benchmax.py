@@ -21,8 +21,7 @@ from typing import Any, NoReturn
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions.environment import termination_reason_of
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
-from agent_tunix.rewards.conventions.references import reference_of
-from agent_tunix.rewards.conventions.values import to_score
+from agent_tunix.rewards.conventions.values import reference_of, to_score
 from agent_tunix.rewards.sample import Sample, Score
 
 _OWN_NAMES = ("completion", "ground_truth", "prompt", "rollout_id", "termination_reason")

@@ -19,17 +19,12 @@ Values = dict[str, Callable[[], Any]]
 
 
 class NamedConvention(FormedConvention):
-    """A function whose parameters have the names of its library.
+    """A function whose parameters have the names of its library."""
 
-    Attributes:
-        plurals: Name of a value → name of the list of a group's values.
-        passes_columns: True if a function with `**kwargs` gets the dataset's columns too, and not only those it names.
-        expected: End of an error about a returned value.
-    """
-
-    plurals: ClassVar[Mapping[str, str]] = {}
+    plurals: ClassVar[Mapping[str, str]] = {}  # name of a value → name of the list of a group's values
+    # True if a function with `**kwargs` gets the dataset's columns too, and not only those it names.
     passes_columns: ClassVar[bool] = False
-    expected: ClassVar[str] = "expected one number"
+    expected: ClassVar[str] = "expected one number"  # end of an error about a returned value
 
     @abc.abstractmethod
     def _values(self, sample: Sample) -> Values:

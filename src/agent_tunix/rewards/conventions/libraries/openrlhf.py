@@ -19,9 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
-from agent_tunix.rewards.conventions.references import reference_of
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.values import to_number, to_score
+from agent_tunix.rewards.conventions.values import reference_of, to_number, to_score
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 OWN_NAMES = ("queries", "prompts", "labels")

@@ -124,11 +124,7 @@ class XMLParser(Parser):
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in opened)
 
     def format(self, **values: str) -> str:
-        """Return the values in their tags.
-
-        Raises:
-            ValueError: A field has no value.
-        """
+        """Return the values in their tags; raise ValueError if a field has no value."""
         parts = []
         for field in self._fields:
             given = next((values[tag] for tag in field if tag in values), None)

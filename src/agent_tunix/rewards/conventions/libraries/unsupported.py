@@ -7,16 +7,10 @@ from agent_tunix.errors import RewardSignatureError
 
 
 class Unsupported(NamedTuple):
-    """A signature that is refused.
+    """A signature that is refused."""
 
-    Attributes:
-        library: Library, and its name for such a function.
-        names: Parameters that all must be there.
-        advice: What to write instead.
-    """
-
-    library: str
-    names: frozenset[str]
+    library: str  # library, and its name for such a function
+    names: frozenset[str]  # parameters that all must be there
     advice: str
 
 

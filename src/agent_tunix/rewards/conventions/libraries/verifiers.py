@@ -24,8 +24,7 @@ from typing import Any
 from agent_tunix.rewards.conventions.formed import prompt_of
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
 from agent_tunix.rewards.conventions.libraries.parsers import Parser
-from agent_tunix.rewards.conventions.references import reference_of
-from agent_tunix.rewards.conventions.values import own_copy, to_score
+from agent_tunix.rewards.conventions.values import own_copy, reference_of, to_score
 from agent_tunix.rewards.sample import Sample, Score
 
 _PLURALS = {

@@ -20,8 +20,7 @@ from typing import Any
 
 from agent_tunix.rewards.conventions.components import score_of_entry
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
-from agent_tunix.rewards.conventions.references import reference_of
-from agent_tunix.rewards.conventions.values import own_copy
+from agent_tunix.rewards.conventions.values import own_copy, reference_of
 from agent_tunix.rewards.sample import Sample, Score
 
 _PLURALS = {
