@@ -117,6 +117,26 @@ def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> N
     assert "tokenizer.json" in str(caught.value)
 
 
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: str) -> None:
+    lines = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
+    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", f"{part}s": lines}})
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
+def test_a_pattern_that_takes_too_long_is_an_error_of_the_model(directory: Path) -> None:
+    pattern = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"}
+    configure(directory, "tokenizer.json", normalizer=pattern)
+    with raises(ModelError, "tokenizer_failed"):
+        Tokenizer(directory).encode_parts([["a" * 60 + "!"]])
+
+
+def test_text_that_is_not_unicode_is_an_error_of_the_template() -> None:
+    with raises(ModelError, "tokenizer_failed"):
+        TOKENIZER.encode("\ud800")
+
+
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json"])
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
 def test_a_damaged_configuration_is_named(directory: Path, name: str, content: bytes) -> None:

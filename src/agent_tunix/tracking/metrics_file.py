@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import open_regular
-from agent_tunix.tracking.values import is_metric, to_plain
+from agent_tunix.tracking.values import is_histogram, is_metric, to_plain
 
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
 READING_REMEDY = "give the directory of a run, and check that its files are readable"
@@ -85,11 +85,16 @@ def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
 def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """Yield rows as `iterate_rows` does; a value that is neither a finite number nor a histogram becomes None.
 
+    Only metrics named `…/histogram` are histograms.
+
     Raises:
         RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
     for row in iterate_rows(path):
-        yield {name: value if is_metric(value) else None for name, value in row.items()}
+        yield {
+            name: value if is_metric(value) and is_histogram(value) == name.endswith("/histogram") else None
+            for name, value in row.items()
+        }
 
 
 def cut_after(path: Path, step: int) -> None:
