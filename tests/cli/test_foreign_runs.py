@@ -928,6 +928,20 @@ def test_a_line_of_metrics_that_nests_without_end_is_an_error(world: World) -> N
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"generation.stop_strings": [""]},
+        {"generation.eos_tokens": [10**30]},
+        {"prompt.date": "today"},
+        {"model.path": "a/" * 4000},
+    ],
+)
+def test_values_out_of_range_are_an_error_of_generate(changes: dict[str, Any], world: World) -> None:
+    world.configure(changes)
+    assert invoke("generate", "run", "--prompt", "x").exit_code == 2
+
+
+@pytest.mark.parametrize(
     "row",
     [
         '{"step": 1%s}' % ("0" * 400),
