@@ -224,8 +224,9 @@ def test_the_file_of_an_mcp_server_within_a_run_is_ones_own_only_as_it_was_signe
 def test_the_command_of_an_mcp_server_is_ones_own_only_in_its_directory(world: World) -> None:
     world.configure({"environment.mcp": [{"command": "python -m server"}]})
     world.sign()
-    read_request(EvaluateConfig(checkpoint_dir="run"))
+    request = read_request(EvaluateConfig(checkpoint_dir="run"))
     (world.run / "environment.json").write_text(json.dumps({"working_directory": str(world.elsewhere)}))
+    assert request.subject.working_directory == Path.cwd()
     with raises(UntrustedRunError, "untrusted_run") as refusal:
         read_request(EvaluateConfig(checkpoint_dir="run"))
     assert f"python -m server, in {world.elsewhere}" in str(refusal.value)
