@@ -88,6 +88,17 @@ def test_either_file_may_name_the_end_token(directory: Path, token: Any) -> None
     assert Tokenizer(directory).eos_ids == [END]
 
 
+def test_numbers_that_are_no_token_ids_end_nothing(directory: Path) -> None:
+    configure(directory, "generation_config.json", eos_token_id=[10**30, -1, 5])
+    assert Tokenizer(directory).eos_ids == [END, 5]
+
+
+def test_a_template_file_that_is_not_text_is_named(directory: Path) -> None:
+    (directory / "chat_template.jinja").write_bytes(b"\xff")
+    with raises(ModelError, "damaged_config"):
+        Tokenizer(directory)
+
+
 def test_without_any_end_token_the_directory_is_refused(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", eos_token=None)
     (directory / "generation_config.json").unlink()

@@ -84,7 +84,8 @@ class Tokenizer:
         eos = self._token_id("eos_token")
         listed = _read_json(directory / "generation_config.json").get("eos_token_id")
         extra = listed if isinstance(listed, list) else [listed]
-        self.eos_ids: list[int] = list(dict.fromkeys(i for i in [eos, *extra] if isinstance(i, int)))
+        ids = [one for one in [eos, *extra] if isinstance(one, int) and 0 <= one < 2**31]
+        self.eos_ids: list[int] = list(dict.fromkeys(ids))
         if not self.eos_ids:
             raise ModelError(
                 f"{directory}: tokenizer_config.json or generation_config.json must name an eos token, but neither "
