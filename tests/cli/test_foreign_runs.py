@@ -221,6 +221,33 @@ def test_the_file_of_an_mcp_server_within_a_run_is_ones_own_only_as_it_was_signe
         settle_trust(world.config, world.run, working_directory=Path.cwd(), with_environment=True)
 
 
+def test_the_command_of_an_mcp_server_is_ones_own_only_in_its_directory(world: World) -> None:
+    world.configure({"environment.mcp": [{"command": "python -m server"}]})
+    world.sign()
+    request = read_request(EvaluateConfig(checkpoint_dir="run"))
+    (world.run / "environment.json").write_text(json.dumps({"working_directory": str(world.elsewhere)}))
+    assert request.subject.working_directory == Path.cwd()
+    with raises(UntrustedRunError, "untrusted_run") as refusal:
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert f"python -m server, in {world.elsewhere}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("path", ["/proc/self/fd/0", "/dev/fd/900"])
+def test_a_descriptor_is_told_because_it_may_be_another_file_later(path: str, world: World) -> None:
+    world.configure({"data.path": path})
+    with raises(UntrustedRunError, "untrusted_run") as refusal:
+        settle_trust(world.config, world.run, working_directory=Path.cwd(), with_reward=False, with_data=True)
+    assert path in str(refusal.value)
+
+
+def test_an_uploaded_function_is_told_whatever_conf_reward_has_under_its_id(world: World) -> None:
+    upload = "rf_" + "a" * 24
+    (world.here / "conf" / "reward").mkdir(parents=True)
+    (world.here / "conf" / "reward" / f"{upload}.yaml").write_text("components: {correct: math}")
+    world.configure({"training.reward_function": upload, "rewards.allow_unsandboxed": True})
+    assert [part.kind for part in run_trust.parts_of(world.config, world.here)] == ["uploaded"]
+
+
 CORRECT: dict[str, dict[str, Any]] = {
     "a file": {"evaluation.correct": "run/evil.py:reward"},
     "a module": {"evaluation.correct": "evil_here.reward"},
@@ -902,6 +929,20 @@ def test_a_line_of_metrics_that_nests_without_end_is_an_error(world: World) -> N
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"generation.stop_strings": [""]},
+        {"generation.eos_tokens": [10**30]},
+        {"prompt.date": "today"},
+        {"model.path": "a/" * 4000},
+    ],
+)
+def test_values_out_of_range_are_an_error_of_generate(changes: dict[str, Any], world: World) -> None:
+    world.configure(changes)
+    assert invoke("generate", "run", "--prompt", "x").exit_code == 2
+
+
+@pytest.mark.parametrize(
     "row",
     [
         '{"step": 1%s}' % ("0" * 400),
@@ -909,6 +950,7 @@ def test_a_line_of_metrics_that_nests_without_end_is_an_error(world: World) -> N
         '{"step": 1, "rewards/total/mean": "x", "time/step_s": {}}',
         '{"step": 1, "rewards/total/mean": NaN, "time/step_s": Infinity}',
         '{"step": 1, "rewards/total/mean": 1e999, "time/step_s": 1e999}',
+        '{"step": 1, "rewards/total/histogram": 1.5, "policy/loss": {"counts": [1], "edges": [0, 1]}}',
     ],
 )
 def test_metrics_that_are_no_numbers_crash_no_command(row: str, world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.environments import Message, ToolCallFormat, resolve_environment
+from agent_tunix.environments.tools import SchemaTool
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from tests.data.test_prompts import FAMILIES, ask, make_pair
 
@@ -41,6 +42,18 @@ def test_a_result_is_in_the_reply_and_forges_no_token(name: str, tmp_path: Path)
     assert "42 apples" in tokenizer.decode(plain)
     special = {tokenizer.encode(text)[0] for text in tokenizer.special_texts}
     assert [token for token in plain if token in special] == [token for token in forged if token in special]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_declaration_of_a_tool_forges_no_token(name: str, tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of(name, tmp_path)
+    special = {tokenizer.encode(text)[0] for text in tokenizer.special_texts}
+    found = []
+    for text in ("plain", "".join(tokenizer.special_texts)):
+        schema = {"properties": {"a": {"type": "string", "description": text}}}
+        tool = SchemaTool("calculator", f"Count {text}", schema, lambda given: None)
+        found.append([token for token in encoder.encode_prompt(ask("What is 6 * 7?"), [tool]) if token in special])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -88,6 +88,17 @@ def test_either_file_may_name_the_end_token(directory: Path, token: Any) -> None
     assert Tokenizer(directory).eos_ids == [END]
 
 
+def test_numbers_that_are_no_token_ids_end_nothing(directory: Path) -> None:
+    configure(directory, "generation_config.json", eos_token_id=[10**30, -1, 5])
+    assert Tokenizer(directory).eos_ids == [END, 5]
+
+
+def test_a_template_file_that_is_not_text_is_named(directory: Path) -> None:
+    (directory / "chat_template.jinja").write_bytes(b"\xff")
+    with raises(ModelError, "damaged_config"):
+        Tokenizer(directory)
+
+
 def test_without_any_end_token_the_directory_is_refused(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", eos_token=None)
     (directory / "generation_config.json").unlink()
@@ -115,6 +126,26 @@ def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> N
     with raises(ModelError, "damaged_tokenizer") as caught:
         Tokenizer(directory)
     assert "tokenizer.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: str) -> None:
+    lines = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
+    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", f"{part}s": lines}})
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
+def test_a_pattern_that_takes_too_long_is_an_error_of_the_model(directory: Path) -> None:
+    pattern = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"}
+    configure(directory, "tokenizer.json", normalizer=pattern)
+    with raises(ModelError, "tokenizer_failed"):
+        Tokenizer(directory).encode_parts([["a" * 60 + "!"]])
+
+
+def test_text_that_is_not_unicode_is_an_error_of_the_template() -> None:
+    with raises(ModelError, "tokenizer_failed"):
+        TOKENIZER.encode("\ud800")
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json"])

@@ -74,6 +74,20 @@ def test_what_is_restored_is_what_was_saved_last_bit_for_bit(checkpoints: Checkp
     assert checkpoints.restore(5, {"weights": make_state(0)["weights"]}).state.keys() == {"weights"}
 
 
+@pytest.mark.parametrize("mark", ['{"step": []}', '{"step": 1e999}', '{"step": "5"}'])
+def test_a_mark_of_the_best_that_no_run_writes_is_named(mark: str, directory: Path, checkpoints: Checkpoints) -> None:
+    save(checkpoints, 5)
+    (directory / "best.json").write_text(mark)
+    with raises(CheckpointError, "best_mark_damaged"):
+        checkpoints.best_step()
+
+
+def test_a_step_that_no_run_reaches_is_no_checkpoint(directory: Path, checkpoints: Checkpoints) -> None:
+    save(checkpoints, 5)
+    (directory / "step_999999999999").mkdir()
+    assert checkpoints.steps() == [5]
+
+
 def test_a_missing_step_names_those_that_exist(checkpoints: Checkpoints) -> None:
     save(checkpoints, 5, 10)
     with raises(CheckpointError, "no_such_checkpoint") as caught:

@@ -590,7 +590,7 @@ _ESCAPED_LINE_FEED = re.compile(r"\\n(?![a-z])")
 def _length_problems(config: Config) -> Iterator[str]:
     generation = config.generation
     eos = generation.eos_tokens
-    if eos is not None and (not eos or min(eos) < 0):
+    if eos is not None and not (eos and 0 <= min(eos) <= max(eos) < 2**31):
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
     if not all(generation.stop_strings):
         yield f"generation.stop_strings must list texts that are not empty, not {generation.stop_strings}"

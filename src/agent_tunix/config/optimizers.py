@@ -50,7 +50,7 @@ class ParameterGroup:
     match: re.Pattern[str]  # pattern found (`re.search`) in the path of each weight
     learning_rate: float
     weight_decay: float
-    freeze: bool  # true if the weights do not change
+    freeze: bool  # True if the weights do not change
 
 
 def parameter_groups(config: OptimizerConfig) -> list[ParameterGroup]:

@@ -5,8 +5,9 @@ and the special tokens between them, and only tokens that the template wrote cou
 together with the template around them, so an ordinary prompt has exactly the ids that transformers gives it.
 
 A second rendering shows which tokens the template wrote. In it, the characters of special tokens are replaced by others
-in every message, so no special token can come from a message, not even in part. If the first rendering has the same
-special tokens and no message contains one, it is used. Otherwise the second one is, with the characters restored.
+in every message, so no special token can come from a message, not even in part. Of the tools' declarations, which
+templates read, only the texts with a special token are changed. If the first rendering has the same special tokens and
+neither a message nor a tool contains one, it is used. Otherwise the second one is, with the characters restored.
 """
 
 import functools
@@ -28,6 +29,7 @@ _PROBE_USER = "agent tunix asks"
 _PROBE_SYSTEM = "agent tunix instructs"
 # Unicode's private-use characters.
 _PRIVATE = range(0xF0000, 0x10FFFE)
+_ANY = re.compile("")
 
 
 class PromptTokenizer(Protocol):
@@ -136,14 +138,15 @@ class PromptEncoder:
         )
         if shape not in self._written:
             self._written[shape] = self._split_disguised(messages, tools)[1::2]
-        holds_special = any(self._pattern.search(text) for message in messages for text in _texts(message))
+        given = (text for one in (*messages, *tools) for text in _texts(one))
+        holds_special = any(map(self._pattern.search, given))
         if not holds_special and parts[1::2] == self._written[shape]:
             return parts
         return self._split_disguised(messages, tools)
 
     def _split_disguised(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
         """Split a prompt rendered from messages without any character of a special token, then restore them."""
-        used = {letter for message in messages for text in _texts(message) for letter in text}
+        used = {letter for one in (*messages, *tools) for text in _texts(one) for letter in text}
         unused = (code for code in _PRIVATE if chr(code) not in used)
         disguise = {ord(letter): code for letter, code in zip(self._characters, unused, strict=False)}
         if len(disguise) < len(self._characters):
@@ -155,6 +158,7 @@ class PromptEncoder:
             {field: value if field == "role" else _disguised(value, disguise) for field, value in message.items()}
             for message in messages
         ]
+        tools = [_translated(tool, disguise, self._pattern) for tool in tools]
         parts = self._pattern.split(self._tokenizer.render_chat(disguised, tools))
         undo = {stand_in: letter for letter, stand_in in disguise.items()}
         return [part if place % 2 else part.translate(undo) for place, part in enumerate(parts)]
@@ -242,14 +246,14 @@ def _disguised(value: Any, table: Mapping[int, int]) -> Any:
     ]
 
 
-def _translated(value: Any, table: Mapping[int, int]) -> Any:
-    """Return a value with characters replaced in all its texts."""
+def _translated(value: Any, table: Mapping[int, int], where: re.Pattern[str] = _ANY) -> Any:
+    """Return a value with characters replaced in all its texts, or in those in which a pattern is found."""
     if isinstance(value, str):
-        return value.translate(table)
+        return value.translate(table) if where.search(value) else value
     if isinstance(value, Mapping):
-        return {_translated(key, table): _translated(item, table) for key, item in value.items()}
+        return {_translated(key, table, where): _translated(item, table, where) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_translated(item, table) for item in value]
+        return [_translated(item, table, where) for item in value]
     return value
 
 

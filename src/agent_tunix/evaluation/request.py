@@ -32,12 +32,9 @@ class Subject:
     # Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the best.
     step: Step
     name: str  # directory of the run, or of the model
-    is_run: bool = True  # true if the model comes from a run; False for a plain model
-
-    @property
-    def working_directory(self) -> Path:
-        """Base directory of the run's relative paths and modules."""
-        return _working_directory(self.run.root) if self.is_run else Path.cwd()
+    # Base directory of the run's relative paths and modules. It is read once, because trust in the run depends on it.
+    working_directory: Path
+    is_run: bool = True  # True if the model comes from a run; False for a plain model
 
 
 @dataclass(frozen=True)
@@ -70,14 +67,12 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     """
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
-    working_directory = Path.cwd()
     with_reward = asked.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
     if subject.is_run:
-        working_directory = subject.working_directory
         config = settle_trust(
             subject.run.config,
             subject.run.root,
-            working_directory=working_directory,
+            working_directory=subject.working_directory,
             trust=asked.trust,
             own_parts=[*_own_data_parts(replaced, subject.run.root), *_own_correct_parts(asked)],
             with_reward=with_reward,
@@ -115,7 +110,10 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             code="rewards_without_run",
         )
     mixture, correct = resolve_for_evaluation(
-        subject.run.config, working_directory, subject.run.root if subject.is_run else None, with_reward=with_reward
+        subject.run.config,
+        subject.working_directory,
+        subject.run.root if subject.is_run else None,
+        with_reward=with_reward,
     )
     output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
@@ -163,7 +161,7 @@ def _read_subject(
         return _plain_model(checked, asked, replaced)
     run = find_run(directory, key)
     config = _with_evaluation(with_values(run.config, replaced), asked)
-    return _with_config(Subject(run, checked, str(run.root)), config)
+    return _with_config(Subject(run, checked, str(run.root), _working_directory(run.root)), config)
 
 
 def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
@@ -189,7 +187,7 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
     model.setdefault("model_size", Path(path).name)
     config = with_values(compose_overrides([]), {**replaced, "model": model})
     run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
-    return Subject(run, 0, path, is_run=False)
+    return Subject(run, 0, path, Path.cwd(), is_run=False)
 
 
 def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:

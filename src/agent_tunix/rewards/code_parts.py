@@ -19,6 +19,7 @@ from agent_tunix.regular_files import open_regular
 from agent_tunix.rewards import registry
 from agent_tunix.rewards.judges import JUDGES
 from agent_tunix.rewards.judges.settings import OPENAI_KEY, OPENAI_URL
+from agent_tunix.rewards.recipe import is_function_id
 from agent_tunix.rewards.reward_model import REWARD_MODELS
 
 Kind = Literal[
@@ -55,11 +56,12 @@ class CodePart:
     kind: Kind
     component: str  # component, or key of the configuration
     text: str  # the specification, or the value
-    file: Path | None = None  # file that would be loaded, if known
+    file: Path | None = None  # file that would be loaded, if known; the working directory of a command
 
     def describe(self) -> str:
         """Return one line for a person."""
-        where = "" if self.file is None or str(self.file) == self.text else f", from {self.file}"
+        word = "in" if self.kind == "command" else "from"
+        where = "" if self.file is None or str(self.file) == self.text else f", {word} {self.file}"
         return f"{self.component}: {_WORDS[self.kind]} {self.text}{where}"
 
 
@@ -155,7 +157,11 @@ class _Lookup:
         if not registry.is_name(function):
             return
         files = (directory / f"{function}.yaml" for directory in self.reward_directories)
-        if depth == 0 and (components := next((one for one in files if one.is_file()), None)):
+        if (
+            depth == 0
+            and not is_function_id(function)
+            and (components := next((one for one in files if one.is_file()), None))
+        ):
             from agent_tunix.rewards.resolve import read_components_file
 
             yield from self.of_spec(read_components_file(components), depth + 1)

@@ -259,7 +259,10 @@ def environment_parts(config: Config, working_directory: Path, root: Path) -> li
             parts += [CodePart("private", f"environment.args.{key}", str(f), f) for f in _private_files(value, root)]
     for place, item in enumerate(asked.mcp):
         server, key = McpServer.read(item, working_directory), f"environment.mcp.{place}"
-        parts.append(CodePart("server" if server.url else "command", key, server.text))
+        if server.url:
+            parts.append(CodePart("server", key, server.text))
+        else:  # another directory may have other programs and modules for the same words
+            parts.append(CodePart("command", key, server.text, server.directory))
         named = [(word, Path(os.path.realpath(server.directory / word))) for word in server.command]
         parts += [CodePart("file", key, word, file) for word, file in named if file.is_file()]
     return parts
@@ -322,17 +325,21 @@ def _initial_paths(config: Config) -> list[str]:
 def _private_files(path: str, root: Path) -> list[Path]:
     """Return the files that match a path or pattern, are outside a directory, and are not readable by everyone.
 
-    If more than `_MOST_FILES` files match, return the path itself instead.
+    If more than `_MOST_FILES` files match, return the path itself instead, and also if it leads through `/proc`, where
+    a path such as `/dev/fd/7` may mean another file later.
     """
     inside = os.path.realpath(root)
     found: dict[Path, None] = {}
     try:
+        named = Path(os.path.abspath(os.path.expanduser(path)))
+        if any(os.path.realpath(one).startswith("/proc/") for one in (named, *named.parents)):
+            return [named]
         for number, name in enumerate(_walk(path)):
             if number > _MOST_FILES:
                 return [Path(os.path.realpath(os.path.expanduser(path)))]
             file = Path(os.path.realpath(name))
             with contextlib.suppress(OSError):  # a missing file cannot be read later either
-                if not file.is_relative_to(inside) and is_private(file):
+                if not file.is_relative_to(inside) and (file.is_relative_to("/proc") or is_private(file)):
                     found[file] = None
     except ValueError:  # not a valid path
         return []
@@ -400,7 +407,9 @@ def _named(part: CodePart) -> str | None:
 
 
 def _digest(part: CodePart, root: Path) -> str | None:
-    """Return a digest of the code of a part; None if it has no file."""
+    """Return a digest of the code of a part; None if it has no file, and the directory of a command."""
+    if part.kind == "command":
+        return _named(part)
     if part.kind == "uploaded":
         files = sorted((root / "rewards").glob("*.py"))
         return _sha256("".join(map(digest_file, files)).encode())

@@ -85,11 +85,16 @@ def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
 def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """Yield rows as `iterate_rows` does; a value that is neither a finite number nor a histogram becomes None.
 
+    Only metrics named `…/histogram` are histograms.
+
     Raises:
         RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
     for row in iterate_rows(path):
-        yield {name: value if is_metric(value) else None for name, value in row.items()}
+        yield {
+            name: value if is_metric(value) and is_histogram(value) == name.endswith("/histogram") else None
+            for name, value in row.items()
+        }
 
 
 def cut_after(path: Path, step: int) -> None:

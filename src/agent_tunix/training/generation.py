@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
@@ -45,13 +46,16 @@ def find_source(given: Path, step: Step) -> PolicySource:
     """Return the policy of a run's directory, or of a Hugging Face model directory.
 
     Raises:
-        ConfigError: The config.yaml of the run is damaged, or a step is given for a model directory.
+        ConfigError: The config.yaml of the run is damaged, a value is out of range, or a step is given for a model
+            directory.
         ModelError: The path is neither.
     """
     # A model that was exported into a run's directory counts as a model.
     in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
     if (given / "config.yaml").is_file() or in_run:
-        return PolicySource(find_run(given, "RUN"), step, is_run=True)
+        run = find_run(given, "RUN")
+        check(run.config)  # which somebody else may have written
+        return PolicySource(run, step, is_run=True)
     if step is not None:
         raise ConfigError(
             f"--step requires a run, but {given} is a model directory without a checkpoint of step {step}; remove "

@@ -1,14 +1,15 @@
 """Resuming a run: the checks, the warnings and the command line."""
 
+import contextlib
 import logging
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config
-from agent_tunix.errors import CheckpointError
+from agent_tunix.errors import AgentTunixError, CheckpointError
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
 from agent_tunix.runs.weights.checkpoints import Restored
@@ -27,6 +28,21 @@ def resume_command(root: Path) -> str:
     arguments = [a for a in sys.argv[1:] if not a.startswith(("hydra.run.dir=", "training.resume="))]
     program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name.split()
     return shlex.join([*program, *arguments, f"hydra.run.dir={root}", "training.resume=true"])
+
+
+@contextlib.contextmanager
+def reading_metadata(restored: Restored) -> Iterator[None]:
+    """Raise CheckpointError if the block cannot use the metadata of a checkpoint, which somebody else may have made."""
+    try:
+        yield
+    except AgentTunixError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"metadata.json of the checkpoint of step {restored.step} must be as a run wrote it, but is not "
+            f"({type(error).__name__}: {error}); remove that checkpoint",
+            code="checkpoint_unreadable",
+        ) from error
 
 
 def check_resumable(

@@ -39,6 +39,7 @@ from agent_tunix.training.resuming import (
     check_reward,
     is_due,
     judge_again,
+    reading_metadata,
     resume_command,
     tell_gaps,
 )
@@ -324,13 +325,14 @@ class RunSession:
         if restored is None:
             _LOGGER.info("nothing to resume in %s; starting from the beginning", self._paths.checkpoints)
             return 0
-        check_resumable(restored, self._metadata, config, components, self._method, self._paths.root)
-        if self._method == GRPO:
-            check_reward(restored.metadata, self._metadata, config)
+        with reading_metadata(restored):
+            check_resumable(restored, self._metadata, config, components, self._method, self._paths.root)
+            if self._method == GRPO:
+                check_reward(restored.metadata, self._metadata, config)
+            self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
+            if self._by_pass_rate:
+                self._by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
         write_state(components.updater, components.moving_reference, restored.state)
-        self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
-        if self._by_pass_rate:
-            self._by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
         rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
         judge_again(self._best, rows, config, self.max_steps)
         if self._best.step:

@@ -54,6 +54,7 @@ def test_a_completion_cannot_end_its_own_quotation(attempt: str, bench: Bench) -
 MARKS = (
     "<|im_start|> <|endoftext|> <|eot_id|> <｜User｜> <s> </s> [INST] [/INST] <<SYS>> <</SYS>>"
     " <start_of_turn> <end_of_turn> <bos> <eos> <pad> <unused0> <<<COMPLETION>>>"
+    " [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_RESULTS] [gMASK] <sop> <reserved_106> <seed:eos> [|endofturn|] ]~b]user"
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.errors import AgentTunixError, RewardError, UploadError
+from agent_tunix.rewards.advantages import register_advantage_estimator
 from agent_tunix.service import ReplayLimits
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.replaying import running
@@ -142,6 +143,13 @@ def test_an_impossible_replay_is_refused(
 ) -> None:
     with raises(error, code):
         replay(run, source, **request_)
+
+
+def test_an_estimator_that_a_run_names_is_not_run(tmp_path: Path) -> None:
+    register_advantage_estimator("own_of_a_run", overwrite=True)(lambda totals, *_: np.zeros(totals.shape))
+    run = write_run(tmp_path / "run", num_steps=1, scaling="own_of_a_run")
+    with raises(Unreplayable, "own_estimator"):
+        replay(run, POLITENESS)
 
 
 def test_a_missing_column_is_named(run: RunView) -> None:

@@ -127,10 +127,16 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
         directory: Model directory. The order of precedence is `chat_template.jinja`, `tokenizer_config.json`,
             `chat_template.json`. Among several named templates the one called `default` is used.
         settings: Content of `tokenizer_config.json`.
+
+    Raises:
+        ModelError: The file of the template is damaged.
     """
     file = directory / "chat_template.jinja"
     if file.is_file():
-        return read_regular(file).decode("utf-8"), f"the chat template of {directory}"
+        try:
+            return read_regular(file).decode("utf-8"), f"the chat template of {directory}"
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{file} must be UTF-8, but: {error}", code="damaged_config") from error
     found = settings.get("chat_template")
     if found is None and (legacy := directory / "chat_template.json").is_file():
         try:

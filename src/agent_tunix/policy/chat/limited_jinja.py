@@ -274,7 +274,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  # Jinja's signature
         """Make a template's call and count it."""
         self, obj = __self, __obj
-        self.meter.charge(_CALL)
+        self.meter.charge(_CALL + _VISIT * (len(args) + len(kwargs)))
         if isinstance(obj, LoopContext | Macro | BlockReference):
             self.meter.charge(_MACRO + self._cost)
             if isinstance(obj, LoopContext) and args:

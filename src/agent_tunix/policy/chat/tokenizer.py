@@ -10,10 +10,11 @@ piece). `_plain` therefore also knows a guard for each special token: an added t
 It replaces the special token wherever the chat template wrote it.
 """
 
+import contextlib
 import functools
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_
 
 # Limits the memory for what the library returns besides ids.
 _ENCODED_AT_ONCE = 4096
+# Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
+# a character by another one.
+_MOST_GROWTH = 64
 
 
 class Tokenizer:
@@ -64,6 +68,13 @@ class Tokenizer:
             self._special = FastTokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
             raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
+        for part in (self._plain.normalizer, self._plain.decoder):
+            if part is not None and _growth(json.loads(part.__getstate__())) > _MOST_GROWTH:
+                raise ModelError(
+                    f"the replacements in {path} must make a text at most {_MOST_GROWTH} times as long, but make it "
+                    "longer; use another tokenizer",
+                    code="growing_tokenizer",
+                )
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
@@ -73,7 +84,8 @@ class Tokenizer:
         eos = self._token_id("eos_token")
         listed = _read_json(directory / "generation_config.json").get("eos_token_id")
         extra = listed if isinstance(listed, list) else [listed]
-        self.eos_ids: list[int] = list(dict.fromkeys(i for i in [eos, *extra] if isinstance(i, int)))
+        ids = [one for one in [eos, *extra] if isinstance(one, int) and 0 <= one < 2**31]
+        self.eos_ids: list[int] = list(dict.fromkeys(ids))
         if not self.eos_ids:
             raise ModelError(
                 f"{directory}: tokenizer_config.json or generation_config.json must name an eos token, but neither "
@@ -161,7 +173,8 @@ class Tokenizer:
             allow_special: True to read "<|im_end|>" in the text as that token, False to read it as characters.
         """
         fast = self._special if allow_special else self._plain
-        ids: list[int] = fast.encode(text, add_special_tokens=False).ids
+        with self._faults():
+            ids: list[int] = fast.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -183,7 +196,9 @@ class Tokenizer:
         whole = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in texts]
         encoded = []
         for start in range(0, len(whole), _ENCODED_AT_ONCE):
-            encodings = self._plain.encode_batch_fast(whole[start : start + _ENCODED_AT_ONCE], add_special_tokens=False)
+            some = whole[start : start + _ENCODED_AT_ONCE]
+            with self._faults():
+                encodings = self._plain.encode_batch_fast(some, add_special_tokens=False)
             encoded += [[self._guarded.get(token, token) for token in encoding.ids] for encoding in encodings]
         return encoded
 
@@ -218,8 +233,27 @@ class Tokenizer:
         """Return the texts of many rows of token ids, without special tokens."""
         hidden = self._hidden_ids
         rows = [[int(token) for token in ids if int(token) not in hidden] for ids in ids_of_rows]
-        texts: list[str] = self._special.decode_batch(rows, skip_special_tokens=True)
+        with self._faults():
+            texts: list[str] = self._special.decode_batch(rows, skip_special_tokens=True)
         return texts
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Raise ModelError if the library fails.
+
+        A pattern of `tokenizer.json` may take too many steps, and the chat template may write what is not Unicode.
+        """
+        try:
+            yield
+        except BaseException as error:
+            # The library ends a pattern with `PanicException`, which is no Exception and cannot be imported.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ModelError(
+                f"the tokenizer of {self._directory} cannot convert a text: {error}; use another tokenizer or chat "
+                "template",
+                code="tokenizer_failed",
+            ) from error
 
     def token_texts(self) -> list[str]:
         """Return the text that each token id adds to a text; "" for special tokens.
@@ -269,6 +303,18 @@ def _text_of(token: Any) -> str | None:
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """Return the factor by which the replacements of a normalizer or decoder may lengthen a text."""
+    growth = 1.0
+    for inner in part.get("normalizers") or part.get("decoders") or []:
+        growth *= _growth(inner)
+    if part["type"] == "Replace":
+        # A regular expression may match the empty text between two characters.
+        given, length = part["pattern"], len(part["content"])
+        growth = max(growth, length / len(given["String"]) if given.get("String") else 1 + length)
+    return growth
 
 
 def _copy(token: AddedToken, content: str, *, special: bool) -> AddedToken:

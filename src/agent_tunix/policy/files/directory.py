@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -32,7 +33,7 @@ def find_model_directory(config: ModelConfig) -> Path:
         directory = _fetch(location if location.is_exact else _resolve(location))
     else:
         directory = local_directory(config.path)
-        if not directory.is_dir():
+        if not os.path.isdir(directory):  # False for a path that is too long, unlike `Path.is_dir`
             raise ModelError(
                 f"model.path {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
             )

@@ -62,8 +62,8 @@ class _Worker:
     loads: bool = False  # True once it has begun to load that
     task: Task | None = None
     sent: bool = False  # True if its task was sent
-    ready: bool = False  # true if it has begun its task
-    used: bool = False  # true if it has ever made a call
+    ready: bool = False  # True if it has begun its task
+    used: bool = False  # True if it has ever made a call
     deadline: float | None = None  # end of the permitted silence, in `time.monotonic`; None: no limit
     limit_s: float = 0.0  # permitted silence during a call
     end: float = math.inf  # latest end of its task, whatever it sends, in `time.monotonic`

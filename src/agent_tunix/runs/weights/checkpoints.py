@@ -38,6 +38,8 @@ from agent_tunix.errors import CheckpointError
 from agent_tunix.regular_files import read_regular, replacing, sync, sync_tree
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
+# Digits of a step. Lists of the steps up to a larger one, which no run reaches, would exhaust memory.
+_MOST_DIGITS = 7
 
 
 # Part of a checkpoint ("weights", "optimizer", "reference") → name → array.
@@ -77,7 +79,7 @@ class Checkpoints:
         if not self._directory.is_dir():
             return []
         names = (path.name.removeprefix("step_") for path in self._directory.glob("step_*"))
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) <= _MOST_DIGITS)
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
         """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`, but never the best.
@@ -167,13 +169,15 @@ class Checkpoints:
         """
         try:
             step = json.loads(read_regular(self._directory / "best.json"))["step"]
+            if type(step) is not int:
+                raise ValueError("its step is not an integer")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(
                 f"{self._directory}/best.json is damaged: {_cause(error)}; remove it", code="best_mark_damaged"
             ) from error
-        return int(step)
+        return step
 
     def restore_latest(self, like: State) -> Restored | None:
         """Return the newest intact checkpoint; None if there are no checkpoints.

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, cast
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Component, Mixture
-from agent_tunix.rewards.advantages import needs_batch
+from agent_tunix.rewards.advantages import SCALINGS, needs_batch
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
@@ -21,7 +21,7 @@ from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store import Format
 from agent_tunix.store.uploads import check_upload
-from agent_tunix.workbench.replay import RecordedStep, ReplayedStep, compare, contrast, replay
+from agent_tunix.workbench.replay import RecordedStep, ReplayedStep, Unreplayable, compare, contrast, replay
 
 # Component name of a function that is the whole reward. Its own name may not be a valid component name.
 _ALONE = "uploaded"
@@ -64,6 +64,12 @@ def replay_source(
     counterpart = choose_counterpart(components, request.saved, request.against)
     selection = Selection(run.rollouts, request.steps, max(1, min(request.most, limits.max_completions)))
     settings = selection.first.settings
+    if settings.advantage_scaling not in SCALINGS:
+        raise Unreplayable(
+            f"grpo.advantage_scaling must be a built-in one here, but is {settings.advantage_scaling!r}; use "
+            "`agent-tunix rewards replay`, which runs your own estimator",
+            code="own_estimator",
+        )
     deadline = Deadline(limits.total_timeout_s, ended)
     name = counterpart.name if counterpart.is_component else _ALONE
     called = _called_as(run.config or {}, components.get(name, {}).get("args") if counterpart.is_component else {})

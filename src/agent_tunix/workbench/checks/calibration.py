@@ -55,7 +55,7 @@ class LabelledCompletion:
 
     problem: CheckProblem
     response: str
-    label: bool | None = None  # true if the completion is right; None if that is unknown
+    label: bool | None = None  # True if the completion is right; None if that is unknown
     origin: str = ""
 
 

@@ -25,7 +25,7 @@ class RolloutView:
     components: Mapping[str, float | None] = field(default_factory=dict)
     outcome: str = Outcome.SCORED
     length: int = 0  # in tokens
-    ended: bool = True  # true if the model ended it
+    ended: bool = True  # True if the model ended it
     reasons: Mapping[str, str] = field(default_factory=dict)  # reasons for failures by component; "" for the total
 
     @classmethod
