@@ -527,7 +527,7 @@ class TrainingConfig:
 
 @dataclass
 class SftConfig:
-    """Targets of `agent-tunix sft`; everything else is as in any run."""
+    """Settings of the target texts of `agent-tunix sft`; everything else is as in any run."""
 
     target_column: str | None = key(
         None,

@@ -56,7 +56,7 @@ def component_kind(component: Component) -> Kind | None:
 
 
 def declared_kind(reward: Any) -> Kind | None:
-    """Return the kind that a single reward declares."""
+    """Return the kind (correctness, form, …) that a reward, not a mixture, declares."""
     function = function_of(reward)
     for holder in (reward, function):
         declared = getattr(holder, "kind", None)

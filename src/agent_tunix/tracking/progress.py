@@ -123,7 +123,7 @@ class LiveDisplay:
 
 
 class PlainDisplay:
-    """Occasional lines: the first, the important ones, one every few seconds, and the last."""
+    """Occasional progress lines: the first, the important ones, one every few seconds, and the last."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream

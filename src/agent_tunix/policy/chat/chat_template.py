@@ -35,7 +35,7 @@ class ChatTemplate:
         source: Jinja source.
         origin: Origin of the template, for messages.
         variables: Variables of the template besides the messages: special tokens and the user's own arguments.
-        date: Date that `strftime_now` uses, as 2024-07-26.
+        date: Date that `strftime_now` uses, in the form 2024-07-26.
 
     Raises:
         ModelError: The source is not valid Jinja.

@@ -85,7 +85,7 @@ class Judge(abc.ABC):
 
     @abc.abstractmethod
     def _read_own(self, arguments: JudgeArguments) -> None:
-        """Take the arguments of this class of judge."""
+        """Read the arguments that only this class of judge has."""
 
     @abc.abstractmethod
     async def _judge_all(self, asker: "Asker", samples: Sequence[Sample], gate: asyncio.Semaphore) -> list[Score]:

@@ -22,8 +22,8 @@ class RubricJudge(Judge):
     """A language model grades each completion by a rubric. Range [0, 1].
 
     The value is the mean of the criteria's scores by their weights; `components` has each criterion's raw score. The
-    value of a negative rubric is also the raw score, 1 for a fault that is there; a negative weight of the component
-    makes it a penalty.
+    value of a negative rubric, which describes a fault, is also the raw score: 1 for a fault that is there. A negative
+    weight of the component makes it a penalty.
 
     In a configuration:
 

@@ -76,7 +76,7 @@ def weight_at(weight: Weight, step: int, metrics: Mapping[str, float]) -> float:
 
 
 def may_train(weight: Weight) -> bool:
-    """Return True if the weight is ever other than 0."""
+    """Return True if the weight is not 0 at some step."""
     return bool(weight.start or weight.end) if isinstance(weight, Schedule) else weight != 0
 
 

@@ -23,5 +23,5 @@ class Review:
 
 
 def sha256_of(text: str) -> str:
-    """Return the digest that identifies a reviewed source."""
+    """Return the digest that identifies a source that its owner has reviewed."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

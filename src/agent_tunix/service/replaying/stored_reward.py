@@ -97,7 +97,8 @@ class StoredReward:
             self._components = [_component(key, of, reward) for key, of in components.items()]
         except (RewardError, AttributeError, TypeError) as error:
             raise Unreplayable(
-                f"the run's environment.json does not describe its reward: {error}", code="unreadable_fingerprint"
+                f"the run's reward is not known, because its environment.json cannot be read: {error}",
+                code="unreadable_fingerprint",
             ) from error
         self._on_failure = on_failure
 
@@ -123,7 +124,8 @@ class StoredReward:
             return _Weighed(components, weights, self._on_failure)
         except RewardError as error:
             raise Unreplayable(
-                f"the run's environment.json does not describe its reward: {error}", code="unreadable_fingerprint"
+                f"the run's reward is not known, because its environment.json cannot be read: {error}",
+                code="unreadable_fingerprint",
             ) from error
 
 

@@ -46,7 +46,7 @@ _MOST_PROBLEMS = 16
 
 
 def check_form(trial: Trial) -> Iterator[CheckFinding]:
-    """Check that the filled form earns more than an empty response, an echo of the prompt, or its repeated tags."""
+    """Check that the filled form earns more than an empty response, an echo of the prompt, or its tags repeated."""
     solved = list(trial.solved())[:_MOST_PROBLEMS]
     golds = [gold for _, _, gold in solved]
     nothing = mean([trial.score(problem, "").value or 0.0 for _, problem, _ in solved])

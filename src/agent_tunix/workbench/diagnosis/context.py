@@ -40,7 +40,7 @@ class ComponentContext:
     kind: str | None = None  # kind that it declares; None without one
     range: Range | None = None  # range that it declares; None without one
     weight: float = 1.0  # factor in the total; with a schedule, the final one
-    trains: bool = True  # True if its weight is ever other than 0
+    trains: bool = True  # True if its weight is not 0 at some step
     # First and last step of a schedule over steps; None if the weight is constant or follows a metric.
     schedule: tuple[float, float] | None = None
     start_weight: float | None = None
@@ -98,7 +98,7 @@ class RunContext:
 
     @property
     def training(self) -> tuple[ComponentContext, ...]:
-        """Components whose weight is ever other than 0."""
+        """Components whose weight is not 0 at some step."""
         return tuple(component for component in self.components if component.trains)
 
     @property

@@ -90,7 +90,8 @@ class ReplayComparison:
             return
         yield f"mean total           {_show(self.mean_before)} → {_show(self.mean_after)}"
         yield f"totals changed       {_share(self.completions - self.equal_totals, self.completions)}"
-        yield f"advantages changed   {_share(self.completions - self.equal_advantages, self.completions)}"
+        most = f", by at most {abs(self.movers[0].after[1] - self.movers[0].before[1]):.2g}" if self.movers else ""
+        yield f"advantages changed   {_share(self.completions - self.equal_advantages, self.completions)}{most}"
         yield f"sign of advantage    {_share(self.sign_flips, self.completions)} flipped"
         dead = self.dead_before + self.newly_dead - self.newly_alive
         yield (
