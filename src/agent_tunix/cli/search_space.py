@@ -35,8 +35,8 @@ def _dimension(override: Override) -> Dimension:
         log = "log" in value.tags
         if not value.start < value.end or (log and value.start <= 0):
             raise ConfigError(
-                f"{override.input_line} must have a lower bound below its upper bound; with tag(log, …) both must be above"
-                " 0",
+                f"{override.input_line} must have a lower bound below its upper bound; with tag(log, …) both must "
+                "be above 0",
                 code="invalid_interval",
             )
         return Range(value.start, value.end, log=log)
