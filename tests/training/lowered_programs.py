@@ -28,7 +28,7 @@ from agent_tunix.policy.optimizer import make_optimizer
 from agent_tunix.policy.schedules import make_schedules
 from agent_tunix.sampling.sampler import Completions, Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
-from agent_tunix.training.components import make_reference, make_updater
+from agent_tunix.training.components import make_reference, make_teacher, make_updater
 from tests.policy.support import FAMILIES, make_larger
 from tests.training import test_episodes
 
@@ -106,6 +106,7 @@ def lower_run(directory: Path, config: Config, shape: list[int]) -> dict[str, An
         updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, rates)
         reference = make_reference(config, policy)
         assert reference is not None
+        teacher = make_teacher(config, directory, policy, reference, mesh)
         letters: Any = test_episodes.Letters()
         sampler = Sampler(policy, letters, mesh)
         for sampling in (SamplingParams(T), SamplingParams(T, greedy=True)):
@@ -119,7 +120,7 @@ def lower_run(directory: Path, config: Config, shape: list[int]) -> dict[str, An
             texts=[""] * B * G,
             logps=np.zeros((B * G, T), np.float32),
         )
-        placed = place_micro_batches(completions, config, mesh, reference.logps)
+        placed = place_micro_batches(completions, config, mesh, reference.logps, teacher.judge)
         inputs, _ = make_loss_inputs(placed, completions, np.ones(B * G, np.float32), config, mesh)
         changing = len(jax.tree.leaves((nnx.state(policy, trained_kind(policy)), nnx.state(updater.optimizer))))
         updater.dispatch(inputs[0])
@@ -137,6 +138,7 @@ def main() -> None:
             config = Config()
             config.training.batch_size, config.training.micro_batch_size = B, B
             config.grpo.num_generations, config.grpo.beta = G, 0.1
+            config.grpo.teacher, config.grpo.teacher_top_k = str(directory), 4
             # As on an accelerator: the default depends on the machine.
             config.model = ModelConfig(dtype="bfloat16", **settings)
             if adapter == "QLoRA":

@@ -14,6 +14,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ModelError
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.planning.memory import MemoryPlan, plan_memory
+from agent_tunix.planning.open_mesh import open_mesh
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.model import load_policy
@@ -76,6 +77,12 @@ def test_the_plan_counts_the_weights_of_the_teacher(tmp_path: Path) -> None:
     config.grpo.teacher = str(shutil.copytree(EMBEDDED_MODEL, tmp_path / "teacher"))
     assert plan(config).teacher == plan(config).weights
     assert plan(config).held - plan(Config()).held == 0  # a teacher in place of the reference policy
+
+
+def test_a_policy_is_sampled_on_a_machine_without_its_teacher() -> None:
+    config = distilled()
+    config.grpo.teacher = "/on/another/machine"
+    assert open_mesh(config, read_architecture(EMBEDDED_MODEL), num_rows=None).size == 1
 
 
 def test_a_teacher_with_another_tokenizer_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:

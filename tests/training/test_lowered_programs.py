@@ -15,7 +15,7 @@ from tests.policy.support import FAMILIES
 from tests.training.lowered_programs import ADAPTERS, MESHES, lower
 
 # Sampling, training and evaluation; then episodes, whose turns begin with a chunk of a reply.
-FUNCTIONS = {"generate", "_reference_logps", "update"} | {
+FUNCTIONS = {"generate", "_reference_logps", "_judge", "update"} | {
     "draw_noise",
     "read_prompts",
     "new_cache",
@@ -62,8 +62,9 @@ def test_arguments_of_programs_for_a_mesh_carry_their_shardings(found: dict[str,
     for case, programs in found.items():
         if case.endswith(str(MESHES[-1])):
             for program in programs["generate"] + programs["_reference_logps"] + programs["update"]:
-                # The log-probabilities of the reference are made up here.
-                assert set(program["arguments"]) - set(program["sharded"]) <= {"example.reference_logps"}, case
+                # What reference policy and teacher find is made up here.
+                rest = set(program["arguments"]) - set(program["sharded"])
+                assert all(name.startswith(("example.reference_logps", "example.teacher")) for name in rest), case
 
 
 @pytest.mark.parametrize(

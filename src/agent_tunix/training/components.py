@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,8 @@ def build_components(
     if config.grpo.teacher is not None:
         teacher_directory = find_model_directory(teacher_model(config), "grpo.teacher")
         check_teacher(config, directory, teacher_directory)
+        # From here on it is on this disk, for the memory plan too.
+        config = replace(config, grpo=replace(config.grpo, teacher=str(teacher_directory)))
     with spend("data"):
         tokenizer = Tokenizer(directory, config.prompt)
         batches, held_out = load_batches(config, tokenizer)

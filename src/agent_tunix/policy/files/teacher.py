@@ -8,8 +8,7 @@ from typing import Any
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.files.directory import local_directory
-from agent_tunix.policy.files.location import parse_location
+from agent_tunix.policy.files.directory import find_cached_directory
 from agent_tunix.regular_files import read_regular
 
 
@@ -22,12 +21,11 @@ def is_initial_policy(config: Config) -> bool:
     """Return True if the teacher is the policy as it is before training, of whose weights it then needs no others."""
     if config.training.init_checkpoint is not None:
         return False
-    teacher, own = config.grpo.teacher, config.model.path
-    if teacher == own:
+    teacher = teacher_model(config)
+    if teacher.path == config.model.path:
         return True
-    if parse_location(teacher) is not None or parse_location(own) is not None:
-        return False
-    return local_directory(teacher).resolve() == local_directory(own).resolve()
+    found, own = (find_cached_directory(model) for model in (teacher, config.model))
+    return found is not None and own is not None and found.resolve() == own.resolve()
 
 
 def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
