@@ -203,6 +203,8 @@ def test_several_problems_are_reported_together() -> None:
         ({"entropy_target": 0.5}, "requires grpo.entropy_coefficient above 0"),
         ({"off_policy_threshold": 0.1}, "requires grpo.num_iterations above 1"),
         ({"loss": "gmpo", "top_entropy_share": 0.2}, "grpo.top_entropy_share must be 1 with grpo.loss=gmpo"),
+        ({"loss": "none"}, "set grpo.teacher, or another loss"),
+        ({"teacher_top_k": 8}, "set grpo.teacher, or remove the key"),
         ({"reference_sync_steps": 10, "beta": 0.0}, "set grpo.reference_sync_steps=0, or grpo.beta above 0"),
     ],
 )

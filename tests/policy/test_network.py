@@ -180,7 +180,7 @@ def test_rows_attended_to_in_parts_are_those_of_all_at_once(
         return attention.attend_in_groups(q, k, v, groups, 5.0)
 
     def gradients() -> Any:
-        return jax.grad(lambda *inputs: (attend(*inputs) * jnp.arange(H)).sum(), argnums=(0, 1, 2))(q, k, v)
+        return jax.jit(jax.grad(lambda *inputs: (attend(*inputs) * jnp.arange(H)).sum(), argnums=(0, 1, 2)))(q, k, v)
 
     expected = attend(q, k, v), *gradients()
     monkeypatch.setattr(attention, "_CACHED_LOGITS", 3 * Q * T * T)

@@ -97,12 +97,18 @@ class Letters:
 
 
 def sample(
-    model: Any, sampling: SamplingParams = SAMPLED, *, most: int = L, kind: type = Talker, schedule: str = "lockstep"
+    model: Any,
+    sampling: SamplingParams = SAMPLED,
+    *,
+    most: int = L,
+    kind: type = Talker,
+    schedule: str = "lockstep",
+    mesh: jax.sharding.Mesh | None = None,
 ) -> Completions:
     letters: Any = Letters()
     environments: Any = Threaded()
     limits = EpisodeLimits(MAX_TURNS, most, 12, waits_for_all=schedule == "lockstep")
-    sampler = EpisodeSampler(Sampler(model, letters, make_mesh([1, 1])), environments, letters, limits)
+    sampler = EpisodeSampler(Sampler(model, letters, mesh or make_mesh([1, 1])), environments, letters, limits)
     batch = PromptBatch(
         prompts=PROMPTS,
         messages=[[{"role": "user", "content": prompt}] for prompt in PROMPTS],

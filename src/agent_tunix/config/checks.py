@@ -86,6 +86,7 @@ _AT_LEAST = {
     "grpo.num_generations": 2,
     "grpo.num_iterations": 1,
     "grpo.reference_sync_steps": 0,
+    "grpo.teacher_top_k": 1,
     "grpo.dynamic_sampling_rounds": 0,
     "optimizer.warmup_steps": 0,
     "generation.max_prompt_length": 1,
@@ -161,6 +162,7 @@ _WITHIN = {
     "grpo.positive_nll": (0.0, math.inf, True, False),
     "grpo.sampler_correction_cap": (0.0, math.inf, False, False),
     "grpo.epsilon_c": (0.0, math.inf, False, False),
+    "grpo.teacher_coefficient": (0.0, math.inf, False, False),
     "grpo.reference_sync_mix": (0.0, 1.0, False, True),
     "training.train_fraction": (0.0, 1.0, False, True),
     "rewards.max_failure_rate": (0.0, 1.0, True, True),
@@ -397,6 +399,14 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
             f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
         )
+    if grpo.teacher is None:
+        if grpo.loss == "none":
+            yield "grpo.loss=none requires grpo.teacher, because nothing else trains; set grpo.teacher, or another loss"
+        if grpo.teacher_top_k is not None:
+            yield (
+                f"grpo.teacher_top_k={grpo.teacher_top_k} requires grpo.teacher, but it is null; set grpo.teacher, or "
+                "remove the key"
+            )
     for name in _UNREAD_CLIPS.get(grpo.loss, ()):
         if getattr(grpo, name) is not None:
             yield f"grpo.{name} must be null with grpo.loss={grpo.loss}, which does not use it; remove it"

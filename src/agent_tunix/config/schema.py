@@ -325,8 +325,8 @@ class GrpoConfig:
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
         "gradient per token; cispo: bounded importance weights; sapo: a smooth gate; gmpo: the geometric mean of "
-        "clipped ratios; reinforce: neither ratio nor clip (RLOO); or your own: a registered name, a dotted path or "
-        "file.py:function.",
+        "clipped ratios; reinforce: neither ratio nor clip (RLOO); none: rewards are logged and train nothing, with "
+        "grpo.teacher; or your own: a registered name, a dotted path or file.py:function.",
     )
     loss_agg_mode: str = key(
         "sequence-mean-token-mean",
@@ -380,6 +380,17 @@ class GrpoConfig:
         "num_iterations above 1 the importance ratios hold it already.",
     )
     sampler_correction_cap: float = key(2.0, "Largest weight of that correction.")
+    teacher: str | None = key(
+        None,
+        "Model whose distribution the policy follows on its own completions (on-policy distillation), in the forms of "
+        "model.path and with the policy's tokenizer; null: none.",
+    )
+    teacher_coefficient: float = key(1.0, "Weight of the divergence KL(policy ‖ teacher) in the loss.")
+    teacher_top_k: int | None = key(
+        None,
+        "Compute the divergence over the teacher's k likeliest tokens and the rest together; null: from the sampled "
+        "token alone.",
+    )
     reference_sync_steps: int = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."
     )

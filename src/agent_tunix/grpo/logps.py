@@ -27,11 +27,15 @@ class TokenStatistics(NamedTuple):
         logps: Log-probability of the token at the sampling temperature, over all words.
         entropies: Entropy of the distribution at that temperature, in nats; without gradient unless requested.
         likeliest: The likeliest token at that position; None unless requested.
+        top: Ids of the k likeliest words at that position, or the ids given; None unless requested.
+        top_logps: Their log-probabilities.
     """
 
     logps: Float[Array, "n T"]
     entropies: Float[Array, "n T"]
     likeliest: Int[Array, "n T"] | None = None
+    top: Int[Array, "n T k"] | None = None
+    top_logps: Float[Array, "n T k"] | None = None
 
 
 def completion_statistics(
@@ -44,6 +48,7 @@ def completion_statistics(
     chunk: int | None = None,
     likeliest: bool = False,
     entropy_gradient: bool = False,
+    top: int | Int[Array, "n T k"] | None = None,
 ) -> TokenStatistics:
     """Compute log-probability and entropy of every token. Ignore the values at padding.
 
@@ -56,6 +61,8 @@ def completion_statistics(
         chunk: Tokens whose logits exist at once; by default as many as fit in 16 MB.
         likeliest: True to return the likeliest tokens too.
         entropy_gradient: True if entropies are differentiated.
+        top: The number k of likeliest words at each place to find, or the ids of words whose log-probabilities are
+            wanted; None for neither.
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
@@ -64,35 +71,39 @@ def completion_statistics(
     hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
     parts = row_parts(model.mesh, n)
-    found = _in_chunks(model, flat, tokens_nT.reshape(-1), temperature, chunk, likeliest, parts, entropy_gradient)
-    logps, entropies, tops = (x if x is None else x.reshape(n, T) for x in found)
-    assert logps is not None
-    assert entropies is not None
-    return TokenStatistics(logps, entropies if entropy_gradient else jax.lax.stop_gradient(entropies), tops)
+    words_NK = None if top is None or isinstance(top, int) else top.reshape(n * T, -1)
+    k = top if isinstance(top, int) else None
+    found = _in_chunks(
+        model, (flat, tokens_nT.reshape(-1), words_NK), temperature, chunk, likeliest, parts, entropy_gradient, k
+    )
+    statistics: TokenStatistics = jax.tree.map(lambda x: x.reshape(n, T, *x.shape[1:]), found)
+    if entropy_gradient:
+        return statistics
+    return statistics._replace(entropies=jax.lax.stop_gradient(statistics.entropies))
 
 
 def _in_chunks(
     model: Decoder,
-    hidden_ND: Float[Array, "N D"],
-    tokens_N: Int[Array, " N"],
+    inputs: tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, "N k"] | None],
     temperature: float,
     chunk: int | None,
     likeliest: bool,
     parts: int,
     entropy_gradient: bool,
-) -> tuple[jax.Array | None, ...]:
-    """Return [N] log-probabilities, entropies, and likeliest tokens or None.
+    k: int | None,
+) -> TokenStatistics:
+    """Return the statistics of N tokens from their hidden states, ids, and the words of `top` or None.
 
     On a mesh the N tokens lie in `parts`, side by side. A chunk takes an equal share of each part, so that every device
     has work.
     """
-    N = tokens_N.shape[0]
+    N = inputs[1].shape[0]
     own = N // parts
     chunk = min(own, chunk or max(1, CHUNK_NUMBERS // model.config.vocab_size))
     project = model.project if parts == 1 or chunk == own else model.project_in_parts(parts)
 
     @jax.checkpoint
-    def statistics(hidden_CD: jax.Array, tokens_C: jax.Array) -> tuple[jax.Array | None, ...]:
+    def statistics(hidden_CD: jax.Array, tokens_C: jax.Array, words_CK: jax.Array | None) -> TokenStatistics:
         logits_CV = project(hidden_CD) / temperature
         normaliser_C = jax.nn.logsumexp(logits_CV, axis=-1)
         chosen_C = jnp.take_along_axis(logits_CV, tokens_C[..., None], axis=-1)[..., 0]
@@ -100,10 +111,16 @@ def _in_chunks(
         top_C = jnp.argmax(logits_CV, axis=-1) if likeliest else None
         if not entropy_gradient:
             entropy_C = jax.lax.stop_gradient(entropy_C)
-        return chosen_C - normaliser_C, entropy_C, top_C
+        top_CK = None
+        if k is not None:
+            top_CK, words_CK = jax.lax.top_k(logits_CV, min(k, logits_CV.shape[-1]))
+        elif words_CK is not None:
+            top_CK = jnp.take_along_axis(logits_CV, words_CK, axis=-1)
+        top_logps_CK = None if top_CK is None else top_CK - normaliser_C[..., None]
+        return TokenStatistics(chosen_C - normaliser_C, entropy_C, top_C, words_CK, top_logps_CK)
 
     if chunk == own:
-        whole: tuple[jax.Array | None, ...] = statistics(hidden_ND, tokens_N)
+        whole: TokenStatistics = statistics(*inputs)
         return whole
     count = -(-own // chunk)
 
@@ -115,7 +132,10 @@ def _in_chunks(
         return x[:, 0] if parts == 1 else x
 
     def to_tokens(x: jax.Array) -> jax.Array:
-        return x.reshape(count, parts, chunk).swapaxes(0, 1).reshape(parts, -1)[:, :own].reshape(-1)
+        rest = x.shape[2 if parts == 1 else 3 :]
+        x = x.reshape(count, parts, chunk, *rest).swapaxes(0, 1).reshape(parts, -1, *rest)
+        return x[:, :own].reshape(-1, *rest)
 
-    found = jax.lax.map(lambda pair: statistics(*pair), (to_chunks(hidden_ND), to_chunks(tokens_N)))
-    return tuple(x if x is None else to_tokens(x) for x in found)
+    found = jax.lax.map(lambda chunks: statistics(*chunks), jax.tree.map(to_chunks, inputs))
+    joined: TokenStatistics = jax.tree.map(to_tokens, found)
+    return joined

@@ -9,6 +9,7 @@ import jax
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.grpo.losses import LossBatch, ObjectiveSettings, aggregate, policy_objective
+from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.policy.network.decoder import Decoder
 
 
@@ -28,6 +29,7 @@ class LossInputs:
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
         sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
+        teacher: What the teacher found; None without one.
     """
 
     prompts: jax.Array
@@ -40,6 +42,7 @@ class LossInputs:
     reference_logps: jax.Array | None = None
     old_logps: jax.Array | None = None
     sampled_logps: jax.Array | None = None
+    teacher: TeacherLogps | None = None
 
 
 def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Array, dict[str, jax.Array]]]:
@@ -51,6 +54,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     temperature = config.generation.temperature
 
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
+        teacher = example.teacher
         with jax.named_scope("log_probabilities"):
             found = completion_statistics(
                 policy,
@@ -59,6 +63,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
                 example.tokens,
                 temperature=temperature,
                 entropy_gradient=example.settings.entropy_coefficient is not None,
+                top=None if teacher is None else teacher.words,
             )
         batch = LossBatch(
             logps=found.logps,
@@ -69,6 +74,8 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             weights=example.weights,
             entropies=found.entropies,
             sampled_logps=example.sampled_logps,
+            teacher_logps=None if teacher is None else teacher.logps,
+            top_logps=found.top_logps,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
@@ -102,4 +109,5 @@ def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> Object
         positive_nll=float(grpo.positive_nll) if grpo.positive_nll else None,
         sampler_correction=None if grpo.sampler_correction == "none" else grpo.sampler_correction,
         sampler_correction_cap=float(grpo.sampler_correction_cap),
+        teacher_coefficient=float(grpo.teacher_coefficient),
     )

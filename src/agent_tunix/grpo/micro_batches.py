@@ -13,12 +13,15 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.loss import LossInputs, objective_settings
 from agent_tunix.grpo.losses import completion_weights
+from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.policy.mesh import place_numbers, place_rows
 from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.sampler import Completions
 
 # Takes prompts [b, P], their lengths [b] and completions [n, T]; returns reference log-probabilities [n, T].
 ReferencePass = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+# Takes the same; returns what the teacher finds.
+TeacherPass = Callable[[jax.Array, jax.Array, jax.Array], TeacherLogps]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class MicroBatch:
         prompt_lengths: [b] tokens of each prompt.
         tokens: [n, T] ids of the completions, padded on the right.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
+        teacher: What the teacher finds; None without one.
     """
 
     rows: slice
@@ -38,12 +42,17 @@ class MicroBatch:
     prompt_lengths: jax.Array
     tokens: jax.Array
     reference_logps: jax.Array | None
+    teacher: TeacherLogps | None = None
 
 
 def place_micro_batches(
-    completions: Completions, config: Config, mesh: jax.sharding.Mesh, reference_pass: ReferencePass | None
+    completions: Completions,
+    config: Config,
+    mesh: jax.sharding.Mesh,
+    reference_pass: ReferencePass | None,
+    teacher_pass: TeacherPass | None = None,
 ) -> list[MicroBatch]:
-    """Bring completions to the device and dispatch the reference policy's pass over them."""
+    """Bring completions to the device and dispatch the passes of reference policy and teacher over them."""
     P = bucket(int(completions.prompt_lengths.max()), completions.prompt_tokens.shape[1])
     # At least 1, because all episodes of a step may fail before their first turn.
     T = bucket(max(1, int(completions.lengths.max())), completions.tokens.shape[1])
@@ -58,7 +67,10 @@ def place_micro_batches(
             place_rows(mesh, completions.prompt_lengths[prompts]),
             place_rows(mesh, completions.tokens[rows, :T]),
         )
-        placed.append(MicroBatch(rows, *arrays, None if reference_pass is None else reference_pass(*arrays)))
+        reference_logps = None if reference_pass is None else reference_pass(*arrays)
+        placed.append(
+            MicroBatch(rows, *arrays, reference_logps, None if teacher_pass is None else teacher_pass(*arrays))
+        )
     return placed
 
 
@@ -108,6 +120,7 @@ def make_loss_inputs(
             tokens=part.tokens,
             settings=settings,
             reference_logps=part.reference_logps,
+            teacher=part.teacher,
             # Only the first pass trains the policy that sampled.
             old_logps=placed["sampled_logps"] if several_passes else None,
             **placed,

@@ -1,7 +1,7 @@
 """One step of GRPO (https://arxiv.org/abs/2402.03300), from top to bottom.
 
     sample G completions of each prompt from the policy                (`sampling/`)
-    dispatch the reference policy's pass over them                     (`reference.py`)
+    dispatch the passes of reference policy and teacher over them      (`reference.py`, `teacher.py`)
     score them                                                         (the reward mixture)
     with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
     take the advantage within each group                               (`rewards/advantages.py`)
@@ -40,6 +40,7 @@ from agent_tunix.grpo.dynamic_sampling import (
 )
 from agent_tunix.grpo.micro_batches import MicroBatch, loss_mask, make_loss_inputs, place_micro_batches
 from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.update_metrics import describe_updates
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
@@ -101,6 +102,7 @@ class GrpoTrainer:
         score: Scores samples; `mixture.score` unless the processes of a run share the work.
         max_steps: Number of steps of the run, for rewards that ask for it.
         episodes: Samples episodes, if the policy acts over several turns.
+        teacher: The teacher of on-policy distillation.
     """
 
     def __init__(
@@ -113,12 +115,14 @@ class GrpoTrainer:
         score: Scorer | None = None,
         max_steps: int = 0,
         episodes: BatchSampler | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         self.config = config
         self.sampler = sampler
         self._batch_sampler: BatchSampler = episodes or sampler
         self.updater = updater
         self.reference = reference
+        self._teacher = teacher
         self._mixture = mixture
         self._score = score or mixture.score
         self._max_steps = max_steps
@@ -207,10 +211,14 @@ class GrpoTrainer:
             return Scored(completions, samples, scores, totals, judged, batch.rows)
 
     def place(self, completions: Completions) -> list[MicroBatch]:
-        """Bring completions to the device and dispatch the reference policy's pass over them."""
+        """Bring completions to the device and dispatch the passes of reference policy and teacher over them."""
         with phase("reference"):
             return place_micro_batches(
-                completions, self.config, self.sampler.mesh, self.reference.logps if self.reference else None
+                completions,
+                self.config,
+                self.sampler.mesh,
+                self.reference.logps if self.reference else None,
+                self._teacher.judge if self._teacher else None,
             )
 
     def update(

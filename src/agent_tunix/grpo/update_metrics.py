@@ -46,6 +46,7 @@ def describe_updates(
     return {
         "loss": float(found("loss").mean()),
         "kl": weighed_mean("kl") if "kl" in records[0] else None,
+        **optional("teacher_kl", weighed_mean),
         "clip_share": None if low is None or high is None else low + high,
         "clip_share_low": low,
         "clip_share_high": high,

@@ -19,7 +19,9 @@ from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.planning.cache_plan import plan_cache
+from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
 from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
 
@@ -46,8 +48,9 @@ class MemoryPlan:
     """Bytes of each part on one device."""
 
     weights: int  # weights of the policy, quantised or not, without adapter
-    adapter: int
+    adapter: int  # A and B of every adapted projection
     reference: int  # the reference policy's own copy of what trains; 0 without a KL penalty
+    teacher: int  # weights of the teacher, less those that it shares with policy or reference
     # The optimiser's moments of all that trains, and the sum of gradients if an update has several micro-batches.
     optimizer: int
     # During sampling: keys and values of a step's prompts and completions, or of an evaluation's if those are larger.
@@ -62,7 +65,7 @@ class MemoryPlan:
     @property
     def held(self) -> int:
         """Bytes held throughout the run."""
-        return self.weights + self.adapter + self.reference + self.optimizer
+        return self.weights + self.adapter + self.reference + self.teacher + self.optimizer
 
     @property
     def while_sampling(self) -> int:
@@ -84,7 +87,7 @@ class MemoryPlan:
 
     def for_sampling(self) -> "MemoryPlan":
         """Return the plan without the parts that training needs."""
-        trained = ("reference", "optimizer", "gradients", "activations", "recomputed", "logits")
+        trained = ("reference", "teacher", "optimizer", "gradients", "activations", "recomputed", "logits")
         return replace(self, **dict.fromkeys(trained, 0))
 
     def describe(self) -> str:
@@ -114,11 +117,13 @@ def plan_memory(
     prompts, completions = shape.rows_per_device(batch), shape.rows_per_device(batch * group)
     numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
     layer = _layer_bytes(a, config, compute_bytes, shape)
+    reference = trained if config.grpo.beta != 0.0 else 0
     accumulates = micro_batch_size(config) < batch
     return MemoryPlan(
         weights=weights,
         adapter=adapter,
-        reference=trained if config.grpo.beta != 0.0 else 0,
+        reference=reference,
+        teacher=_teacher_bytes(config, compute_bytes, shape, trained, reference),
         optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
         cache=plan_cache(a, config, compute_bytes, shape).bytes,
         sampling=numbers_read * compute_bytes
@@ -128,6 +133,15 @@ def plan_memory(
         recomputed=round(_REMAT_BACKWARD * layer) if model.remat else 0,
         logits=_logits_bytes(a, config, compute_bytes, shape),
     )
+
+
+def _teacher_bytes(config: Config, compute_bytes: int, shape: MeshShape, trained: int, reference: int) -> int:
+    if config.grpo.teacher is None:
+        return 0
+    if is_initial_policy(config):
+        return 0 if reference and config.grpo.reference_sync_steps == 0 else trained
+    tensors = list_tensors(plannable_architecture(teacher_model(config)))
+    return sum(_count(tensor, shape) for tensor in tensors) * compute_bytes
 
 
 def _part(size: int, devices: int) -> int:
@@ -143,9 +157,13 @@ def _is_adapted(tensor: Tensor, model: ModelConfig) -> bool:
     )
 
 
-def _weight_bytes(tensor: Tensor, model: ModelConfig, compute_bytes: int, shape: MeshShape) -> int:
+def _count(tensor: Tensor, shape: MeshShape) -> int:
     # Vectors are copied to every device.
-    count = math.prod(tensor.shape) // (shape.fsdp * shape.tp if len(tensor.shape) == 2 else 1)
+    return math.prod(tensor.shape) // (shape.fsdp * shape.tp if len(tensor.shape) == 2 else 1)
+
+
+def _weight_bytes(tensor: Tensor, model: ModelConfig, compute_bytes: int, shape: MeshShape) -> int:
+    count = _count(tensor, shape)
     if model.lora_rank == 0:
         return count * _FLOAT32
     if model.quantization is None or tensor.path[-1] != "kernel" or tensor.path[0] != "layers":
@@ -219,9 +237,10 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
     Raises:
         ConfigError: The weights alone exceed the memory.
     """
-    if plan.weights + plan.reference > available:
+    weights = plan.weights + plan.reference + plan.teacher
+    if weights > available:
         raise ConfigError(
-            f"the weights alone need {gigabytes(plan.weights + plan.reference)}, but only {gigabytes(available)} are "
+            f"the weights alone need {gigabytes(weights)}, but only {gigabytes(available)} are "
             f"available: {plan.describe()}. {_ADVICE}",
             code="weights_too_large",
         )

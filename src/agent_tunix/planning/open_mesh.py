@@ -1,6 +1,7 @@
 """The mesh of a configuration, checked or chosen before a weight is loaded."""
 
 import logging
+from dataclasses import replace
 
 import jax
 
@@ -32,6 +33,8 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
         ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or
             with keys and values, exceed the memory of the devices.
     """
+    if num_rows is None:  # nothing trains, and the teacher may be on another machine
+        config = replace(config, grpo=replace(config.grpo, teacher=None))
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
     compute_bytes = compute_dtype(config.model.dtype).itemsize
 

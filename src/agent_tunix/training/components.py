@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,15 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer, Scorer
+from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.planning.open_mesh import open_mesh
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
-from agent_tunix.policy.model import count_parameters, load_policy
+from agent_tunix.policy.files.teacher import check_teacher, is_initial_policy, teacher_model
+from agent_tunix.policy.model import compute_dtype, copy_reference, count_parameters, load_decoder, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
@@ -56,6 +58,7 @@ class TrainingComponents:
     episodes: EpisodeSampler | None  # samples episodes; None if completions have one turn
     updater: PolicyUpdater
     reference: ReferencePolicy | None  # the reference policy; None without a KL penalty
+    teacher: Teacher | None  # the teacher; None without one
     # Function from the number of earlier updates to the learning rate of an update.
     learning_rate: Callable[[int], float]
 
@@ -91,6 +94,12 @@ def build_components(
     """
     directory = find_model_directory(config.model)
     config = settle_prompts(config)
+    teacher_directory = None
+    if config.grpo.teacher is not None:
+        teacher_directory = find_model_directory(teacher_model(config), "grpo.teacher")
+        check_teacher(config, directory, teacher_directory)
+        # From here on it is on this disk, for the memory plan too.
+        config = replace(config, grpo=replace(config.grpo, teacher=str(teacher_directory)))
     with spend("data"):
         tokenizer = Tokenizer(directory, config.prompt)
         batches, held_out = load_batches(config, tokenizer)
@@ -111,6 +120,10 @@ def build_components(
     with spend("learner"):
         updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules)
         reference = make_reference(config, policy)
+    teacher = None
+    if teacher_directory is not None:
+        with spend("teacher"):
+            teacher = make_teacher(config, teacher_directory, policy, reference, mesh)
     generation = config.generation
     sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
     episodes = make_episode_sampler(config, sampler, environments, tokenizer) if environments else None
@@ -125,6 +138,7 @@ def build_components(
         episodes=episodes,
         updater=updater,
         reference=reference,
+        teacher=teacher,
         learning_rate=lambda count: float(_rate(schedules[REST], np.int32(count))),
     )
 
@@ -160,6 +174,30 @@ def make_reference(config: Config, policy: nnx.Module) -> ReferencePolicy | None
     return ReferencePolicy(policy, config.generation.temperature) if config.grpo.beta != 0.0 else None
 
 
+def make_teacher(
+    config: Config, directory: Path, policy: nnx.Module, reference: ReferencePolicy | None, mesh: jax.sharding.Mesh
+) -> Teacher:
+    """Return the teacher of a run.
+
+    If it is the policy before training, it is the reference policy, or it shares the frozen weights of the policy.
+
+    Args:
+        config: The run's.
+        directory: Directory of the teacher.
+        policy: The policy before training.
+        reference: The reference policy; None without a KL penalty.
+        mesh: Mesh of the policy.
+    """
+    if not is_initial_policy(config):
+        dtype = compute_dtype(config.model.dtype)
+        model: nnx.Module = load_decoder(directory, read_architecture(directory), mesh, dtype, dtype)
+    elif reference is not None and config.grpo.reference_sync_steps == 0:
+        model = reference.model
+    else:
+        model = copy_reference(policy)
+    return Teacher(model, config.generation.temperature, config.grpo.teacher_top_k)
+
+
 def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer | None = None) -> GrpoTrainer:
     """Return the trainer of a run by GRPO.
 
@@ -177,6 +215,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer
         score,
         components.batches.num_steps,
         components.episodes,
+        components.teacher,
     )
 
 

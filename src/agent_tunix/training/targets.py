@@ -64,7 +64,10 @@ def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
     for example in peek_examples(config).values():
         target_text(example.columns, config)
     return replace(
-        checked, config=replace(config, grpo=replace(config.grpo, beta=0.0, num_iterations=1, reference_sync_steps=0))
+        checked,
+        config=replace(
+            config, grpo=replace(config.grpo, beta=0.0, num_iterations=1, reference_sync_steps=0, teacher=None)
+        ),
     )
 
 

@@ -58,6 +58,9 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
     example = make_loss_inputs(micro_batches, completions, advantages, config, sampler.mesh)[0][0]
     if components.reference is not None:
         example = dataclasses.replace(example, reference_logps=jax.device_put(np.zeros(first.tokens.shape, np.float32)))
+    if components.teacher is not None:
+        judged = jax.eval_shape(components.teacher.judge, first.prompts, first.prompt_lengths, first.tokens)
+        example = dataclasses.replace(example, teacher=judged)
     # The update takes longest to compile, so it starts first.
     components.updater.compile_ahead(executor, example)
     sampler.compile_ahead(
@@ -70,6 +73,8 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
     )
     if components.reference is not None:
         components.reference.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
+    if components.teacher is not None:
+        components.teacher.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
 
 
 def _expected(batch: PromptBatch, components: TrainingComponents) -> Completions:

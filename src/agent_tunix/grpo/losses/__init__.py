@@ -8,6 +8,7 @@
     gmpo          the geometric mean of clipped token ratios
     reinforce     the plain policy gradient: RLOO, MaxRL
     kl            estimators of the divergence from the reference policy
+    distillation  the divergence from a teacher
     terms         entropy bonus, positive examples, and masks of tokens and completions
     sampler_mismatch   what sampling and training disagree by, and its correction
     aggregation   from the losses of tokens to one number

@@ -28,6 +28,10 @@ class LossBatch(NamedTuple):
         weights: `completion_weights`, the weight of each token of a completion in the loss.
         entropies: Entropy of the next token, in nats; differentiated if its bonus is in the loss. None if unknown.
         sampled_logps: Log-probabilities that the sampler's program computed; None if unknown.
+        teacher_logps: Log-probabilities under the teacher; None without one. They are those of the tokens, or [B, T, k]
+            those of `top_logps`.
+        top_logps: Log-probabilities under the policy that trains, of the teacher's k likeliest words at each place;
+            differentiated. None if the teacher judges the sampled tokens alone.
     """
 
     logps: Float[Array, "B T"]
@@ -38,6 +42,8 @@ class LossBatch(NamedTuple):
     weights: Float[Array, " B"]
     entropies: Float[Array, "B T"] | None = None
     sampled_logps: Float[Array, "B T"] | None = None
+    teacher_logps: Float[Array, "B T"] | Float[Array, "B T k"] | None = None
+    top_logps: Float[Array, "B T k"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -54,6 +60,7 @@ class ObjectiveSettings:
         epsilon_high: Upper clip.
         epsilon_c: Dual clip for negative advantages; None for no dual clip.
         beta: β, the coefficient of the KL penalty.
+        teacher_coefficient: Coefficient of the divergence from the teacher.
         kl_estimator: A key of `KL_ESTIMATORS`.
         tau_positive: τ_pos of SAPO.
         tau_negative: τ_neg of SAPO.
@@ -79,6 +86,7 @@ class ObjectiveSettings:
     positive_nll: Number | None = None
     sampler_correction: str | None = field(default=None, metadata={"static": True})
     sampler_correction_cap: Number = 2.0
+    teacher_coefficient: Number = 1.0
 
 
 class TokenLosses(NamedTuple):
@@ -100,8 +108,10 @@ class TokenLosses(NamedTuple):
 def clean(batch: LossBatch) -> LossBatch:
     """Return the batch in float32, with masked log-probabilities set to 0 so that a NaN there cannot reach a sum."""
 
-    def keep(logps: Float[Array, "B T"] | None) -> Float[Array, "B T"] | None:
-        return None if logps is None else jnp.where(mask, logps.astype(jnp.float32), 0.0)
+    def keep(logps: Float[Array, "B T ..."] | None) -> Float[Array, "B T ..."] | None:
+        if logps is None:
+            return None
+        return jnp.where(mask if logps.ndim == 2 else mask[..., None], logps.astype(jnp.float32), 0.0)
 
     mask = batch.mask.astype(jnp.bool_)
     logps = jnp.where(mask, batch.logps.astype(jnp.float32), 0.0)
@@ -114,6 +124,8 @@ def clean(batch: LossBatch) -> LossBatch:
         weights=batch.weights.astype(jnp.float32),
         entropies=keep(batch.entropies),
         sampled_logps=keep(batch.sampled_logps),
+        teacher_logps=keep(batch.teacher_logps),
+        top_logps=keep(batch.top_logps),
     )
 
 

@@ -1,4 +1,4 @@
-"""The whole objective: the aggregated policy loss, β times the KL divergence from the reference policy, and terms."""
+"""The whole objective: the aggregated policy loss, the divergences from reference and teacher, and terms."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.losses.aggregation import aggregate
 from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, clean, token_ratios, unclipped
 from agent_tunix.grpo.losses.cispo import cispo
+from agent_tunix.grpo.losses.distillation import teacher_divergence
 from agent_tunix.grpo.losses.gmpo import gmpo
 from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
@@ -29,6 +30,7 @@ LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
     "sapo": sapo,
     "gmpo": gmpo,
     "reinforce": reinforce,
+    "none": lambda batch, settings: unclipped(jnp.zeros_like(batch.logps), token_ratios(batch)),
 }
 
 
@@ -45,9 +47,9 @@ def policy_objective(
     Returns:
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
         the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
-        with a reference policy, and is aggregated like the loss. `sampler_mismatch_kl` is there if the sampler's
-        log-probabilities are. `masked_share`, the share of tokens whose policy loss a mask of `terms` removed, and
-        `entropy_coefficient` are there if they are set.
+        with a reference policy, and `teacher_kl` with a teacher; both are aggregated like the loss.
+        `sampler_mismatch_kl` is there if the sampler's log-probabilities are. `masked_share`, the share of tokens whose
+        policy loss a mask of `terms` removed, and `entropy_coefficient` are there if they are set.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)
@@ -74,6 +76,9 @@ def policy_objective(
         divergences = KL_ESTIMATORS[settings.kl_estimator](batch)
         statistics["kl"] = aggregate(divergences, batch.mask, batch.weights)
         loss = loss + settings.beta * statistics["kl"]
+    if batch.teacher_logps is not None:
+        statistics["teacher_kl"] = aggregate(teacher_divergence(batch), batch.mask, batch.weights)
+        loss = loss + settings.teacher_coefficient * statistics["teacher_kl"]
     if batch.sampled_logps is not None:
         statistics["sampler_mismatch_kl"] = mean(mismatch_kl(batch))
     if masks:

@@ -22,8 +22,12 @@ EMBEDDED_MODEL = EMBEDDED_MODELS["tiny_qwen3"]
 _EMBEDDED = "embedded:"
 
 
-def find_model_directory(config: ModelConfig) -> Path:
+def find_model_directory(config: ModelConfig, setting: str = "model.path") -> Path:
     """Return the directory of the model that `model.path` names; download it if necessary.
+
+    Args:
+        config: The model.
+        setting: Key of the path, for messages about a directory.
 
     Raises:
         ModelError: The model cannot be found or downloaded, or a file of it is missing or damaged.
@@ -35,9 +39,9 @@ def find_model_directory(config: ModelConfig) -> Path:
         directory = local_directory(config.path)
         if not os.path.isdir(directory):  # False for a path that is too long, unlike `Path.is_dir`
             raise ModelError(
-                f"model.path {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
+                f"{setting} {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
             )
-        check_files(f"model.path {directory}", [path.name for path in directory.iterdir()])
+        check_files(f"{setting} {directory}", [path.name for path in directory.iterdir()])
     check_weights(directory)
     return directory
 

@@ -8,6 +8,7 @@ Axes: B rows (N if they continue a prefix, R for each of B texts), T tokens give
 text and all its continuations, S slots attended to, Q heads, K key-value heads, G = Q / K, M = T G, H width of a head.
 """
 
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -176,10 +177,14 @@ def attend_in_groups(
     text_k, text_v = text_k.swapaxes(1, 2), text_v.swapaxes(1, 2)
     row_k, row_v = to_rows(row_k).swapaxes(1, 2), to_rows(row_v).swapaxes(1, 2)
     texts = attend(text_q, text_k, text_v, groups.texts, softcap)
-    attend_rows = attend_after
-    if N * q.shape[2] * T * T > _CACHED_LOGITS and jax.default_backend() == "cpu" and jax.device_count() == 1:
-        attend_rows = _attend_in_parts
-    rows = attend_rows(to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared), softcap)
+    args = to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared)
+    together = functools.partial(attend_after, softcap=softcap)
+    if N * q.shape[2] * T * T > _CACHED_LOGITS and jax.device_count() == 1:
+        in_parts = functools.partial(_attend_in_parts, softcap=softcap)
+        # The platform is that of the lowering, not of this machine. XLA computes nothing of the other branch.
+        rows = jax.lax.platform_dependent(*args, cpu=in_parts, default=together)
+    else:
+        rows = together(*args)
     return jnp.concatenate([texts, rows.reshape(row_q.shape)], axis=1)
 
 

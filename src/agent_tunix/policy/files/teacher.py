@@ -1,0 +1,67 @@
+"""The files of the teacher of on-policy distillation, `grpo.teacher`; loads no JAX."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.config.schema import Config, ModelConfig
+from agent_tunix.errors import ModelError
+from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.directory import find_cached_directory
+from agent_tunix.regular_files import read_regular
+
+
+def teacher_model(config: Config) -> ModelConfig:
+    """Return the teacher as a model: its path, without an adapter or quantised weights."""
+    return replace(config.model, path=config.grpo.teacher, lora_rank=0, quantization=None, model_family=None)
+
+
+def is_initial_policy(config: Config) -> bool:
+    """Return True if the teacher is the policy as it is before training, of whose weights it then needs no others."""
+    if config.training.init_checkpoint is not None:
+        return False
+    teacher = teacher_model(config)
+    if teacher.path == config.model.path:
+        return True
+    found, own = (find_cached_directory(model) for model in (teacher, config.model))
+    return found is not None and own is not None and found.resolve() == own.resolve()
+
+
+def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
+    """Refuse a teacher whose tokens are not the policy's.
+
+    Args:
+        config: The run's.
+        directory: Directory of the policy.
+        teacher: Directory of the teacher.
+
+    Raises:
+        ModelError: The tokenizers differ, or the teacher's embedding has too few rows.
+    """
+    ours, theirs = _tokens(directory), _tokens(teacher)
+    if ours != theirs:
+        raise ModelError(
+            f"grpo.teacher {teacher} must have the tokenizer of the policy, {directory}, because it judges the "
+            "policy's tokens, but their tokenizer.json differ in vocabulary, merges or added tokens; use a teacher of "
+            "the policy's family",
+            code="teacher_tokenizer",
+        )
+    words, found = read_architecture(directory).vocab_size, read_architecture(teacher).vocab_size
+    if found < words or (config.grpo.teacher_top_k is not None and found > words):
+        raise ModelError(
+            f"the embedding of grpo.teacher {teacher} must have the policy's {words} rows, or more without "
+            f"grpo.teacher_top_k, but has {found}; set grpo.teacher_top_k=null, or use another teacher",
+            code="teacher_vocabulary",
+        )
+
+
+def _tokens(directory: Path) -> Any:
+    """Return what decides the ids of a tokenizer."""
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"{directory} has no tokenizer.json; save the fast tokenizer there", code="missing_tokenizer")
+    content = json.loads(read_regular(path))
+    model = content.get("model") or {}
+    added = sorted((one["id"], one["content"]) for one in content.get("added_tokens") or [])
+    return model.get("type"), model.get("vocab"), model.get("merges"), added
