@@ -340,8 +340,9 @@ GAINING_TIME: dict[str, tuple[str, Outcome]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAINING_TIME)
-def test_no_upload_gains_time(name: str) -> None:
+def test_no_upload_gains_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reach the deadline only if the worker is given its limit of 0.5 s over and over, or a minute at once."""
+    monkeypatch.setattr("agent_tunix.rewards.execution.supervision.ISOLATED_DELIVERY_S", 2.0)
     code, outcome = GAINING_TIME[name]
     (component,) = resolve_uploads(upload(_FORGES + textwrap.dedent(code), format="miles")).components
     with make_runner(component.reward, num_workers=1, timeout_s=0.5) as runner:
