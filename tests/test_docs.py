@@ -68,7 +68,8 @@ RESULTS = re.compile(r"output=(\w+)\.json")
 NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|profile=true|dir=outputs/(started|short)\b")
 SHARED_RUN = (
     *SMALL_RUN,
-    *("reward=careful_math", "training.save_interval_steps=2", "hydra.run.dir=outputs/shared"),
+    *("reward=careful_math", "training.num_batches=3", "training.save_interval_steps=2"),
+    "hydra.run.dir=outputs/shared",
 )
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<info>.*)")
