@@ -65,7 +65,7 @@ EVALUATION_PROGRAM = re.compile(r"(?:python evaluate\.py|agent-tunix evaluate) (
 RUN_DIRECTORY = re.compile(r"hydra\.run\.dir=(\S+)")
 RESULTS = re.compile(r"output=(\w+)\.json")
 # Commands that are not checked but run: help, sweeps, and runs of which the page shows more than that they exist.
-NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|profile=true|dir=outputs/(started|short)\b")
+NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|dir=outputs/(started|short)\b")
 SHARED_RUN = (
     *SMALL_RUN,
     *("reward=careful_math", "training.num_batches=3", "training.save_interval_steps=2"),
