@@ -716,10 +716,11 @@ def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, wor
 
 
 def test_an_environment_of_wrong_types_does_not_keep_a_run_from_being_evaluated(world: World) -> None:
-    for environment in (
+    environments: list[Any] = [
         *([], 5, {"reward_fingerprint": 5}, {"reward_fingerprint": {"components": [1]}}),
         *({"reward_fingerprint": {"hash": 1, "versions": 5}}, {"context": 5, "working_directory": 5}),
-    ):
+    ]
+    for environment in environments:
         (world.run / "environment.json").write_text(json.dumps(environment))
         read_request(EvaluateConfig(checkpoint_dir="run"))
         with contextlib.suppress(RunDirectoryError):

@@ -206,12 +206,13 @@ def test_the_gradient_of_an_episode_is_that_of_a_plain_pass_over_its_transcript(
     (inputs,), _ = make_loss_inputs(micro_batches, found, advantages, config, mesh)
 
     prompts = [to_ids(PROMPTS[row // G]) for row in range(len(advantages))]
+    sampled = np.asarray(found.sampled)
     ids = np.zeros((len(advantages), P + SHORT), np.int32)
     weights = np.zeros((len(advantages), P + SHORT - 1))
     for row, (prompt, length) in enumerate(zip(prompts, found.lengths, strict=True)):
         ids[row, : len(prompt) + length] = [*prompt, *found.tokens[row, :length]]
-        trained = np.asarray(found.sampled)[row, :length]
-        weights[row, len(prompt) - 1 : len(prompt) - 1 + length] = advantages[row] * trained / np.sum(found.sampled)
+        trained = sampled[row, :length]
+        weights[row, len(prompt) - 1 : len(prompt) - 1 + length] = advantages[row] * trained / sampled.sum()
 
     def plain(model: Any) -> Any:
         mask = np.broadcast_to(np.tril(np.ones((P + SHORT, P + SHORT), bool)), (len(ids), P + SHORT, P + SHORT))
