@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -127,9 +128,8 @@ def keys_by_group() -> dict[str, list[str]]:
 
 
 @functools.cache
-def nodes_of_source() -> dict[Path, list[ast.AST]]:
-    """Return the nodes of each module of the package."""
-    return {file: list(ast.walk(ast.parse(file.read_text(encoding="utf-8")))) for file in PACKAGE.rglob("*.py")}
+def source() -> dict[Path, str]:
+    return {file: file.read_text(encoding="utf-8") for file in sorted(PACKAGE.rglob("*.py"))}
 
 
 def unread_keys() -> list[str]:
@@ -139,18 +139,19 @@ def unread_keys() -> list[str]:
     a function may have been handed its group alone, under any name.
     """
     groups = keys_by_group()
-    reads = {read for file in nodes_of_source() if file.name != "schema.py" for read in attribute_reads(file)}
+    unread = {(group, key.rpartition(".")[2]): key for group, keys in groups.items() for key in keys}
+    for file, text in source().items():
+        # Only files that could read a key are parsed, which takes long.
+        if file.name != "schema.py" and any(f".{leaf}" in text for _, leaf in unread):
+            for owner, name in attribute_reads(text):
+                for group in [owner] if owner in groups else groups:
+                    unread.pop((group, name), None)
+    return list(unread.values())
 
-    def is_read(group: str, key: str) -> bool:
-        leaf = key.rpartition(".")[2]
-        return any(name == leaf and (owner == group or owner not in groups) for owner, name in reads)
 
-    return [key for group, keys in groups.items() for key in keys if not is_read(group, key)]
-
-
-def attribute_reads(file: Path) -> Iterator[tuple[str, str]]:
+def attribute_reads(text: str) -> Iterator[tuple[str, str]]:
     """`(owner, name)` of every attribute that a module reads: `a.b.c` gives ("b", "c") and ("a", "b")."""
-    for node in nodes_of_source()[file]:
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield owner_name(node.value), node.attr
 
@@ -193,8 +194,7 @@ def test_no_package_has_too_many_modules(imports: dict[str, list[str]]) -> None:
 
 def test_no_two_public_classes_share_a_name() -> None:
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for file, nodes in nodes_of_source().items():
-        for node in nodes:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(file.relative_to(PACKAGE)))
+    for file, text in source().items():
+        for name in re.findall(r"^ *class ([A-Za-z]\w*)[(:]", text, re.MULTILINE):
+            found[name].append(str(file.relative_to(PACKAGE)))
     assert {name: files for name, files in found.items() if len(files) > 1} == {}

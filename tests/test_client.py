@@ -25,7 +25,7 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.service import ServiceSettings
-from agent_tunix.store.access import LocalAccess, describe_place, open_access
+from agent_tunix.store.access import LocalAccess, describe_place
 from agent_tunix.store.fetching import fetch_uploaded
 from tests.raising import raises
 from tests.service.support import BREVITY, Server, new_name, serving
@@ -279,12 +279,6 @@ def test_an_upload_with_a_lost_answer_is_otherwise_reported(server: Server) -> N
     ):
         client.create(name, BREVITY, "trl")
     assert len(server.store.reward_functions.versions(name).data) == 1
-
-
-def test_a_store_may_be_a_server(server: Server) -> None:
-    with open_access(server.url, server.secret) as access:
-        made = access.create(new_name(), BREVITY, "trl")
-        assert access.get(made.id) == made
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:

@@ -51,12 +51,6 @@ def test_an_upload_is_listed_and_read_by_id_and_by_name(run: Run) -> None:
     assert f"id       {id}" in run("store", "get", "short").stdout
 
 
-def test_if_changed_makes_no_version_of_the_same_file(run: Run) -> None:
-    first = upload(run, "--if-changed")
-    assert upload(run, "--if-changed") == first
-    assert upload(run) != first
-
-
 def test_the_format_is_read_from_the_file_and_the_source_is_returned_byte_for_byte(run: Run) -> None:
     assert run("store", "get", upload(run), "--source").stdout_bytes == SOURCE
     Path("brevity.py").write_text("async def reward(args, sample, **kwargs):\n    return len(sample.response) / 9\n")
@@ -202,13 +196,6 @@ def test_a_list_has_pages(run: Run) -> None:
     assert [line.split()[0] for line in first.stdout.splitlines()] == ids[:0:-1]
     assert f"more: --after {ids[1]}" in first.stderr
     assert run("store", "list", "--after", ids[1], "--name", "brevity").stdout.split()[0] == ids[0]
-
-
-def test_a_deleted_function_is_gone(run: Run) -> None:
-    id = upload(run)
-    assert run("store", "delete", id).exit_code == 0
-    assert run("store", "get", id).exit_code == 1
-    assert run("store", "list").stdout == ""
 
 
 @pytest.mark.parametrize(

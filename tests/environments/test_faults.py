@@ -1,4 +1,4 @@
-"""The table of faults: every fault in every form of environment ends in its outcome, and nothing is left running."""
+"""The table of faults, whole for one form of environment and in part for the others; nothing is left running."""
 
 import sys
 from collections.abc import Callable
@@ -55,8 +55,8 @@ class Form:
         is_mcp = name is None and not tools
         servers = [McpServer.read({"command": [sys.executable, "workshop.py"]}, DIRECTORY)] if is_mcp else []
         template = EnvironmentRecipe(None, working_directory=DIRECTORY)
-        # A server of Python needs longer for ten megabytes than a worker.
-        limits = HostingLimits(timeout_s=10.0 if is_mcp else 0.5, num_workers=4)
+        # A server that has died starts again within a call. Hanging ones are in test_mcp.py.
+        limits = HostingLimits(timeout_s=30.0 if is_mcp else 0.5, num_workers=4)
         return EnvironmentSet(make_recipes(name, tools, template), limits, servers)
 
 
@@ -65,14 +65,7 @@ def of_function(fault: str) -> ToolCall:
 
 
 def of_server(fault: str) -> ToolCall:
-    tools = {
-        "raise:tool": "crash",
-        "hang:tool": "sleep",
-        "exit:tool": "exit",
-        "flood:tool": "flood",
-        "child:tool": "child",
-    }
-    return ToolCall(tools.get(fault, "nothing"), {})
+    return ToolCall({"raise:tool": "crash", "exit:tool": "exit"}.get(fault, "nothing"), {})
 
 
 FORMS = {
@@ -100,18 +93,16 @@ DEADLY: dict[str, tuple[StopReason, CallOutcome | None, StopReason]] = {
     "exit:reset": (ERROR, None, ERROR),
     "hang:close": (ERROR, OK, ERROR),
 }
-TIMES = 5
-TIMES_MALFORMED = 4
+# What the other forms are tried on: an error, a reply without content, and a process that must be replaced.
+REPRESENTATIVE = ("raise:tool", "nothing:tool", "raise:reset", "hang:tool", "exit:tool")
+NUM_MALFORMED = 3
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_every_fault_ends_in_its_outcome_and_nothing_is_left(form: Form) -> None:
     wrong: list[Any] = []
-    count = 0
 
     def run(policy: Callable[[Any], str], row: dict[str, Any], call_format: str = "hermes") -> EpisodeResult:
-        nonlocal count
-        count += 1
         environment = environments.open(row)
         return run_episode(
             environment, policy, row, max_turns=4, max_result_chars=1000, call_format=ToolCallFormat(call_format)
@@ -141,20 +132,25 @@ def test_every_fault_ends_in_its_outcome_and_nothing_is_left(form: Form) -> None
         if not is_right:
             wrong.append((text[:80], result.stop_reason, outcomes, result.error))
 
-    def call_for_ever(_: int) -> None:
+    def call_for_ever() -> None:
         result = run(lambda messages: good_call(), {"prompt": "Work."})
         if result.stop_reason is not StopReason.MAX_TURNS or result.num_turns != 4:
             wrong.append(("endless", result.stop_reason, result.error))
 
+    is_whole = form is FORMS["class"]
+    applies = [*HARMLESS, *DEADLY] if is_whole else REPRESENTATIVE
+    faults = [fault for fault in applies if form.has_reset or fault.endswith(":tool")]
+    if form is FORMS["mcp"]:
+        faults.remove("hang:tool")
+    malformed = range(len(MALFORMED) if is_whole else NUM_MALFORMED)
     before = take_stock()
     with form.open() as environments:
-        applies = [fault for fault in (*HARMLESS, *DEADLY) if form.has_reset or fault.endswith(":tool")]
-        environments.for_each(break_down, [fault for fault in applies if fault in HARMLESS] * TIMES)
-        environments.for_each(write_malformed, [*range(len(MALFORMED))] * TIMES_MALFORMED)
-        environments.for_each(call_for_ever, range(TIMES))
-        for fault in [fault for fault in applies if fault in DEADLY] * TIMES:
-            break_down(fault)
-        environments.for_each(break_down, ["nothing:tool"] * TIMES)  # all goes on
+        environments.for_each(break_down, [fault for fault in faults if fault in HARMLESS] * 2)
+        environments.for_each(write_malformed, malformed)
+        call_for_ever()
+        for fault in faults:
+            if fault in DEADLY:
+                break_down(fault)
+        environments.for_each(break_down, ["nothing:tool"] * 4)  # all goes on
     assert wrong == []
-    assert count >= 200  # of each of five forms
     check_nothing_left(before)

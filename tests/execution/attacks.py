@@ -399,6 +399,7 @@ DEADLY: dict[str, str] = {
 }  # fmt: skip
 
 NAMES = [*ATTACKS, *DEADLY]
+DEADLY_S = 1.0
 
 _SCORED = """
 def reward(completions, **kwargs):
@@ -471,7 +472,7 @@ def attack_programs(surroundings: Surroundings, timeout_s: float) -> Iterator[tu
 
     for name, code in (ATTACKS | DEADLY).items():
         whole = PRELUDE + surroundings.names() + textwrap.dedent(code) + _RUN
-        limit_s = timeout_s if name in ATTACKS else 2.0
+        limit_s = timeout_s if name in ATTACKS else DEADLY_S
         run = run_program(whole, timeout_s=limit_s)
         again = run_program(whole + "\ndef f(): return 1", checks=["assert f() == 2"], timeout_s=limit_s)
         yield name, f"{run.output}{run.problem}" + (" AND PASSED" if any(again.passed) else "")
@@ -485,7 +486,7 @@ def attack_uploads(surroundings: Surroundings, timeout_s: float) -> Iterator[tup
 
     codes = {name: PRELUDE + surroundings.names() + textwrap.dedent(code) for name, code in (ATTACKS | DEADLY).items()}
     reward = resolve_uploads(upload(f"CODE = {codes!r}\n{_SCORED}")).components[0].reward
-    for names, limit_s in ((ATTACKS, timeout_s), (DEADLY, 2.0)):
+    for names, limit_s in ((ATTACKS, timeout_s), (DEADLY, DEADLY_S)):
         with make_runner(reward, num_workers=1, timeout_s=limit_s, memory_mb=256) as runner:
             for name in names:
                 (score,) = runner.reward.score([Sample(name)])

@@ -179,11 +179,12 @@ def test_rows_attended_to_in_parts_are_those_of_all_at_once(
         q, k, v = inputs
         return attention.attend_in_groups(q, k, v, groups, 5.0)
 
-    def gradients() -> Any:
-        return jax.jit(jax.grad(lambda *inputs: (attend(*inputs) * jnp.arange(H)).sum(), argnums=(0, 1, 2)))(q, k, v)
+    def compute() -> Any:
+        gradients = jax.grad(lambda *inputs: (attend(*inputs) * jnp.arange(H)).sum(), argnums=(0, 1, 2))
+        return jax.jit(lambda *inputs: (attend(*inputs), *gradients(*inputs)))(q, k, v)
 
-    expected = attend(q, k, v), *gradients()
+    expected = compute()
     monkeypatch.setattr(attention, "_CACHED_LOGITS", 3 * Q * T * T)
     monkeypatch.setattr(attention, "_SMALLEST_BLOCK", 3)
-    for found, wanted in zip((attend(q, k, v), *gradients()), expected, strict=True):
+    for found, wanted in zip(compute(), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

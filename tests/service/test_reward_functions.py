@@ -39,13 +39,6 @@ def test_an_upload_returns_the_new_function(client: httpx.Client) -> None:
     assert client.get(f"/v1/reward_functions/{made['id']}").json() == made
 
 
-def test_the_versions_of_a_name_are_listed_newest_first(client: httpx.Client) -> None:
-    for name in ("one", "two", "one"):
-        upload(client, name)
-    found = client.get("/v1/reward_functions", params={"name": "one"}).json()["data"]
-    assert [(one["name"], one["version"]) for one in found] == [("one", 2), ("one", 1)]
-
-
 def test_if_changed_returns_the_version_with_the_same_bytes(client: httpx.Client) -> None:
     def upload_if_changed(source: bytes, if_changed: str) -> httpx.Response:
         fields = {"name": "brevity", "format": "trl", "if_changed": if_changed}

@@ -1,4 +1,4 @@
-"""Runs on a mixture, a curriculum and a stream: what they draw and record, and that resuming draws the same."""
+"""Runs on a mixture of streams and by pass rate: what they draw and record, and that resuming draws the same."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,6 @@ SOURCES = {
         "grpo.dynamic_sampling_rounds=1",
         "grpo.filter_by=math",
     ),
-    "a curriculum": ("data.path=sums.jsonl", "data.curriculum.column=level"),
 }
 
 

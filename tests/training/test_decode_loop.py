@@ -82,19 +82,18 @@ def rows_of(found: Sampled) -> list[list[int]]:
     return [row[:n].tolist() for row, n in zip(found.tokens, found.lengths, strict=True)]
 
 
-@pytest.mark.parametrize("sampling", [SamplingParams(T, greedy=True), ALL], ids=["greedy", "all"])
-def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any, sampling: SamplingParams) -> None:
-    found = run(model, sampling)
+def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any) -> None:
+    """Greedy rows are in test_episodes.py and test_sampler.py."""
+    found = run(model, ALL)
     logits = reference_sampler.logits_of(model, P + T)
     for row, ids in enumerate(rows_of(found)):
         prompt = PROMPTS[row // G]
-        assert ids == reference_sampler.complete(logits, prompt, row, KEY, sampling, pad_id=PAD, eos_ids=EOS)
+        assert ids == reference_sampler.complete(logits, prompt, row, KEY, ALL, pad_id=PAD, eos_ids=EOS)
         assert found.done[row] == (ids[-1] in EOS)
-        if not sampling.greedy:
-            expected = reference_sampler.logps_of(logits, prompt, ids, sampling.temperature)
-            np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-6)
+        expected = reference_sampler.logps_of(logits, prompt, ids, ALL.temperature)
+        np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-6)
     # Rows end at different places, or nothing above were tested.
-    assert sampling.greedy or len(set(found.lengths.tolist())) > 4
+    assert len(set(found.lengths.tolist())) > 4
 
 
 def test_a_batch_in_which_all_end_at_once_and_one_of_a_single_token(model: Any) -> None:

@@ -106,11 +106,10 @@ def test_the_best_checkpoint_can_be_evaluated(ended: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("patience", "steps"), [(2, [0, 1, 2, 3]), (3, [0, 1, 2, 3, 4])])
-def test_an_ended_run_goes_on_with_more_patience(ended: Path, tmp_path: Path, patience: int, steps: list[int]) -> None:
+def test_an_ended_run_goes_on_with_more_patience(ended: Path, tmp_path: Path) -> None:
     root = copy_run(ended, tmp_path / "run")
-    train_run(root, *OVERRIDES, "training.resume=true", f"stopping.patience={patience}")
-    assert steps_of(root) == steps
+    train_run(root, *OVERRIDES, "training.resume=true", "stopping.patience=3")
+    assert steps_of(root) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.slow

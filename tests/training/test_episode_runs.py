@@ -16,7 +16,6 @@ from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.training.verification import first_rollout_difference
 from tests.environments.support import GALLERY
 from tests.environments.test_gallery import CASES
-from tests.environments.test_mcp import PUBLISHED
 from tests.raising import raises
 from tests.training.episodes import EPISODES, WORLD
 from tests.training.support import copy_run, train_run
@@ -101,7 +100,8 @@ def test_the_environment_of_a_stranger_needs_trust(run: Path, tmp_path: Path, mo
 
 
 def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) -> None:
-    names = {case.place.rpartition(":")[2].lower(): case for case in CASES}
+    """One of each form; tests/environments/test_gallery.py and test_mcp.py run the others."""
+    names = {case.place.rpartition(":")[2].lower(): case for case in CASES[::5]}
     lines = [
         json.dumps({"question": "Begin.", **case.row, **case.args, "environment": name}) for name, case in names.items()
     ]
@@ -111,8 +111,9 @@ def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) ->
         "environment=calculator",
         "environment.tools=[]",
         "environment.max_turns=3",
-        "environment.max_episode_tokens=128",
+        "environment.max_episode_tokens=64",
         f"environment.name={{{', '.join(f'{name}: {GALLERY / case.place}' for name, case in names.items())}}}",
+        f"environment.mcp=[{{command: python {GALLERY}/mcp/dice.py}}]",
         "data=word_problems",
         f"data.path={tmp_path / 'rows.jsonl'}",
         f"training.test_data_dir={tmp_path / 'rows.jsonl'}",
@@ -124,31 +125,10 @@ def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) ->
         "evaluation.num_samples=0",
         "training.reward_function=response_length",
     )
-    assert len(rows) == 3
-    steps = list(RolloutReader(tmp_path / "run" / "rollouts").iterate())
-    ended = {
-        (sample.columns["environment"], sample.fault) for step in steps for sample in step.samples if sample.episode
-    }
-    assert {name for name, _ in ended} == set(names)
-    assert {name: fault for name, fault in ended if fault} == {}
-
-
-def test_five_mcp_servers_train_unedited_in_one_run(tmp_path: Path) -> None:
-    servers = [f"{{command: {command.replace('python ', f'python {GALLERY}/mcp/')}}}" for command in PUBLISHED]
-    rows = train_run(
-        tmp_path / "run",
-        *EPISODES,
-        f"environment.mcp=[{','.join(servers)}]",
-        "generation.max_prompt_length=2560",
-        "environment.max_turns=3",
-        "training.reward_function=response_length",
-        "training.num_batches=3",
-        "training.batch_size=2",
-        "evaluation.num_samples=0",
-    )
-    assert len(rows) == 3
     assert [row["environment/errors"] for row in rows] == [0, 0, 0]
-    assert all(row["turns/mean"] >= 1 for row in rows)
+    steps = list(RolloutReader(tmp_path / "run" / "rollouts").iterate())
+    samples = [sample for step in steps for sample in step.samples if sample.episode]
+    assert {sample.columns["environment"] for sample in samples} == set(names)
 
 
 def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:

@@ -72,14 +72,6 @@ def test_where_references_are_no_mathematics_the_reward_measures(desk: Path) -> 
 
 
 @pytest.mark.slow
-def test_where_it_is_asked_for_both_measure(tmp_path: Path) -> None:
-    (row, *_) = evaluations(train_run(tmp_path / "run", "evaluation.with_rewards=true", "training.num_batches=1"))
-    # The reward of the small run is `math`, which is what accuracy counts.
-    assert row["eval/rewards/total/mean"] == pytest.approx(row["eval/accuracy"], abs=0.5)
-    assert row["eval/rewards/math/mean"] == row["eval/rewards/total/mean"]
-
-
-@pytest.mark.slow
 def test_without_evaluation_no_held_out_rows_are_needed(desk: Path) -> None:
     Path("rows", "test.jsonl").unlink()
     rows = train_run(desk / "run", *OVERRIDES, "evaluation.num_samples=0")

@@ -15,7 +15,8 @@ from tests.small_run import SMALL_RUN
 from tests.training.support import train_run
 
 PROGRAM = Path(__file__).parents[2] / "run_training.py"
-SCORE = Path(__file__).parents[1] / "rewards" / "gallery" / "verl" / "with_parts.py"
+GALLERY = Path(__file__).parents[1] / "rewards" / "gallery"
+SCORE = GALLERY / "verl" / "with_parts.py"
 NUM_STEPS = 3
 
 
@@ -60,6 +61,9 @@ def test_five_files_of_each_library_train_together(tmp_path: Path) -> None:
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     names = {identify(file).replace("/", "-"): spec_of(file) for file in FILES}
+    # And one of each convention of ours.
+    own = ("classes", "environment", "miles", "plain", "trl")
+    names |= {name: f"{sorted((GALLERY / name).glob('*.py'))[-1]}:reward" for name in own}
     components = ", ".join(f"{name}: {{function: '{spec}', weight: 0.1}}" for name, spec in names.items())
     steps = train_run(
         tmp_path / "run",

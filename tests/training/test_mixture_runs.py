@@ -1,4 +1,4 @@
-"""Mixtures in training: a few steps of the tiny model, in this process; and published reward files without an edit."""
+"""Mixtures in training: a few steps of the tiny model, in this process."""
 
 import json
 import sys
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import CheckpointError
-from agent_tunix.rewards import Outcome
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
 from tests.training.support import copy_run, train_run
@@ -130,21 +129,3 @@ def test_the_scaling_reaches_the_advantages(rows: list[dict[str, Any]], director
     assert scaled[1]["rewards/total/mean"] == rows[1]["rewards/total/mean"]
     assert scaled[1]["advantages/std"] != rows[1]["advantages/std"]
     assert scaled[1]["advantages/std"] > 0
-
-
-GALLERY = Path(__file__).parents[1] / "rewards" / "gallery"
-# Those of other libraries train in `tests/rewards/gallery/test_libraries.py`.
-OWN = ("classes", "environment", "miles", "plain", "trl")
-ONE_EACH = {name: sorted((GALLERY / name).glob("*.py"))[-1] for name in OWN}
-
-
-def test_one_of_each_convention_trains(tmp_path: Path) -> None:
-    components = ", ".join(f"{name}: {{function: '{file}:reward'}}" for name, file in ONE_EACH.items())
-    overrides = ["rewards.max_failure_rate=0.0", "training.eval_every_n_steps=0"]
-    rows = train_run(tmp_path / "run", f"training.reward_function={{{components}}}", *overrides)[1:]
-    assert len(rows) == NUM_STEPS
-    for row in rows:
-        assert row["rewards/outcomes/scored"] == 16
-        for name in ONE_EACH:
-            assert row.get(f"rewards/{name}/outcomes/{Outcome.ERROR}", 0) == 0
-            assert row[f"rewards/{name}/mean"] is not None

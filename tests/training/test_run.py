@@ -218,14 +218,6 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
 
 
 @pytest.mark.slow
-def test_another_seed_gives_other_metrics(finished: Path, config: Config, tmp_path: Path) -> None:
-    config.seed = 1
-    config.training.num_batches, config.training.eval_every_n_steps = 1, 0
-    found, expected = train_config(config, tmp_path / "run")[1], read_rows(finished)[1]
-    assert found["policy/entropy"] != expected["policy/entropy"]
-
-
-@pytest.mark.slow
 def test_with_micro_batches_and_iterations_resuming_loses_nothing(config: Config, tmp_path: Path) -> None:
     config.training.micro_batch_size = 2
     config.grpo.num_iterations = 2

@@ -190,12 +190,6 @@ def test_its_directory_is_that_of_a_run(started: Path) -> None:
     assert sorted(path.name for path in (started / "checkpoints").glob("step_*")) == ["step_000002", "step_000004"]
 
 
-def test_evaluate_finds_its_accuracy(started: Path, tmp_path: Path) -> None:
-    evaluate_checkpoint(read_request(EvaluateConfig(checkpoint_dir=str(started), output=str(tmp_path / "a.json"))))
-    measured = json.loads((tmp_path / "a.json").read_text())
-    assert measured["eval/accuracy"] == read_rows(started)[-1]["eval/accuracy"]
-
-
 def test_resumed_it_equals_an_unbroken_one(started: Path, tmp_path: Path) -> None:
     root = copy_run(started, tmp_path / "run", without=4)
     found = start(supervised(*STARTED, "training.resume=true"), root)

@@ -61,13 +61,6 @@ def failing_search(directory: Path) -> Search:
     return search(directory, 1, space=space, fixed=(*QUICK, "data.source=jsonl"), seed=1)
 
 
-def test_a_trial_that_fails_is_failed_and_the_search_goes_on(tmp_path: Path) -> None:
-    assert tune(failing_search(tmp_path / "s")) is None
-    trials = optuna.load_study(study_name="agent_tunix", storage=f"sqlite:///{tmp_path / 's' / 'study.db'}").trials
-    assert [trial.state.name for trial in trials] == ["FAIL"]
-    assert "its run exited with status 2" in trials[0].user_attrs["error"]
-
-
 def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three trials are told to Optuna as they would be; the fourth is a real run, which is stopped while it trains."""
     storage = f"sqlite:///{tmp_path / 'study.db'}"
@@ -94,13 +87,16 @@ def test_what_no_trial_could_run_is_refused_before_one_starts(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_search_writes_through_no_link(tmp_path: Path) -> None:
+def test_a_trial_that_fails_is_failed_and_a_search_writes_through_no_link(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("private")
     place = tmp_path / "tuned" / "trial_0000"
     place.mkdir(parents=True)
     (place / "output.txt").symlink_to(mine)
-    tune(failing_search(tmp_path / "tuned"))
+    assert tune(failing_search(tmp_path / "tuned")) is None
+    trials = optuna.load_study(study_name="agent_tunix", storage=f"sqlite:///{tmp_path / 'tuned' / 'study.db'}").trials
+    assert [trial.state.name for trial in trials] == ["FAIL"]
+    assert "its run exited with status 2" in trials[0].user_attrs["error"]
     assert mine.read_text() == "private"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".tune.lock").symlink_to(mine)

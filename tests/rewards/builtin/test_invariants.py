@@ -70,7 +70,7 @@ def test_a_long_response_is_scored(name: str) -> None:
         *("a ", "1,", "<answer>", "</answer>", "\\boxed{", "{", "}", "<reasoning>4</reasoning>", "-1 "),
         *("```\n", "<", "1. b\n", "[a]", "$", "answer is ", "\\[", "B "),
     ):
-        result = score(name, unit * (200_000 // len(unit)), step=2000)
+        result = score(name, unit * (80_000 // len(unit)), step=2000)
         assert result.outcome is (Outcome.BAD_REFERENCE if name == "multiple_choice" else Outcome.SCORED), unit
 
 

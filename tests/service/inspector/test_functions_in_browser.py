@@ -212,19 +212,3 @@ def test_two_clicks_save_one_version(page: Page, server: Server) -> None:
     page.get_by_role("button", name="Save as the next version").evaluate("(save) => { save.click(); save.click(); }")
     page.wait_for_url(re.compile("new=1"))
     assert [one.version for one in server.store.reward_functions.versions(name).data] == [2, 1]
-
-
-def test_the_page_works_without_scripts(browser: Browser, server: Server) -> None:
-    with looking(browser, server, scripts=False) as seen:
-        page = seen.page
-        seen.log_in(server.secret)
-        open_new(seen, server)
-        source_of(page).fill(DOUBLED.decode())
-        page.get_by_label("Completion 1").fill("please")
-        page.get_by_role("button", name="Try", exact=True).click()
-        expect(page.locator("#tried td.number")).to_have_text(["0.5"])
-        page.get_by_role("button", name="Show the difference").click()
-        expect(page.locator("#review ins")).to_have_text([AFTER])
-        page.get_by_role("button", name="Save as the next version").click()
-        expect(page.get_by_role("status").filter(has_text="Saved as version 2")).to_be_visible()
-        expect(source_of(page)).to_have_value(DOUBLED.decode())

@@ -28,7 +28,7 @@ def check(reward: Any, problems: list[CheckProblem] | None = None, **options: An
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_exploitable_reward_is_caught(name: str) -> None:
     reward, caught_by = PLANTED[name]
-    report = check(reward, timeout_s=5.0 if name == "backtracking" else 60.0)
+    report = check(reward, timeout_s=1.0 if name == "backtracking" else 60.0)
     assert caught_by in report.failed, report.text
     assert not report.passed
 

@@ -38,7 +38,7 @@ logger = logging.getLogger("agent_tunix.rewards")
 # Time for starting a worker, or for sending it a chunk.
 _DELIVERY_S = 60.0
 # The same for a worker that runs other people's code, which may keep it from answering.
-_ISOLATED_DELIVERY_S = 10.0
+ISOLATED_DELIVERY_S = 10.0
 # Time for such a worker to cancel a late call before it is killed.
 _GRACE_S = 5.0
 # Failed starts, failed deliveries or deaths while idle, in a row, after which no further worker is tried.
@@ -197,7 +197,7 @@ class Supervisor:
                 self._backlog.put_back(*task.one_by_one())
             return
         worker.sent = True
-        worker.deadline = time.monotonic() + (_ISOLATED_DELIVERY_S if self._settings.sandboxed else _DELIVERY_S)
+        worker.deadline = time.monotonic() + (ISOLATED_DELIVERY_S if self._settings.sandboxed else _DELIVERY_S)
         worker.connection.send(
             worker_program.Chunk(task.work.key, samples, calls, self._settings.timeout_s, task.share)
         )
