@@ -153,7 +153,7 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
         pytest.param(SAMPLED, L, "stages", id="stages", marks=pytest.mark.slow),
         pytest.param(SAMPLED, L, "lockstep", id="sampled", marks=pytest.mark.slow),
         pytest.param(SAMPLED, L, "arrival", id="arrival", marks=pytest.mark.slow),
-        pytest.param(SAMPLED, SHORT, "lockstep", id="short"),
+        pytest.param(SAMPLED, SHORT, "lockstep", id="short", marks=pytest.mark.slow),
         pytest.param(SAMPLED, 13, "lockstep", id="shortest", marks=pytest.mark.slow),
         pytest.param(SamplingParams(T, greedy=True), L, "lockstep", id="greedy", marks=pytest.mark.slow),
     ],

@@ -46,6 +46,7 @@ def sample(sampler: Sampler, prompts: list[list[int]]) -> Completions:
     return sampler.sample(prompts, jax.random.key(1), SamplingParams(24), num_generations=4, max_prompt_length=64)
 
 
+@pytest.mark.slow
 def test_a_completion_is_the_same_up_to_its_stop_string(
     sampler: Sampler, policy: nnx.Module, tokenizer: Tokenizer, mesh: jax.sharding.Mesh, prompts: list[list[int]]
 ) -> None:
