@@ -26,9 +26,10 @@ from tests.tracking.report.support import write_run
 from agent_tunix.cli import hydra_programs, main
 from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
-from agent_tunix.errors import ConfigError, RunDirectoryError, UntrustedRunError
+from agent_tunix.environments import resolve_environment
+from agent_tunix.errors import ConfigError, RewardError, RunDirectoryError, UnknownEnvironmentError, UntrustedRunError
 from agent_tunix.evaluation.request import read_request
-from agent_tunix.rewards.code_parts import digest_code
+from agent_tunix.rewards.code_parts import digest_code, find_code_parts
 from agent_tunix.runs import trust as run_trust
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import check_directory, settle_trust, sign_run
@@ -871,6 +872,44 @@ def test_private_files_are_found_wherever_they_hide(hide: Callable[[World], str]
     world.configure({"data.path": str(world.run / hide(world))})
     with raises(UntrustedRunError, "untrusted_run"):
         read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+@pytest.mark.parametrize("end", ["/", "/.", "*/"])
+def test_a_private_file_is_found_whatever_follows_its_name(end: str, world: World) -> None:
+    world.configure({"training.test_data_dir": f"{_secret(world)}{end}"})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
+def test_the_settings_beside_a_mixture_are_told_because_they_read_the_test_rows(world: World) -> None:
+    world.configure(
+        {
+            "data.mixture": {"sums": {"source": "synthetic"}},
+            "data.source": "huggingface",
+            "training.test_data_dir": "victim/private",
+        }
+    )
+    with raises(UntrustedRunError, "untrusted_run") as refusal:
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert "victim/private" in str(refusal.value)
+
+
+def test_what_is_told_is_the_file_that_runs(world: World) -> None:
+    (world.here / "e").symlink_to(world.elsewhere / "evil.py")
+    (world.here / "e:good.py").touch()
+    with raises(UnknownEnvironmentError, "unknown_attribute"):
+        resolve_environment("e:good.py")
+    assert not world.canary.exists()
+    (world.here / "lib" / "pkg").mkdir(parents=True)
+    (world.here / "lib" / "pkg" / "m.py").touch()
+
+    def files(*specs: str) -> list[Path | None]:
+        return [part.file for part in find_code_parts(list(specs), working_directory=world.here)]
+
+    assert files("evil.py.reward") == [world.here / "evil.py"]
+    assert files("lib/a.py:f", "pkg.m.f") == [world.here / "lib/a.py", None, world.here / "lib/pkg/m.py"]
+    with raises(RewardError, "module_with_colon"):
+        find_code_parts("math", modules=["good.py:x"], working_directory=world.here)
 
 
 def test_a_directory_with_more_files_than_are_looked_at_is_asked_about(

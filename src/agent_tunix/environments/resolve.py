@@ -75,7 +75,7 @@ def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
 
 def _adapt(spec: str, args: Mapping[str, Any], directory: Path) -> EnvironmentAdapter:
     path, sign, name = spec.rpartition(":")
-    if path.endswith(".py") or spec.endswith(".py"):
+    if (path if sign else spec).endswith(".py"):
         module_of_file = _load(directory, path if sign else spec)
         given = _attribute(module_of_file, name if sign else "", f"{path or spec}:")
         return adapt_environment(given, name, args)

@@ -14,7 +14,7 @@ from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SU
 from pathlib import Path
 from typing import Any, Literal
 
-from agent_tunix.errors import RunDirectoryError
+from agent_tunix.errors import RewardError, RunDirectoryError
 from agent_tunix.regular_files import open_regular
 from agent_tunix.rewards import registry
 from agent_tunix.rewards.judges import JUDGES
@@ -96,12 +96,31 @@ def find_code_parts(
     arguments name none.
 
     Raises:
-        RewardError: A file of components cannot be read.
+        RewardError: A file of components cannot be read, or a module is named like a function of a file.
     """
+    for module in modules:
+        if ":" in str(module):
+            raise RewardError(
+                f"modules must be modules or files, without a name after a colon, not {module!r}",
+                code="module_with_colon",
+            )
     looked_up = _Lookup(working_directory.resolve(), tuple(reward_directories), args or {}, with_defaults)
     parts = [looked_up.of_path("rewards.modules", str(module)) for module in modules]
     parts += looked_up.of_spec(spec)
+    parts += _beside_files(parts)
     return list(dict.fromkeys(parts))
+
+
+def _beside_files(parts: Sequence[CodePart]) -> Iterator[CodePart]:
+    """Yield modules once more as they lie beside the files: a file adds its directory to the import path."""
+    for directory in dict.fromkeys(part.file.parent for part in parts if part.kind == "file" and part.file):
+        for part in parts:
+            if part.kind == "module":
+                top, *inner = (
+                    part.text if part.component == "rewards.modules" else part.text.rpartition(".")[0]
+                ).split(".")
+                if (found := _descend(directory / top, inner)) is not None and found != part.file:
+                    yield CodePart("module", part.component, part.text, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +162,8 @@ class _Lookup:
             path, _, last = spec.rpartition(":")
             return CodePart("file", name, spec, _real(self.working_directory / (path or last)))
         module = spec if name == "rewards.modules" else spec.rpartition(".")[0]
+        if module.endswith(".py"):  # `file.py.NAME` is looked up like `file.py:NAME`
+            return CodePart("file", name, spec, _real(self.working_directory / module))
         return CodePart("module", name, spec, self._file_of_module(module))
 
     def _of_own_name(self, name: str, function: str, depth: int) -> Iterator[CodePart]:

@@ -276,7 +276,8 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
     hub may open.
     """
     parts = []
-    sets = {f"data.mixture.{name}": one.config for name, one in data_sets(config).items()} or {"data": config}
+    # With a mixture too, `training.test_data_dir` is read by the settings outside it.
+    sets = {"data": config} | {f"data.mixture.{name}": one.config for name, one in data_sets(config).items()}
     for key, of_set in sets.items():
         source = of_set.training.data_source or of_set.data.source
         paths = (of_set.data.path, of_set.training.train_data_dir, of_set.training.test_data_dir)
@@ -348,8 +349,9 @@ def _private_files(path: str, root: Path) -> list[Path]:
 
 def _walk(path: str) -> Iterator[str]:
     """Yield the matches of a path or pattern, and everything below matching directories, links included."""
-    named = os.path.expanduser(path)
-    # Data sources do the same: an existing path is not a pattern, whatever characters it contains.
+    # Data sources do the same: `Path` drops a slash or `/.` at the end, and an existing path is not a pattern, whatever
+    # characters it contains.
+    named = str(Path(os.path.expanduser(path)))
     for start in [named] if os.path.lexists(named) else glob.iglob(named, recursive=True):
         yield start
         for directory, inner, names in os.walk(start, followlinks=True):

@@ -5,10 +5,11 @@ Responses are written from plain values; tests check that they match these model
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 ID = "^rf_[a-z2-7]{24}$"
 KEY_ID = "^key_[a-z0-9]+$"
+_MOST_UNKNOWN = 20
 NAME = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"
 
 Format = Literal["trl", "miles"]
@@ -19,6 +20,14 @@ class Model(BaseModel):
     """Model with exactly these fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_number(cls, data: Any) -> Any:
+        """Refuse a body with many unknown keys as a whole, because an error for each takes seconds."""
+        if isinstance(data, dict) and len(data) > len(cls.model_fields) + _MOST_UNKNOWN:
+            raise ValueError(f"must have at most the fields {', '.join(cls.model_fields)}, not {len(data):,} keys")
+        return data
 
 
 class ErrorDetail(Model):
