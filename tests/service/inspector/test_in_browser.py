@@ -90,6 +90,13 @@ def test_logging_in_and_out(browser: Browser, server: Server) -> None:
         assert "/login" in seen.page.url
 
 
+def test_one_logs_in_although_the_question_for_a_session_failed(browser: Browser, server: Server) -> None:
+    with looking(browser, server) as seen:
+        seen.page.route("**/login/status", lambda route: route.fulfill(status=503))
+        seen.log_in(server.secret)
+        assert [text for text in seen.messages if not text.startswith("Failed to load resource")] == []  # Chromium's
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_every_page_is_readable_and_planted_markup_does_nothing(
     browser: Browser, server: Server, width: int, scheme: str
@@ -203,7 +210,7 @@ def test_a_page_recovers_when_the_server_was_away(seen: Seen, runs: Path) -> Non
     with going_on(runs / "live"):
         open_run(seen.page, "live")
         expect(seen.page.locator("#curves")).to_have_attribute("data-state", "running")
-        seen.page.route("**/curves.json*", lambda route: route.abort())
+        seen.page.route("**/curves.json*", lambda route: route.fulfill(status=503))
         expect(seen.page.locator("#progress")).to_contain_text("does not answer")
         seen.page.unroute("**/curves.json*")
         append(runs / "live", 9)

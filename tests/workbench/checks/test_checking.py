@@ -10,7 +10,7 @@ import pytest
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, resolve_reward
 from agent_tunix.workbench.checks import Budget, CheckProblem, CheckReport, Kind, check_reward, measure_speed
-from agent_tunix.workbench.checks.scoring import Scorer
+from agent_tunix.workbench.checks.scoring import OutOfTimeError, Scorer, time_limit
 from tests.raising import raises
 from tests.workbench.checks.known_limits import CHECKED, check_builtin, documented_rows, row_of
 from tests.workbench.checks.planted import PLANTED
@@ -71,6 +71,28 @@ def test_a_mixture_of_built_ins_passes_as_a_composite() -> None:
     report = check({"correct": "math", "tags": {"function": "format", "weight": 0.2}}, sums(8))
     assert report.passed, report.text
     assert (report.kind, report.range) == (Kind.COMPOSITE, (0.0, 1.2))
+
+
+def test_the_time_limit_holds_when_python_drops_its_exception_in_a_finalizer() -> None:
+    dropped = []
+
+    class Slow:
+        def __del__(self) -> None:
+            try:
+                while True:
+                    pass
+            except OutOfTimeError:
+                dropped.append(True)
+                raise
+
+    def score(slow: list[Slow]) -> None:
+        slow.clear()
+        while True:
+            pass
+
+    with time_limit(0.05), pytest.raises(OutOfTimeError):
+        score([Slow()])
+    assert dropped == [True]
 
 
 def test_a_mixture_that_pays_more_for_form_than_for_the_answer_fails() -> None:

@@ -4,5 +4,9 @@ import { ask } from "/static/inspector.js";
 
 const form = document.getElementById("log-in");
 
-const { is_logged_in: isLoggedIn } = await ask("/login/status");
-if (isLoggedIn) location.replace(form.dataset.next);
+try {
+  const { is_logged_in: isLoggedIn } = await ask("/login/status");
+  if (isLoggedIn) location.replace(form.dataset.next);
+} catch {
+  // No answer, or the form was submitted before it came: the form stays.
+}
