@@ -251,6 +251,6 @@ def _path(id: str) -> str:
 
 def _wait_s(response: httpx.Response) -> float:
     try:
-        return min(float(response.headers["Retry-After"]), _LONGEST_WAIT_S)
+        return min(max(0.0, float(response.headers["Retry-After"])), _LONGEST_WAIT_S)  # max makes NaN 0
     except (KeyError, ValueError):
         return _PAUSE_S

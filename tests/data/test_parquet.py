@@ -105,6 +105,15 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
     assert "column value" in refusal("oversized_file", tmp_path / "rows.parquet")
 
 
+def test_a_text_that_many_rows_share_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_BATCH_BYTES", 2**24)
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 256), ["x" * 2**20])
+    pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet", store_schema=False)
+    before = pa.default_memory_pool().max_memory()
+    assert sum(read(tmp_path / "rows.parquet")[1].counts.values()) == 256
+    assert pa.default_memory_pool().max_memory() <= max(before, 2**27)
+
+
 def break_page(content: bytes) -> bytes:
     """Replace the first page of a file."""
     return content[:4] + b"\x55" * 396 + content[400:]

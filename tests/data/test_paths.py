@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,14 @@ def test_files_that_cannot_be_a_split_are_refused(
     with raises(DataError, code) as caught:
         find_files(config, split, source_of_path(config, split) if source == "auto" else source)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["pipe.jsonl", "pipe*.jsonl", "."])
+def test_a_pipe_is_refused(path: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "train.jsonl").symlink_to("pipe.jsonl")
+    with raises(DataError, "missing_file" if "*" in path else "not_a_regular_file"):
+        find_files(config_for(tmp_path / path), "train", "jsonl")
 
 
 def test_splits_may_have_other_names(tmp_path: Path) -> None:

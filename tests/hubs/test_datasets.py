@@ -222,6 +222,12 @@ def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -
     assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))
 
 
+@pytest.mark.parametrize("revision", ["{directory}/commit", "../../commit"])
+def test_a_revision_names_no_file(dataset_hub: LoopbackHub, revision: str, tmp_path: Path) -> None:
+    (tmp_path / "commit").write_text("0" * 40)
+    refusal("unknown_revision", config_of(revision=revision.format(directory=tmp_path)))
+
+
 @pytest.mark.parametrize("name", ["../../secret.arrow", "{directory}/secret.arrow", "link.arrow"])
 def test_a_saved_dataset_names_no_file_elsewhere(name: str, tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b"

@@ -144,14 +144,15 @@ def settle_trust(
         links = _checkpoint_parts(config, root)
         parts += links
         doubts = dataclasses.replace(doubts, strange=[*doubts.strange, *links])
-    if not trust and not _is_remembered(root, content, parts):
+    state = _state(root, content, parts)  # before the question: the answer covers what was shown
+    if not trust and not _is_remembered(root, state):
         strange = [part for part in doubts.strange if part.kind != "uploaded" or config.rewards.allow_unsandboxed]
         if not strange:
             return _with_own_limits(config, own) if doubts.is_foreign else config
         if not _ask(root, doubts.reason, strange):
             raise _refusal(root, doubts.reason, strange)
     if doubts.is_foreign or doubts.strange:
-        _remember(root, content, parts)
+        _remember(root, state)
     return config
 
 
@@ -478,19 +479,19 @@ def _remembered_path(root: Path) -> Path:
     return home() / _TRUSTED / f"{_sha256(os.fsencode(os.path.realpath(root)))[:32]}.json"
 
 
-def _is_remembered(root: Path, content: bytes, parts: Sequence[CodePart]) -> bool:
+def _is_remembered(root: Path, state: str) -> bool:
     try:
-        return bool(json.loads(_read_private(_remembered_path(root)))["state"] == _state(root, content, parts))
+        return bool(json.loads(_read_private(_remembered_path(root)))["state"] == state)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _remember(root: Path, content: bytes, parts: Sequence[CodePart]) -> None:
+def _remember(root: Path, state: str) -> None:
     try:
         make_home()
         path = _remembered_path(root)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_json(path, {"root": os.path.realpath(root), "state": _state(root, content, parts)})
+        write_json(path, {"root": os.path.realpath(root), "state": state})
         path.chmod(0o600)
     except (OSError, StoreError) as error:
         _LOGGER.warning("the trust in the run could not be stored: %s", error)

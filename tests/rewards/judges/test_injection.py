@@ -125,6 +125,8 @@ def verdict(label: object, code: str = CODE) -> str:
         verdict(True),
         f"```json\n{verdict('yes')}\n```",
         f"<think>{verdict('no')} or not?</think>{verdict('yes')}",
+        f"{'<think>' * 5000}{verdict('yes')}",
+        f"<think>{verdict('no')}<think></thinking>{verdict('yes')}</think>",
         f"At first: {verdict('no')} But on reflection: {verdict('yes')}",
         f"Mind the braces: {{ {{x}} {verdict('yes')}",
         f"{{'python': 1}} {verdict('yes')}",

@@ -16,7 +16,7 @@ import pytest
 
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.rollouts import RolloutReader
-from agent_tunix.tracking.rollouts.files import cut_after, list_files
+from agent_tunix.tracking.rollouts.files import cut_after, list_files, opened, read_row_group
 from agent_tunix.tracking.rollouts.schema import COLUMNS
 from tests.raising import raises
 from tests.tiers import slow_after
@@ -99,6 +99,7 @@ _TURN = '{"stop_reason":"x","num_turns":1,"num_prompt_messages":%s,"calls":[]%s,
         (lambda path: pq.write_table(pa.table({"step": [1]}), path), "it contains no rollouts"),
         (lambda path: pq.write_table(of_version(99, pq.read_table(path)), path), "version 99 of the schema"),
         (lambda path: pq.write_table(replace_column(pq.read_table(path)), path), "'{' is not a stored value"),
+        (lambda path: pq.write_table(of_groups(0, pq.read_table(path)), path), "num_generations must be at least 1"),
         *(
             (
                 lambda path, text=text: pq.write_table(replace_column(pq.read_table(path), "episode", text), path),
@@ -115,6 +116,20 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object
         list(RolloutReader(tmp_path).iterate())
     assert "step_000001-000001.parquet" in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_a_text_that_many_rows_share_does_not_fill_memory(tmp_path: Path) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 4096), ["x" * 2**20])
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", store_schema=False)  # read as plain text
+    before = pa.default_memory_pool().max_memory()
+    with opened(tmp_path / "a.parquet") as file, pytest.raises(ValueError, match="more than 67,108,864 bytes"):
+        read_row_group(file, 0, most_bytes=2**26)
+    assert pa.default_memory_pool().max_memory() <= max(before, 2**28)
+
+
+def of_groups(size: int, table: pa.Table) -> pa.Table:
+    settings = json.dumps({"num_generations": size}).encode()
+    return table.replace_schema_metadata({**table.schema.metadata, b"agent_tunix.settings": settings})
 
 
 def of_version(number: int, table: pa.Table) -> pa.Table:

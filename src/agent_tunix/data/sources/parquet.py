@@ -25,6 +25,8 @@ ROWS_AT_ONCE = 256
 READ_AHEAD_BYTES = 1 << 20
 # Size of one column in one row group once it is unpacked. Writers make row groups of about 100 MB with all columns.
 MAX_COLUMN_BYTES = 1 << 31
+# Size of one column in the rows that are read at once.
+MAX_BATCH_BYTES = 1 << 32
 
 
 def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -70,9 +72,10 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                     "rename them",
                     code="duplicate_column",
                 )
-            _require_bounded(file.metadata, path)
+            largest_row = _largest_column(file.metadata, path)
+            batch_size = min(max(MAX_BATCH_BYTES // max(largest_row, 1), 1), ROWS_AT_ONCE)
             try:
-                for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
+                for batch in file.iter_batches(batch_size=batch_size):
                     yield batch if schema is None else batch.cast(schema, safe=False)
             except (pa.ArrowException, OSError) as error:
                 raise DataError(
@@ -81,8 +84,13 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                 ) from error
 
 
-def _require_bounded(metadata: Any, path: Path) -> None:
-    """Refuse a file of which a few kilobytes unpack to more than memory can hold."""
+def _largest_column(metadata: Any, path: Path) -> int:
+    """Return the bytes of the largest column of a row group, which one row may repeat: equal values are stored once.
+
+    Raises:
+        DataError: A few kilobytes unpack to more than memory can hold.
+    """
+    largest = 0
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
             column = metadata.row_group(group).column(place)
@@ -92,6 +100,8 @@ def _require_bounded(metadata: Any, path: Path) -> None:
                     f" row group {group}, more than {MAX_COLUMN_BYTES:,}; write it with smaller row groups",
                     code="oversized_file",
                 )
+            largest = max(largest, column.total_uncompressed_size)
+    return largest
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:

@@ -4,6 +4,7 @@ import glob
 import itertools
 import os
 import re
+import stat
 from pathlib import Path
 
 from agent_tunix.config.schema import Config
@@ -98,15 +99,14 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
             )
         if not alike:
             _check_shards(f"{key}={given}", found, name)
+        for file in found:
+            _require_regular(key, given, file, split)
         return alike or found
     found = _matches(path)
     if not found:
         raise _missing(key, given, path, "no file matches it", split)
     for file in found:
-        try:
-            file.stat()
-        except OSError as error:
-            raise _missing(key, given, file, error.strerror or str(error), split) from error
+        _require_regular(key, given, file, split)
     if split == "test" and key == "data.path":
         what = "is one file, which contains" if len(found) == 1 else f"matches {len(found)} files, which contain"
         raise DataError(
@@ -115,6 +115,20 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
             code="no_evaluation_rows",
         )
     return found
+
+
+def _require_regular(key: str, given: str | None, file: Path, split: Split) -> None:
+    """Refuse a file that is missing, and one that may never end: a pipe or a device."""
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        raise _missing(key, given, file, error.strerror or str(error), split) from error
+    if not stat.S_ISREG(mode):
+        raise DataError(
+            f"{key}={given} must name regular files, because rows are read several times, but {file} is a pipe, a "
+            "device or a directory; write its content to a file",
+            code="not_a_regular_file",
+        )
 
 
 def _given(config: Config, split: Split) -> tuple[str, str | None, Path | None]:

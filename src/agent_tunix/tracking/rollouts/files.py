@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+# A step's columns in memory.
+_MOST_BYTES = 4 * 2**30
+_MOST_ROWS_AT_ONCE = 65_536
 _NAME = re.compile(r"step_(\d+)-(\d+)\.parquet")
 
 
@@ -154,12 +157,31 @@ def _keep_until(file: RolloutFile, step: int) -> None:
         target.finish()
 
 
-def read_row_group(file: "pq.ParquetFile", row_group: int, columns: Sequence[str] | None = None) -> "pa.Table":
+def read_row_group(
+    file: "pq.ParquetFile", row_group: int, columns: Sequence[str] | None = None, most_bytes: int = _MOST_BYTES
+) -> "pa.Table":
     """Read columns of a row group in this thread; None reads all of them.
 
-    A thread of PyArrow's own may end the process with SIGABRT, if it starts at exit or the file is damaged.
+    A thread of PyArrow's own may end the process with SIGABRT, if it starts at exit or the file is damaged. A text
+    that many rows share is stored once, so a few kilobytes may become gigabytes: rows are read in batches.
+
+    Raises:
+        ValueError: The columns have more than `most_bytes` bytes in memory.
     """
-    return file.read_row_group(row_group, None if columns is None else list(columns), use_threads=False)
+    import pyarrow as pa
+
+    names = None if columns is None else list(columns)
+    largest_row = max(file.metadata.row_group(row_group).total_byte_size, 1)
+    batch_size = min(max(most_bytes // largest_row, 1), _MOST_ROWS_AT_ONCE)
+    batches, size = [], 0
+    for batch in file.iter_batches(batch_size, [row_group], names, use_threads=False):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > most_bytes:
+            raise ValueError(f"a step has more than {most_bytes:,} bytes")
+    if not batches:
+        return file.read_row_group(row_group, names, use_threads=False)
+    return pa.Table.from_batches(batches)
 
 
 def step_of(file: "pq.ParquetFile", row_group: int) -> int:

@@ -31,6 +31,10 @@ class ScoringSettings:
     on_failure: str = "exclude"  # `rewards.on_failure`
     fingerprint: str = ""
 
+    def __post_init__(self) -> None:
+        if type(self.num_generations) is not int or self.num_generations < 1:
+            raise ValueError(f"num_generations must be at least 1, not {self.num_generations!r}")
+
 
 @dataclass(frozen=True)
 class StoredStep:
