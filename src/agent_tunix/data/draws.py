@@ -27,7 +27,7 @@ class Draws(Protocol):
     """An order in which rows are drawn from a set."""
 
     def rows(self, first: int, last: int) -> RowIndices:
-        """Return row indices within the set for the draws from `first` up to but not including `last`."""
+        """Return the dataset's row index of each draw from number `first` to `last` - 1."""
         ...
 
 

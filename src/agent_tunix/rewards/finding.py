@@ -109,7 +109,8 @@ class Finder:
                 return self._adapt(found, name, name)
         if self.reward_file(name):
             raise RewardError(
-                f"{name!r} is a file of components; a component's function must be a single reward",
+                f"the function of a component must be a single reward, but {name!r} is a mixture of several; name one "
+                "of them",
                 code="nested_components",
             )
         names = registry.list_reward_functions()
