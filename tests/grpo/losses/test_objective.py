@@ -73,16 +73,16 @@ def as_jax(batch: Batch, mode: str, rows: slice = slice(None), *, on_policy: boo
     """Some rows of a batch, with weights taken over all of it; NaN wherever nothing may be read."""
 
     def hidden(values: NDArray[np.float64]) -> jax.Array:
-        return jnp.asarray(np.where(batch.mask, values, np.nan)[rows], jnp.float32)
+        return jnp.asarray(np.where(batch.mask, values, np.nan)[rows], float)
 
     weights = completion_weights(batch.mask.sum(axis=1), mode, MAX_LENGTH, GENERATIONS)
     return LossBatch(
         logps=hidden(batch.logps),
         old_logps=None if on_policy else hidden(batch.old),
         reference_logps=hidden(batch.reference),
-        advantages=jnp.asarray(batch.advantages[rows], jnp.float32),
+        advantages=jnp.asarray(batch.advantages[rows], float),
         mask=jnp.asarray(batch.mask[rows]),
-        weights=jnp.asarray(weights[rows], jnp.float32),
+        weights=jnp.asarray(weights[rows], float),
         sampled_logps=hidden(batch.old),
         entropies=None if batch.entropies is None else hidden(batch.entropies),
     )
@@ -104,7 +104,7 @@ each_objective = pytest.mark.parametrize("name", OBJECTIVES)
 @each_objective
 @settings(max_examples=30)
 @given(batch=batches(shift=25.0))
-def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
+def test_in_float32_the_loss_is_that_of_the_paper_to_its_rounding(name: str, batch: Batch) -> None:
     chosen, mode = OBJECTIVES[name]
     assume(not near_a_kink(batch, chosen, 1e-6))
     value, _ = value_and_gradient(as_jax(batch, mode), chosen)
@@ -113,11 +113,13 @@ def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
 
 @each_objective
 @settings(max_examples=30)
-@given(batch=batches(shift=0.5))
-def test_near_the_sampling_policy_the_loss_is_exact(name: str, batch: Batch) -> None:
+@given(batch=batches(shift=25.0))
+def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
     chosen, mode = OBJECTIVES[name]
     assume(not near_a_kink(batch, chosen, 1e-6))
-    value, _ = value_and_gradient(as_jax(batch, mode), chosen)
+    with jax.enable_x64(True):  # type: ignore[no-untyped-call]
+        value, _ = value_and_gradient(as_jax(batch, mode), chosen)
+    assert value.dtype == jnp.float64
     np.testing.assert_allclose(value, objective(batch, chosen, mode), rtol=1e-6, atol=1e-6)
 
 
@@ -128,9 +130,10 @@ def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
     """With old log-probabilities that are the policy's own, too, where every ratio is 1."""
     chosen, mode = OBJECTIVES[name]
     assume(not near_a_kink(batch, chosen))
-    _, slope = value_and_gradient(as_jax(batch, mode), chosen)
+    with jax.enable_x64(True):  # type: ignore[no-untyped-call]
+        _, slope = value_and_gradient(as_jax(batch, mode), chosen)
     expected = paper_gradient(batch, chosen, mode)
-    np.testing.assert_allclose(slope, expected, rtol=2e-3, atol=1e-4 * max(1.0, float(np.abs(expected).max())))
+    np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-6 * max(1.0, float(np.abs(expected).max())))
 
 
 def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArray[np.float64]:

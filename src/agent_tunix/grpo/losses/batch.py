@@ -106,27 +106,34 @@ class TokenLosses(NamedTuple):
 
 
 def clean(batch: LossBatch) -> LossBatch:
-    """Return the batch in float32, with masked log-probabilities set to 0 so that a NaN there cannot reach a sum."""
+    """Return the batch in float32, with masked log-probabilities set to 0 so that a NaN there cannot reach a sum.
+
+    Float64 stays float64.
+    """
 
     def keep(logps: Float[Array, "B T ..."] | None) -> Float[Array, "B T ..."] | None:
         if logps is None:
             return None
-        return jnp.where(mask if logps.ndim == 2 else mask[..., None], logps.astype(jnp.float32), 0.0)
+        return jnp.where(mask if logps.ndim == 2 else mask[..., None], _widened(logps), 0.0)
 
     mask = batch.mask.astype(jnp.bool_)
-    logps = jnp.where(mask, batch.logps.astype(jnp.float32), 0.0)
+    logps = jnp.where(mask, _widened(batch.logps), 0.0)
     return LossBatch(
         logps=logps,
         old_logps=keep(batch.old_logps),
         reference_logps=keep(batch.reference_logps),
-        advantages=batch.advantages.astype(jnp.float32),
+        advantages=_widened(batch.advantages),
         mask=mask,
-        weights=batch.weights.astype(jnp.float32),
+        weights=_widened(batch.weights),
         entropies=keep(batch.entropies),
         sampled_logps=keep(batch.sampled_logps),
         teacher_logps=keep(batch.teacher_logps),
         top_logps=keep(batch.top_logps),
     )
+
+
+def _widened(array: Float[Array, "..."]) -> Float[Array, "..."]:
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def token_ratios(batch: LossBatch) -> Float[Array, "B T"]:
