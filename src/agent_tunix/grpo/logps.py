@@ -24,10 +24,10 @@ class TokenStatistics(NamedTuple):
     """Statistics of each token of some completions.
 
     Attributes:
-        logps: Log-probability of the token at the sampling temperature, over all words.
+        logps: Log-probability of the token at the sampling temperature, normalised over the whole vocabulary.
         entropies: Entropy of the distribution at that temperature, in nats; without gradient unless requested.
         likeliest: The likeliest token at that position; None unless requested.
-        top: Ids of the k likeliest words at that position, or the ids given; None unless requested.
+        top: Ids of the k likeliest tokens at that position, or the ids given; None unless requested.
         top_logps: Their log-probabilities.
     """
 

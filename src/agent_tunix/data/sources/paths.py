@@ -197,7 +197,7 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
         raise DataError(
             f"{where} must contain all {total} files of a set, but has {len(numbers)} and lacks "
             f"{_some(names, total - len(numbers))}; add them, or use a pattern such as {where}/{name}{separator}* to "
-            "select only these",
+            "use only the files that are there",
             code="missing_shards",
         )
 

@@ -74,7 +74,10 @@ class _Worker:
 
 
 class Supervisor:
-    """Supervisor of the workers of one pool. Its owner waits on `selector` and calls the data of its entries."""
+    """Supervisor of the workers of one pool.
+
+    Its owner waits on `selector` and calls `key.data` of each entry that is ready.
+    """
 
     def __init__(self, settings: ExecutionSettings, selector: selectors.BaseSelector) -> None:
         self._settings = settings

@@ -59,14 +59,15 @@ class _Best:
 
 
 class Chooser:
-    """A selection of rollouts: extreme totals, most disagreement, newest, newest failures, named, random whole groups.
+    """Selector of the rollouts that a report shows.
 
-    Disagreement is between components. Named rollouts are those that findings refer to.
+    It keeps those of highest and lowest total, those whose components disagree most, the newest, the newest failures,
+    random whole groups, and the wanted ones.
 
     Args:
         components: Names, in the order in which a record lists them; cut to `MAX_COMPONENTS`.
         spans: Minimum and maximum of each component over the run, the scale for disagreement.
-        wanted: Ids of rollouts that are always kept.
+        wanted: Ids of the rollouts that findings refer to, which are always kept.
     """
 
     def __init__(
