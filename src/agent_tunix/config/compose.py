@@ -84,7 +84,7 @@ def _open_mappings(cfg: DictConfig) -> None:
 
 
 def to_typed(cfg: DictConfig) -> Config:
-    """Return the composed configuration as plain typed values.
+    """Return the composed configuration as a `Config`, with interpolations resolved.
 
     Raises:
         ConfigError: A mandatory value (`???`) is missing, or an interpolation cannot be resolved.

@@ -74,9 +74,9 @@ class _Worker:
 
 
 class Supervisor:
-    """Supervisor of the workers of one pool.
+    """Supervisor of the workers of one pool: starts them, gives them calls, and replaces those that hang or die.
 
-    Its owner waits on `selector` and calls `key.data` of each entry that is ready.
+    Its owner waits on `selector` and calls `key.data()` for the `key` of each event.
     """
 
     def __init__(self, settings: ExecutionSettings, selector: selectors.BaseSelector) -> None:
