@@ -147,7 +147,8 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
     """Yield the usable rows of one set as they are read.
 
     Answers are split at GSM8K's mark `####` if `data.answer_mark` says so. With `auto`, they are split if at least half
-    of the first answers have the mark. Where answers are not split, one with the mark is the reference as a whole, and a warning counts them.
+    of the first answers have the mark. Where answers are not split, one with the mark is the reference as a whole, and
+    a warning counts them.
 
     Args:
         config: The run's configuration, with the keys of this set.

@@ -117,7 +117,7 @@ def test_in_float32_the_loss_is_that_of_the_paper_to_its_rounding(name: str, bat
 def test_the_loss_is_that_of_the_paper(name: str, batch: Batch) -> None:
     chosen, mode = OBJECTIVES[name]
     assume(not near_a_kink(batch, chosen, 1e-6))
-    with jax.enable_x64(True):  # type: ignore[no-untyped-call]
+    with jax.enable_x64(True):
         value, _ = value_and_gradient(as_jax(batch, mode), chosen)
     assert value.dtype == jnp.float64
     np.testing.assert_allclose(value, objective(batch, chosen, mode), rtol=1e-6, atol=1e-6)
@@ -130,7 +130,7 @@ def test_the_gradient_is_that_of_the_paper(name: str, batch: Batch) -> None:
     """With old log-probabilities that are the policy's own, too, where every ratio is 1."""
     chosen, mode = OBJECTIVES[name]
     assume(not near_a_kink(batch, chosen))
-    with jax.enable_x64(True):  # type: ignore[no-untyped-call]
+    with jax.enable_x64(True):
         _, slope = value_and_gradient(as_jax(batch, mode), chosen)
     expected = paper_gradient(batch, chosen, mode)
     np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-6 * max(1.0, float(np.abs(expected).max())))
