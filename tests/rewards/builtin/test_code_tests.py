@@ -981,6 +981,16 @@ BOUND = {
         "print(want, end='')",
     ),
     "another call": ("assert eval(f(0)) == 24", "f(1)"),
+    "an encoding": ("assert eval(f(0)) == 24", b'# coding: unicode_escape\n"\\x22 or f(1) or \\x22"'),
+    "text that timeit gets changed": (
+        "import timeit\nx = []\ntimeit.timeit(f(0)[:-1].lower(), number=1, globals=globals())\nassert x == [24]",
+        "X.APPEND(24)?",
+    ),
+    "text of which the library gets a line": (
+        "import doctest\nout = doctest.DocTestParser().get_doctest(f(0), {'f': f}, 'x', None, 0)\n"
+        "assert not doctest.DocTestRunner(verbose=False).run(out).failed",
+        ">>> f(1)\n24\n",
+    ),
 }
 
 
@@ -1003,12 +1013,13 @@ def test_tests_evaluate_arithmetic_of_a_program_and_their_own_text() -> None:
     tests = [
         "assert eval(f([4, 6])) == 24",
         "assert eval(f([1])) == 1 and eval('g(3)') == 6",
+        "import timeit\nassert timeit.timeit('x = 2\\ng(x)', setup='import math', number=1, globals=globals()) > 0",
         "for i in [1, 2]:\n    assert eval(f'g({i})') == 2 * i",
         "exec('y = g(4)')\nassert y == 8",
         "assert eval(compile('g(5)', 't', 'eval')) == 10",
         "exec('assert list(map(g, [1, 2])) == [2, 4] and str(dict(mine=g(1))) != f([3])')",
     ]
-    assert run_program(program, checks=tests, timeout_s=60).passed == (True,) * 6
+    assert run_program(program, checks=tests, timeout_s=60).passed == (True,) * len(tests)
 
 
 CASE = "class Case:\n    def __init__(self): self.want = '24'\n    def show(self): pass\nwant = '24'\n"

@@ -186,9 +186,10 @@ class _Child:
 def _judge(program: _Child, tests: _Child, num_checks: int, timed_out: bool) -> ProgramRun:
     program.reports(timed_out)
     reported = tests.reports(timed_out)
-    passed = {int(line.split()[1]) for line in reported if num_checks and line.startswith("passed ")}
+    lines = set(reported)
+    passed = {number for number in range(num_checks) if f"passed {number}" in lines}
     problem = next((line.partition(" ")[2] for line in reported if line.startswith("problem ")), "")
-    ended = "ended" in reported if num_checks else program.status == 0
+    ended = "ended" in lines if num_checks else program.status == 0
     if timed_out or program.status == -signal.SIGXCPU:
         problem = "it ran out of time"
     elif program is not tests and program.status and len(passed) < num_checks:

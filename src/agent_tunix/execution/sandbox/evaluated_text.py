@@ -9,6 +9,7 @@ or `typing`. The module imports little, because it is loaded for every completio
 from __future__ import annotations
 
 import functools
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -41,6 +42,8 @@ _TRUSTED = frozenset(
     {"agent_tunix", "ast", "collections", "dataclasses", "importlib", "symtable"}
     | {"_frozen_importlib", "_frozen_importlib_external"}
 )
+# Python's mark for the encoding of a source, https://peps.python.org/pep-0263.
+_ENCODING = re.compile(r"#.*coding[:=]")
 _EVENTS = frozenset({"compile", "exec", "pickle.find_class"})
 
 
@@ -77,8 +80,8 @@ class EvaluationGuard:
     def _check(self, source: Any, *, is_library: bool) -> None:
         text = _text_of(source)
         if is_library:
-            if any(theirs in text for theirs in self._texts):
-                raise ValueError("the library would run text of the program")
+            if not self._lines.issuperset(line.strip() for line in text.splitlines()):
+                raise ValueError("the library would run text that the tests do not contain")
         elif text not in self._constants or any(text.strip().casefold() in each.casefold() for each in self._texts):
             _require_literals(text)
 
@@ -95,11 +98,27 @@ class EvaluationGuard:
             found |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
         return found
 
+    @functools.cached_property
+    def _lines(self) -> frozenset[str]:
+        """The lines of the tests' texts, doctests among them, and those that `timeit` puts around them."""
+        import timeit
+
+        texts = [text for text in self._constants if isinstance(text, str)]
+        texts.append(timeit.template.format(init="", setup="pass", stmt=""))  # type: ignore[attr-defined]
+        return frozenset(
+            line.strip().removeprefix(">>> ").removeprefix("... ") for text in texts for line in text.splitlines()
+        )
+
 
 def _text_of(source: Any) -> str:
     if not isinstance(source, str | bytes):
         raise ValueError(f"tests evaluate text, not {type(source).__name__}")
-    return source.decode(errors="replace") if isinstance(source, bytes) else source
+    text = source.decode(errors="replace") if isinstance(source, bytes) else source
+    if _ENCODING.search(text):
+        raise ValueError(
+            "tests evaluate no text that names its encoding"
+        )  # Python would read other text than is checked
+    return text
 
 
 def _require_literals(text: str) -> None:
