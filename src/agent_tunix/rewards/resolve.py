@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import RewardError
+from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.conventions import CallSettings
@@ -51,6 +52,8 @@ from agent_tunix.rewards.uploaded import Fetch
 logger = logging.getLogger("agent_tunix.rewards")
 
 COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind", "reason")
+# Size of a file of components.
+_MOST_BYTES = 2**20
 _BUILTIN_MODULES = "agent_tunix.rewards.builtin."
 
 
@@ -295,8 +298,12 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = read_regular(path, _MOST_BYTES).decode()
+        # A few aliases of aliases stand for more values than memory holds.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise RewardError(f"{path} has a YAML alias (*name); write the value out", code="unreadable_reward_file")
+        content = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:
         raise RewardError(

@@ -135,9 +135,9 @@ def problem_of_finished(path: Path) -> str | None:
     """
     try:
         with open_regular(path) as file:
-            last = b""
-            for line in _lines_of(file):
-                last = line
+            file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LINE, 0))
+            end = file.read()
+            last = end[end.rfind(b"\n", 0, -1) + 1 :]
         if last and not (last.endswith(b"\n") and isinstance(json.loads(last), dict)):
             raise ValueError
     except FileNotFoundError:

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,23 @@ def test_components_evaluations_and_configuration(tmp_path: Path) -> None:
     assert view.evaluations()[1]["eval/accuracy"] == 0.95
     assert view.config is not None
     assert view.config["grpo"]["loss"] == "grpo"
+
+
+def test_a_sparse_file_ends_a_look_and_later_rows_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "a": 1}\n')
+    os.truncate(path, 2**43)
+    tail = MetricsTail(path)
+    assert _steps(tail) == [1]
+    with path.open("ab") as file:
+        file.write(b'\n{"step": 2, "a": 1}\n')
+    assert _steps(tail) == [1, 2]
+
+
+def test_a_page_has_at_most_500_findings(tmp_path: Path) -> None:
+    finding = json.dumps(Finding("dead_component", next(iter(Severity)), 3, "It is dead.").to_data())
+    (tmp_path / "findings.jsonl").write_text("\n" * 2**20 + f"{finding}\n" * 600)
+    assert len(RunView("run_", "run", tmp_path).findings()[0]) == 500
 
 
 def test_damaged_findings_are_left_out_and_counted(tmp_path: Path) -> None:

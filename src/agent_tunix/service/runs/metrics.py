@@ -22,6 +22,8 @@ _CHUNK = 2**20
 # Form in which the run writes steps. Other JSON is parsed.
 _STEP = re.compile(rb'\{"step": (\d{1,15})[,}]')
 _LONGEST_LINE = 8 * 2**20
+# Bytes of a line that is too long for a row after which what the file holds by then is given up.
+_MOST_DAMAGED = 256 * 2**20
 _EVALUATION = "eval/"
 MAX_EVALUATIONS = 5000
 
@@ -102,7 +104,7 @@ class MetricsTail:
                 if status.st_size == self._offset:
                     return
                 file.seek(self._offset)
-                rest = b""
+                rest, damaged_bytes = b"", 0
                 while chunk := file.read(_CHUNK):
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
@@ -110,7 +112,11 @@ class MetricsTail:
                     if len(rest) > _LONGEST_LINE:  # too long for a row, and its end is not in sight
                         self._offset += len(rest)
                         self._is_within_damaged = True
+                        damaged_bytes += len(rest)
                         rest = b""
+                    if damaged_bytes > _MOST_DAMAGED:  # a sparse file of terabytes takes no space
+                        self._offset = status.st_size
+                        return
         except OSError:  # it does not exist yet, is being replaced, or is not readable
             if self._inode is not None:
                 self._resets += 1
@@ -148,13 +154,11 @@ class MetricsTail:
             with open_plain(self._path) as file:
                 if os.fstat(file.fileno()).st_ino != self._inode:  # just replaced: the next look starts again
                     return []
-                file.seek(self._starts[first])
-                content = file.read(self._ends[last - 1] - self._starts[first])
+                lines = []
+                for start, end in zip(self._starts[first:last], self._ends[first:last], strict=True):
+                    file.seek(start)  # a damaged line of any length may lie before it
+                    lines.append(file.read(end - start))
         except OSError:
             return []
-        base = self._starts[first]
-        rows = (
-            parse_object(content[start - base : end - base])
-            for start, end in zip(self._starts[first:last], self._ends[first:last], strict=True)
-        )
+        rows = map(parse_object, lines)
         return [row for row in rows if row is not None and is_step(row.get("step"))]

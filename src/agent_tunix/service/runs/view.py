@@ -1,5 +1,6 @@
 """View of one run, while it runs or later, and its summary for lists."""
 
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,9 @@ from agent_tunix.workbench.diagnosis import Finding
 
 _COMPONENT = re.compile(r"rewards/([^/]+)/mean")
 _MAX_FINDINGS_BYTES = 4 * 2**20
+# A run has some dozens of findings of a few kilobytes.
+_MOST_FINDINGS = 500
+_LONGEST_FINDING = 2**16
 _MAX_ENVIRONMENT_BYTES = 4 * 2**20
 
 
@@ -67,15 +71,18 @@ class RunView:
         return self._metrics.evaluations()
 
     def findings(self) -> tuple[list[Finding], int]:
-        """Return the findings, in order, and the number of lines that are not findings."""
+        """Return the findings, in order, and the number of lines that are not findings; at most 500 of both."""
         try:
             with open_plain(self._root / "findings.jsonl") as file:
                 *lines, _ = file.read(_MAX_FINDINGS_BYTES).split(b"\n")  # the part after the last newline is incomplete
         except OSError:
             return [], 0
         found = []
+        lines = list(itertools.islice(filter(None, lines), _MOST_FINDINGS))
         for line in lines:
             try:
+                if len(line) > _LONGEST_FINDING:
+                    continue
                 found.append(Finding.from_data(parse_object(line) or {}))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
