@@ -22,9 +22,9 @@ Message = dict[str, str]
 
 _TEMPLATE_MARKS = re.compile(
     r"<(?=[|｜])|(?<=[|｜])>"
-    r"|<(?=/?(?:s|bos|eos|pad|unk|unused\d+|system|user|assistant|start_of_turn|end_of_turn|eot_id)\b[^<>]{0,20}>)"
+    r"|<(?=/?(?:s|bos|eos|pad|unk|unused\d+|system|user|assistant|role|eot|eot_id|(?:start|end)_of_\w{1,20}|extra_id_\d+|special_\d+)\b[^<>]{0,20}>)"
     r"|<(?=(?:sop|eop|eod|eoh|eoa|reserved_\w{1,40}|seed:\w{1,20})>)"
-    r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK)\])"
+    r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK|unused\d+)\]|e~\[)"
     r"|\[(?=\|\w{1,20}\|\])|\](?=~)|<(?=</?SYS>>)|<(?=<<)",
     re.IGNORECASE,
 )
