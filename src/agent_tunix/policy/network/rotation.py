@@ -46,9 +46,11 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
         turns = rope.original_length * plain / (2 * math.pi)
         kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     elif rope.kind == "yarn":
-        bounds = (rope.high_freq_factor, rope.low_freq_factor)
+        # The pair that turns so many times in the original length; sums of logarithms are finite for any finite number.
+        length = math.log(rope.original_length) - math.log(2 * math.pi)
         first, last = (
-            head_dim / 2 * math.log(rope.original_length / (2 * math.pi * turns), rope.theta) for turns in bounds
+            head_dim / 2 * (length - math.log(turns)) / math.log(rope.theta)
+            for turns in (rope.high_freq_factor, rope.low_freq_factor)
         )
         low, high = max(math.floor(first), 0), min(math.ceil(last), head_dim - 1)
         kept = 1 - (np.arange(head_dim // 2) - low) / (high - low or 1e-3)
