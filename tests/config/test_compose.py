@@ -106,6 +106,8 @@ def test_every_size_that_is_promised_is_named() -> None:
         "qwen3": "0_6b 1_7b 4b 8b 14b 32b",
         "llama3_2": "1b 3b",
         "llama3_1": "8b",
+        "olmo3": "7b",
+        "smollm3": "3b",
     }
     promised = {f"model/{name}_{size}" for name, of in sizes.items() for size in of.split()}
     assert set(MODELS) - UNNAMED == promised

@@ -24,6 +24,7 @@ _LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+_YARN_ROPE = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
 _GEMMA3_TEXT: dict[str, Any] = {
     **_SIZES,
     "num_hidden_layers": 3,
@@ -60,6 +61,22 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "LlamaForCausalLM",
         "LlamaConfig",
         {**_SIZES, "rope_theta": 5e5, "tie_word_embeddings": True, "rope_scaling": _LLAMA3_ROPE},
+    ),
+    "SmolLM 3": (
+        "SmolLM3ForCausalLM",
+        "SmolLM3Config",
+        {**_SIZES, "rope_theta": 5e6, "no_rope_layer_interval": 2},
+    ),
+    "OLMo 3": (
+        "Olmo3ForCausalLM",
+        "Olmo3Config",
+        {**_SIZES, "num_hidden_layers": 4, "rope_theta": 5e5, "sliding_window": WINDOW},
+    ),
+    # Without layers that slide, because only some versions of transformers leave those unstretched.
+    "OLMo 3, stretched": (
+        "Olmo3ForCausalLM",
+        "Olmo3Config",
+        {**_SIZES, "layer_types": ["full_attention"] * 2, "rope_theta": 5e5, "rope_scaling": _YARN_ROPE},
     ),
     "Gemma 2": (
         "Gemma2ForCausalLM",

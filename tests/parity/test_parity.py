@@ -62,6 +62,8 @@ def test_the_forward_pass_in_numpy_is_that_of_transformers(name: str, tmp_path: 
         "qwen2": "Qwen2ForCausalLM",
         "qwen3": "Qwen3ForCausalLM",
         "llama": "LlamaForCausalLM",
+        "olmo3": "Olmo3ForCausalLM",
+        "smollm3": "SmolLM3ForCausalLM",
         "gemma2": "Gemma2ForCausalLM",
         "gemma3_text": "Gemma3ForCausalLM",
         "gemma3": "Gemma3ForConditionalGeneration",
@@ -108,10 +110,17 @@ def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(n
     config = getattr(config, "text_config", config)
     family = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    rotary = getattr(module, f"{family.capitalize()}RotaryEmbedding")(config)
-    for kind, rope in architecture.rope.items():
-        theirs = getattr(rotary, f"{kind}_inv_freq" if family == "gemma3" else "inv_freq").numpy()
-        np.testing.assert_allclose(np.asarray(frequencies(rope, architecture.head_dim)), theirs, rtol=1e-6)
+    (rotary,) = (vars(module)[name](config) for name in vars(module) if name.endswith("RotaryEmbedding"))
+    by_kind = hasattr(rotary, "full_attention_inv_freq")
+    ropes = dict(architecture.rope)
+    if family == "olmo3" and not by_kind:  # versions that stretch sliding layers too, which the published models do not
+        assert ropes.pop("sliding_attention").kind == "default"
+    for kind, rope in ropes.items():
+        theirs, magnitude = (
+            getattr(rotary, f"{kind}_{name}" if by_kind else name) for name in ("inv_freq", "attention_scaling")
+        )
+        np.testing.assert_allclose(np.asarray(frequencies(rope, architecture.head_dim)), theirs.numpy(), rtol=1e-6)
+        assert rope.magnitude == pytest.approx(magnitude)
     text_layers = getattr(config, "layer_types", None)
     if text_layers is not None:
         assert list(architecture.layer_kinds) == text_layers

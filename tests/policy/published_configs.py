@@ -96,6 +96,43 @@ _LLAMA3 = {
     "rope_theta": 500000.0,
     "vocab_size": 128256,
 }
+_SMOLLM3 = {
+    "architectures": ["SmolLM3ForCausalLM"],
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "layer_types": ["full_attention"] * 36,
+    "max_position_embeddings": 65536,
+    "mlp_bias": False,
+    "model_type": "smollm3",
+    "no_rope_layer_interval": 4,
+    "no_rope_layers": [1, 1, 1, 0] * 9,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 5000000.0,
+    "sliding_window": None,
+    "use_sliding_window": False,
+    "vocab_size": 128256,
+}
+_OLMO3 = {
+    "architectures": ["Olmo3ForCausalLM"],
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "max_position_embeddings": 65536,
+    "model_type": "olmo3",
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": {
+        "attention_factor": 1.2079441541679836,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 8.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "yarn",
+    },
+    "rope_theta": 500000,
+    "sliding_window": 4096,
+    "tie_word_embeddings": False,
+    "vocab_size": 100278,
+}
 
 
 def _stretched(factor: float) -> dict[str, Any]:
@@ -158,6 +195,9 @@ PUBLISHED: dict[str, Published] = {
     "meta-llama/Llama-3.1-8B-Instruct": _sized(
         {**_LLAMA3, "rope_scaling": _stretched(8.0), "tie_word_embeddings": False}, 8_030_261_248, 4096, 14336, 32, 32
     ),
+    "HuggingFaceTB/SmolLM3-3B": _sized(_SMOLLM3, 3_075_098_624, 2048, 11008, 36, 16, 4),
+    "allenai/Olmo-3-7B-Instruct": _sized(_OLMO3, 7_298_011_136, 4096, 11008, 32, 32, 32),
+    "allenai/Olmo-3.1-32B-Instruct": _sized(_OLMO3, 32_233_522_176, 5120, 27648, 64, 40, 8),
     "google/gemma-2-2b-it": _sized(_GEMMA2, 2_614_341_888, 2304, 9216, 26, 8, 4),
     "google/gemma-2-27b-it": _sized(
         *(_GEMMA2, 27_227_128_320, 4608, 36864, 46, 32, 16),

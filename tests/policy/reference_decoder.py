@@ -2,8 +2,9 @@
 
 Written from the papers: Llama 3 (https://arxiv.org/abs/2407.21783), Qwen 2.5 (https://arxiv.org/abs/2412.15115), Qwen 3
 (https://arxiv.org/abs/2505.09388), Gemma 2 (https://arxiv.org/abs/2408.00118), Gemma 3
-(https://arxiv.org/abs/2503.19786). One row at a time, without padding and without a cache, so that there is nothing to
-get wrong in either; `tests/parity` holds it to transformers.
+(https://arxiv.org/abs/2503.19786), OLMo 3 (https://arxiv.org/abs/2512.13961), SmolLM 3
+(https://huggingface.co/blog/smollm3). One row at a time, without padding and without a cache, so that there is nothing
+to get wrong in either; `tests/parity` holds it to transformers.
 """
 
 import json
@@ -24,7 +25,7 @@ def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
     prefix = next(name for name in w if name.endswith("embed_tokens.weight")).removesuffix("embed_tokens.weight")
     w = {name.removeprefix(prefix): tensor for name, tensor in w.items()}
     gemma = c["model_type"].startswith("gemma")
-    gemma3 = c["model_type"] == "gemma3_text"
+    gemma3, olmo3 = (c["model_type"] == name for name in ("gemma3_text", "olmo3"))
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
         scale = w[f"{name}.weight"] + (1.0 if gemma else 0.0)
@@ -33,12 +34,12 @@ def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
     x = w["embed_tokens.weight"][tokens_T] * (math.sqrt(c["hidden_size"]) if gemma else 1.0)
     for layer in range(c["num_hidden_layers"]):
         p = f"layers.{layer}"
-        attended = _attention(c, w, layer, norm(x, f"{p}.input_layernorm"), norm)
-        x = x + (norm(attended, f"{p}.post_attention_layernorm") if gemma else attended)
-        h = norm(x, f"{p}.{'pre_feedforward' if gemma else 'post_attention'}_layernorm")
+        attended = _attention(c, w, layer, x if olmo3 else norm(x, f"{p}.input_layernorm"), norm)
+        x = x + (norm(attended, f"{p}.post_attention_layernorm") if gemma or olmo3 else attended)
+        h = x if olmo3 else norm(x, f"{p}.{'pre_feedforward' if gemma else 'post_attention'}_layernorm")
         gate, up = (h @ w[f"{p}.mlp.{name}_proj.weight"].T for name in ("gate", "up"))
         out = (_gelu_tanh(gate) if gemma else gate / (1 + np.exp(-gate))) * up @ w[f"{p}.mlp.down_proj.weight"].T
-        x = x + (norm(out, f"{p}.post_feedforward_layernorm") if gemma else out)
+        x = x + (norm(out, f"{p}.post_feedforward_layernorm") if gemma or olmo3 else out)
     logits = norm(x, "norm") @ (w["embed_tokens.weight"] if c["tie_word_embeddings"] else untied).T
     cap = None if gemma3 else c.get("final_logit_softcapping")
     return np.asarray(logits if cap is None else cap * np.tanh(logits / cap))
@@ -49,14 +50,16 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.nd
     heads, groups = c["num_attention_heads"], c["num_key_value_heads"]
     size = c.get("head_dim", c["hidden_size"] // heads)
     p = f"layers.{layer}.self_attn"
-    sliding = _slides(c, layer)
+    sliding, olmo3 = _slides(c, layer), c["model_type"] == "olmo3"
 
     def project(name: str, count: int) -> np.ndarray:
         out = h @ w[f"{p}.{name}_proj.weight"].T + w.get(f"{p}.{name}_proj.bias", 0.0)
+        if olmo3 and name != "v":
+            out = norm(out, f"{p}.{name}_norm")
         return np.asarray(out.reshape(T, count, size))
 
     q, k, v = project("q", heads), project("k", groups), project("v", groups)
-    if f"{p}.q_norm.weight" in w:
+    if f"{p}.q_norm.weight" in w and not olmo3:
         q, k = norm(q, f"{p}.q_norm"), norm(k, f"{p}.k_norm")
     angles = np.arange(T)[:, None] * _frequencies(c, size, sliding)
     turn = np.exp(1j * angles)[:, None, :]
@@ -65,7 +68,8 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.nd
         turned = (x[..., : size // 2] + 1j * x[..., size // 2 :]) * turn
         return np.concatenate([turned.real, turned.imag], axis=-1)
 
-    q, k = rotate(q), rotate(k)
+    if c.get("no_rope_layers", [1] * (layer + 1))[layer]:
+        q, k = rotate(q), rotate(k)
     scale = 1 / math.sqrt(c.get("query_pre_attn_scalar", size))
     out = np.empty((T, heads, size))
     for head in range(heads):
@@ -82,10 +86,12 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.nd
 
 
 def _slides(c: dict[str, Any], layer: int) -> bool:
-    if not c["model_type"].startswith("gemma"):
-        return False
     if "layer_types" in c:
         return bool(c["layer_types"][layer] == "sliding_attention")
+    if c["model_type"] == "smollm3":
+        return bool(c["use_sliding_window"] and not c["no_rope_layers"][layer])
+    if not c["model_type"].startswith("gemma"):
+        return False
     pattern = 2 if c["model_type"] == "gemma2" else c.get("sliding_window_pattern", 6)
     return bool((layer + 1) % pattern)
 

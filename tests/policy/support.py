@@ -76,10 +76,27 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 3.0,
     },
     "gemma3_text": _GEMMA3_TEXT,
+    "olmo3": {
+        **_PLAIN,
+        "model_type": "olmo3",
+        "tie_word_embeddings": False,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": WINDOW,
+        "rope_theta": 500_000,
+    },
+    "smollm3": {
+        **_PLAIN,
+        "model_type": "smollm3",
+        "no_rope_layers": [1, 0],
+        "use_sliding_window": True,
+        "sliding_window": WINDOW,
+        "pad_token_id": None,
+    },
     "gemma3": {"model_type": "gemma3", "text_config": _GEMMA3_TEXT, "vision_config": {"hidden_size": 4}},
 }
 
-FAMILIES = ("gemma2", "gemma3_text", "llama", "qwen2", "qwen3")
+# Of every family but SmolLM 3, whose programs have no part that those of Llama lack.
+FAMILIES = ("gemma2", "gemma3_text", "llama", "olmo3", "qwen2", "qwen3")
 
 
 def make_family(directory: Path, name: str, **settings: Any) -> Path:

@@ -17,6 +17,8 @@ from agent_tunix.policy.files.tensors import list_tensors
 LLAMA = PUBLISHED["meta-llama/Llama-3.2-1B-Instruct"].config
 QWEN2 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct"].config
 QWEN3 = PUBLISHED["Qwen/Qwen3-0.6B"].config
+SMOLLM3 = PUBLISHED["HuggingFaceTB/SmolLM3-3B"].config
+OLMO3 = PUBLISHED["allenai/Olmo-3-7B-Instruct"].config
 GEMMA2 = PUBLISHED["google/gemma-2-2b-it"].config
 GEMMA3_TEXT = PUBLISHED["google/gemma-3-1b-it"].config
 GEMMA3 = PUBLISHED["google/gemma-3-4b-it"].config
@@ -57,6 +59,24 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
             {"rope": {"full_attention": Rope(5e5, "llama3", 8.0, 1.0, 4.0, 8192)}, "head_dim": 128, "window": None},
         ),
         (
+            "HuggingFaceTB/SmolLM3-3B",
+            {"unrotated_layers": tuple(range(3, 36, 4)), "window": None, "tied_embeddings": True, "head_dim": 128},
+        ),
+        (
+            "allenai/Olmo-3-7B-Instruct",
+            {
+                "rope": {
+                    "full_attention": Rope(5e5, "yarn", 8.0, 1.0, 32.0, 8192, 1.2079441541679836),
+                    "sliding_attention": Rope(5e5),
+                },
+                "layer_kinds": (*["sliding_attention"] * 3, "full_attention") * 8,
+                "window": 4096,
+                "joint_qk_norm": True,
+                "input_norms": False,
+                "output_norms": True,
+            },
+        ),
+        (
             "google/gemma-2-27b-it",
             {
                 "query_scale": 144**-0.5,
@@ -78,7 +98,7 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
                 "layer_kinds": (*["sliding_attention"] * 5, "full_attention") * 3,
                 "embedding_scale": 640**0.5,
                 "norm_offset": 1.0,
-                "sandwich_norms": True,
+                "output_norms": True,
                 "qk_norm": True,
             },
         ),
@@ -114,6 +134,13 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
         (change(LLAMA, rope_theta=..., rope_scaling=None), "rope", {"full_attention": Rope(1e4)}),
         (change(LLAMA, tie_word_embeddings=...), "tied_embeddings", False),
         (change(QWEN3, head_dim=...), "head_dim", 128),
+        (change(SMOLLM3, no_rope_layers=..., num_hidden_layers=5, layer_types=...), "unrotated_layers", (3,)),
+        (
+            change(SMOLLM3, num_hidden_layers=4, layer_types=..., use_sliding_window=True, sliding_window=8),
+            "layer_kinds",
+            (*["full_attention"] * 3, "sliding_attention"),
+        ),
+        (change(OLMO3, num_key_value_heads=...), "num_kv_heads", 32),
         (change(GEMMA2, attn_logit_softcapping=...), "attention_softcap", 50.0),
         (change(GEMMA2, attn_logit_softcapping=None), "attention_softcap", None),
         (change(GEMMA2, final_logit_softcapping=...), "final_softcap", 30.0),
@@ -146,6 +173,7 @@ _STRETCH = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 3e5}}, Rope(3e5)),
         ({"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, Rope(5e5, "linear", 2.0)),
         ({"rope_scaling": {"type": "linear", "factor": 4}}, Rope(5e5, "linear", 4.0)),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 1.0}}, Rope(5e5, "yarn", 1.0, 1.0, 32.0, 131_072)),
         # As in transformers, the older key counts where both are there.
         (
             {"rope_scaling": {"type": "linear", "factor": 4}, "rope_parameters": {"rope_type": "default"}},
@@ -188,7 +216,9 @@ def test_a_file_may_hold_what_no_model_is_computed_by(tmp_path: Path) -> None:
         ("gemma3", ["gemma3", "gemma3_text", "Gemma-3"]),
         ("llama", ["llama", "llama3", "llama_3.1", "llama3.2"]),
         ("qwen2", ["qwen2", "qwen2.5", "Qwen2_5"]),
+        ("olmo3", ["olmo3", "OLMo-3.1"]),
         ("qwen3", ["Qwen3"]),
+        ("smollm3", ["SmolLM3"]),
     ],
 )
 def test_every_common_name_means_its_family(family: str, names: list[str]) -> None:
@@ -199,6 +229,7 @@ def test_every_common_name_means_its_family(family: str, names: list[str]) -> No
 # Refused.
 
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
+_TRUNCATED = {**OLMO3["rope_scaling"], "truncate": False}
 # Error code → base, and keys of which each alone is refused by its name.
 REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "missing_key": [
@@ -215,15 +246,24 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (LLAMA, {"rope_scaling": {**_STRETCH, "low_freq_factor": 4.0}}),
         (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
         (GEMMA3, {"text_config": [1]}),
+        (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
+        (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
+        (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),
     ],
     "unsupported_rope": [
-        *((LLAMA, {"rope_scaling": {"rope_type": name, "factor": 4.0}}) for name in ("yarn", "longrope", ["linear"])),
-        (LLAMA, {"rope_scaling": {"type": "yarn", "factor": 4.0}}),
+        *(
+            (LLAMA, {"rope_scaling": {"rope_type": name, "factor": 4.0}})
+            for name in ("dynamic", "longrope", ["linear"])
+        ),
+        (LLAMA, {"rope_scaling": {"type": "dynamic", "factor": 4.0}}),
         (QWEN3, {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}),
-        (GEMMA3_TEXT, {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"rope_type": "yarn"}}),
+        (GEMMA3_TEXT, {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"rope_type": "dynamic"}}),
+        # For all layers, though some slide.
+        (change(OLMO3, rope_scaling=...), {"rope_parameters": {**OLMO3["rope_scaling"], "rope_theta": 5e5}}),
     ],
     "unsupported_layer_types": [
         *((QWEN3, {"layer_types": [f"{kind}_attention"] * 28}) for kind in ("sliding", "linear")),
+        (SMOLLM3, {"layer_types": ["sliding_attention"] * 36}),
         *((GEMMA3_TEXT, {"layer_types": kinds}) for kinds in (["chunked_attention"] * 26, ["full_attention"])),
     ],
     "unsupported_feature": [
@@ -231,6 +271,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (QWEN2, {"use_sliding_window": True, "is_causal": False, "is_encoder_decoder": True}),
         (QWEN3, {"use_sliding_window": True, "attention_bias": True, "num_experts": 128, "query_pre_attn_scalar": 256}),
         (GEMMA3_TEXT, {"use_bidirectional_attention": True}),
+        (OLMO3, {"attention_bias": True, "use_sliding_window": True, "rope_scaling": _TRUNCATED}),
         (LLAMA, {"sliding_window": 4096, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 4}),
         (LLAMA, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "num_local_experts": 8}),
         (LLAMA, {"attention_multiplier": 0.015625, "residual_multiplier": 0.22, "logits_scaling": 8.0}),

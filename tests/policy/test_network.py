@@ -13,7 +13,7 @@ from agent_tunix.policy.architecture import Rope
 from agent_tunix.policy.network import attention
 from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
 from agent_tunix.policy.network.norms import rms_norm
-from agent_tunix.policy.network.rotation import frequencies
+from agent_tunix.policy.network.rotation import frequencies, rotate, rotation
 
 RNG = np.random.default_rng(0)
 
@@ -149,6 +149,8 @@ def test_a_norm_keeps_what_it_was_given_and_a_number_for_each_token() -> None:
         (Rope(10_000.0, "linear", 8.0), [1 / 8] * 4),
         # Wavelengths are 6.3, 63, 628 and 6283 tokens: below 200/4 kept, above 200/1 stretched.
         (Rope(10_000.0, "llama3", 8.0, 1.0, 4.0, 200), [1.0, None, 1 / 8, 1 / 8]),
+        # In 200 tokens the pairs turn 32, 3.2, .3 and .03 times: kept down to the second, stretched from the fourth.
+        (Rope(10_000.0, "yarn", 8.0, 0.1, 3.0, 200), [1.0, 1.0, 9 / 16, 1 / 8]),
     ],
     ids=lambda value: value.kind if isinstance(value, Rope) else "",
 )
@@ -156,6 +158,13 @@ def test_frequencies_are_stretched_as_their_kind_says(rope: Rope, expected_ratio
     found = np.asarray(frequencies(rope, 8), np.float64) / 10_000.0 ** (-np.arange(0, 8, 2) / 8)
     between = 1 / 8 + 7 / 8 * (200 / (2 * math.pi * 10) - 1) / 3
     np.testing.assert_allclose(found, [between if ratio is None else ratio for ratio in expected_ratio], rtol=1e-6)
+
+
+def test_yarn_lengthens_queries_and_keys() -> None:
+    x = normal(1, 3, 2, 8)
+    rope = Rope(10_000.0, "yarn", 8.0, 0.1, 3.0, 200, magnitude=1.2)
+    turned = rotate(x, rotation(rope, 8, jnp.arange(3)[None]))
+    np.testing.assert_allclose(jnp.linalg.norm(turned, axis=-1), 1.2 * jnp.linalg.norm(x, axis=-1), rtol=1e-5)
 
 
 def test_frequencies_are_right_to_the_last_bit_of_float32() -> None:

@@ -38,7 +38,7 @@ SLIDING = {
     "layer_kinds": ("sliding_attention", "full_attention"),
     "rope": {"full_attention": Rope(10_000.0, "linear", 8.0), "sliding_attention": Rope(100.0)},
     "window": 4,
-    "sandwich_norms": True,
+    "output_norms": True,
     "norm_offset": 1.0,
     "attention_softcap": 5.0,
     "final_softcap": 7.0,
@@ -46,8 +46,17 @@ SLIDING = {
 }
 ARCHITECTURES = {
     "sliding": Architecture(**SLIDING),
-    # One of each kind of weight that the others lack.
-    "untied": dataclasses.replace(ONE_LAYER, tied_embeddings=False, qk_norm=False, qkv_bias=True, num_kv_heads=4),
+    # One of each kind of weight that the others lack, and a layer without rotation.
+    "untied": dataclasses.replace(
+        PLAIN,
+        tied_embeddings=False,
+        qkv_bias=True,
+        num_kv_heads=4,
+        joint_qk_norm=True,
+        input_norms=False,
+        output_norms=True,
+        unrotated_layers=(1,),
+    ),
 }
 # With an adapter, beside a base in few bits.
 ADAPTED: dict[str, Quantization] = {"quantised": "nf4"}

@@ -25,6 +25,8 @@ _LLAMA3 = {
     "rms_norm_eps": 1e-5,
     "tie_word_embeddings": True,
 }
+_SMOLLM3 = {"model_type": "smollm3", "vocab_size": 128_256, "num_key_value_heads": 4, "rms_norm_eps": 1e-6}
+_OLMO3 = {"model_type": "olmo3", "vocab_size": 100_278, "sliding_window": 4096, "rms_norm_eps": 1e-6}
 _GEMMA2 = {"model_type": "gemma2", "vocab_size": 256_000}
 _GEMMA3 = {"model_type": "gemma3_text", "vocab_size": 262_144, "sliding_window": 512}
 # The text model of the sizes that have a vision tower.
@@ -55,6 +57,8 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
     "meta-llama/Llama-3.2-1B-Instruct": _sized(_LLAMA3, 2048, 8192, 16, 32, head_dim=64),
     "meta-llama/Llama-3.2-3B-Instruct": _sized(_LLAMA3, 3072, 8192, 28, 24, head_dim=128),
     "meta-llama/Llama-3.1-8B-Instruct": _sized(_LLAMA3, 4096, 14336, 32, 32, **_UNTIED),
+    "HuggingFaceTB/SmolLM3-3B": _sized(_SMOLLM3, 2048, 11008, 36, 16),
+    "allenai/Olmo-3-7B-Instruct": _sized(_OLMO3, 4096, 11008, 32, 32),
     "google/gemma-2-2b-it": _sized(_GEMMA2, 2304, 9216, 26, 8),
     "google/gemma-2-9b-it": _sized(_GEMMA2, 3584, 14336, 42, 16, num_key_value_heads=8),
     "google/gemma-3-270m-it": _sized(_GEMMA3, 640, 2048, 18, 4, num_key_value_heads=1),

@@ -13,20 +13,24 @@ class Rope:
 
     Attributes:
         theta: Base of the wavelengths.
-        kind: `default`; `linear` divides all frequencies by `factor`; `llama3` divides only those of long wavelengths.
+        kind: `default`; `linear` divides all frequencies by `factor`; `llama3` and `yarn`
+            (https://arxiv.org/abs/2309.00071) divide only those of long wavelengths.
         factor: Divisor of frequencies, at least 1.
-        low_freq_factor: llama3: frequencies with wavelengths above `original_length / low_freq_factor` are divided in
-            full.
-        high_freq_factor: llama3: frequencies with wavelengths below `original_length / high_freq_factor` do not change.
-        original_length: llama3: context length before scaling, in tokens.
+        low_freq_factor: llama3, yarn: frequencies with wavelengths above `original_length / low_freq_factor` are
+            divided in full.
+        high_freq_factor: llama3, yarn: frequencies with wavelengths below `original_length / high_freq_factor` do not
+            change.
+        original_length: llama3, yarn: context length before scaling, in tokens.
+        magnitude: yarn: factor of rotated queries and keys.
     """
 
     theta: float
-    kind: Literal["default", "linear", "llama3"] = "default"
+    kind: Literal["default", "linear", "llama3", "yarn"] = "default"
     factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_length: int = 8192
+    magnitude: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,13 @@ class Architecture:
         query_scale: Factor of queries before the dot product.
         layer_kinds: For each layer, if it sees all earlier positions or a window of them.
         rope: Rotary embedding by kind of layer.
+        unrotated_layers: Numbers of the layers without rotary embedding, from 0 (SmolLM 3).
         window: Positions that a sliding layer sees, its own included.
         qkv_bias: True if query, key and value projections have a bias.
-        qk_norm: True if queries and keys are normalised head by head.
-        sandwich_norms: True if the outputs of attention and MLP are normalised too (Gemma 2 and 3).
+        qk_norm: True if queries and keys are normalised, head by head or all heads together.
+        joint_qk_norm: True if those norms are over all heads together (OLMo 3).
+        input_norms: True if the inputs of attention and MLP are normalised: all families except OLMo 3.
+        output_norms: True if the outputs of attention and MLP are normalised (Gemma 2 and 3, OLMo 3).
         norm_offset: Added to every norm's weight: 1 for Gemma.
         embedding_scale: Factor of embeddings.
         attention_softcap: Bound of attention logits through tanh; None for no bound.
@@ -72,10 +79,13 @@ class Architecture:
     query_scale: float
     layer_kinds: tuple[LayerKind, ...]
     rope: Mapping[LayerKind, Rope]
+    unrotated_layers: tuple[int, ...] = ()
     window: int | None = None
     qkv_bias: bool = False
     qk_norm: bool = False
-    sandwich_norms: bool = False
+    joint_qk_norm: bool = False
+    input_norms: bool = True
+    output_norms: bool = False
     norm_offset: float = 0.0
     embedding_scale: float = 1.0
     attention_softcap: float | None = None

@@ -6,7 +6,7 @@ have is refused under its name in the file; it is never ignored.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,15 +101,26 @@ def family_of(name: str) -> str:
 _OTHER_NAMES = {
     "gemma3text": "gemma3",
     **dict.fromkeys(("llama3", "llama31", "llama32", "llama33"), "llama"),
+    "olmo31": "olmo3",
     "qwen25": "qwen2",
 }
 
 
 def _common(
-    config: ConfigFile, default_kv_heads: int | None = None, default_head_dim: int | None = None
+    config: ConfigFile,
+    default_kv_heads: int | None = None,
+    default_head_dim: int | None = None,
+    own_keys: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields that all families read from the same keys."""
-    _refuse_variants(config, _NEUTRAL)
+    """Return the fields that all families read from the same keys.
+
+    Args:
+        config: The file.
+        default_kv_heads: Key and value heads if the file does not say.
+        default_head_dim: Width of a head if the file does not say; None for an equal share of the hidden size.
+        own_keys: Keys of variants that the family reads itself.
+    """
+    _refuse_variants(config, {key: values for key, values in _NEUTRAL.items() if key not in own_keys})
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     kv_heads = config.whole("num_key_value_heads", default_kv_heads)
     head_dim = config.whole("head_dim", default_head_dim or max(hidden // heads, 1))
@@ -129,7 +140,7 @@ def _common(
         "vocab_size": config.whole("vocab_size"),
         "hidden_size": hidden,
         "intermediate_size": config.whole("intermediate_size"),
-        "num_layers": config.whole("num_hidden_layers"),
+        "num_layers": config.num_layers(),
         "num_heads": heads,
         "num_kv_heads": kv_heads,
         "head_dim": head_dim,
@@ -156,18 +167,30 @@ def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]])
         )
 
 
-def _read_plain(config: ConfigFile, common: dict[str, Any], **features: Any) -> Architecture:
+def _read_plain(
+    config: ConfigFile,
+    common: dict[str, Any],
+    kinds: tuple[LayerKind, ...] | None = None,
+    rope: Mapping[LayerKind, Rope] | None = None,
+    **features: Any,
+) -> Architecture:
     """Return an architecture of Llama's kind with the features that a family adds."""
     _refuse_variants(config, _NEUTRAL_OUTSIDE_GEMMA)
     config.allow("hidden_act", "silu")
+    kinds = kinds or config.layer_kinds(slides=None)
     return Architecture(
         **common,
         tied_embeddings=config.flag("tie_word_embeddings", False),
         activation="silu",
-        layer_kinds=config.layer_kinds(pattern=None),
-        rope={"full_attention": config.rope(10_000.0)},
+        layer_kinds=kinds,
+        rope=rope or {"full_attention": config.rope(10_000.0)},
+        window=_window(config, kinds),
         **features,
     )
+
+
+def _window(config: ConfigFile, kinds: tuple[LayerKind, ...]) -> int | None:
+    return config.whole("sliding_window") if "sliding_attention" in kinds else None
 
 
 def _read_llama(config: ConfigFile) -> Architecture:
@@ -186,19 +209,68 @@ def _read_qwen3(config: ConfigFile) -> Architecture:
     return _read_plain(config, _common(config, default_head_dim=128), qk_norm=True)
 
 
+_SMOLLM3_KEYS = ("no_rope_layers", "no_rope_layer_interval", "use_sliding_window")
+
+
+def _read_smollm3(config: ConfigFile) -> Architecture:
+    """Read SmolLM 3 (https://huggingface.co/blog/smollm3). Layers without rotary embedding may have a window."""
+    config = config.with_defaults({"tie_word_embeddings": True})
+    common = _common(config, own_keys=_SMOLLM3_KEYS)
+    count = common["num_layers"]
+    rotated = config.get("no_rope_layers")
+    if rotated is None:
+        interval = config.whole("no_rope_layer_interval", 4)
+        rotated = [(layer + 1) % interval != 0 for layer in range(count)]
+    # The key's name says the opposite: 1 is a layer with rotary embedding.
+    if not isinstance(rotated, list) or len(rotated) < count or not all(each in (0, 1) for each in rotated):
+        raise ModelError(
+            f"{config.path}: no_rope_layers must have 1 or 0 for each of {count} layers, not {rotated!r:.100}",
+            code="invalid_value",
+        )
+    unrotated = tuple(layer for layer in range(count) if not rotated[layer])
+    has_window = config.flag("use_sliding_window", False) and config.get("sliding_window") is not None
+    kinds = config.layer_kinds(slides=unrotated.__contains__ if has_window else None)
+    rope = dict.fromkeys(kinds, config.rope(2_000_000.0))
+    return _read_plain(config, common, kinds, rope, unrotated_layers=unrotated)
+
+
+def _read_olmo3(config: ConfigFile) -> Architecture:
+    """Read OLMo 3 (https://arxiv.org/abs/2512.13961).
+
+    Only layers that see all positions have their rotary embedding scaled. Some versions of transformers 5 scale it in
+    all layers and store one `rope_parameters` for all. Such a file is refused, because it does not say how the model
+    was trained.
+    """
+    common = _common(config, default_kv_heads=config.whole("num_attention_heads"))
+    kinds = config.layer_kinds(lambda layer: (layer + 1) % 4 != 0)
+    parameters = config.section("rope_parameters")
+    if config.section("rope_scaling") or any(isinstance(value, dict) for value in parameters.values()):
+        rope = {kind: config.rope_of(kind, "rope_theta", 500_000.0) for kind in sorted(set(kinds))}
+    else:
+        rope = dict.fromkeys(kinds, config.rope(500_000.0))
+        if len(rope) > 1 and rope["full_attention"].kind != "default":
+            raise ModelError(
+                f"{config.path}: rope_parameters must contain an object for each kind of layer if it scales positions, "
+                f"not {parameters!r}; take rope_scaling from the config.json of the published model instead",
+                code="unsupported_rope",
+            )
+    norms = {"qk_norm": True, "joint_qk_norm": True, "input_norms": False, "output_norms": True}
+    return _read_plain(config, common, kinds, rope, **norms)
+
+
 def _read_gemma(config: ConfigFile, rope: Mapping[LayerKind, Rope], pattern: int, **features: Any) -> Architecture:
     config.allow("hidden_activation", "gelu_pytorch_tanh")
     config.allow("tie_word_embeddings", True)
     common = _common(config)
-    kinds = config.layer_kinds(pattern)
+    kinds = config.layer_kinds(lambda layer: (layer + 1) % pattern != 0)
     return Architecture(
         **{**common, "query_scale": config.number("query_pre_attn_scalar") ** -0.5},
         tied_embeddings=True,
         activation="gelu_tanh",
         layer_kinds=kinds,
         rope=rope,
-        window=config.whole("sliding_window") if "sliding_attention" in kinds else None,
-        sandwich_norms=True,
+        window=_window(config, kinds),
+        output_norms=True,
         norm_offset=1.0,
         embedding_scale=common["hidden_size"] ** 0.5,
         attention_softcap=config.cap("attn_logit_softcapping"),
@@ -262,6 +334,8 @@ FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
     "gemma3": _read_gemma3,
     "gemma3_text": _read_gemma3_text,
     "llama": _read_llama,
+    "olmo3": _read_olmo3,
     "qwen2": _read_qwen2,
     "qwen3": _read_qwen3,
+    "smollm3": _read_smollm3,
 }

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,13 @@ from agent_tunix.policy.architecture import LayerKind, Rope
 from agent_tunix.regular_files import read_regular
 
 # Parameters that each kind of rotary embedding needs besides its base.
-_ROPE_KEYS = {"default": (), "linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor")}
+_ROPE_KEYS = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor", "beta_slow", "beta_fast"),
+}
+_YARN_DEFAULTS = {"beta_slow": 1.0, "beta_fast": 32.0}
 # More than any model has. A larger number would fill the memory before its weights are found missing.
 _MOST_LAYERS = 10_000
 
@@ -121,25 +127,30 @@ class ConfigFile:
                 code="unsupported_feature",
             )
 
-    def layer_kinds(self, pattern: int | None) -> tuple[LayerKind, ...]:
-        """Return the kind of each layer.
+    def num_layers(self) -> int:
+        """Return the number of layers.
 
-        `layer_types` gives the kinds. Without it every `pattern`-th layer sees all positions, and the others have a
-        window.
-
-        Args:
-            pattern: Distance of the layers that see all positions; None if the family has no sliding layers.
+        Raises:
+            ModelError: There are more than any model has, none, or the key is missing.
         """
         count = self.whole("num_hidden_layers")
         if count > _MOST_LAYERS:
             raise ModelError(
                 f"{self.path}: num_hidden_layers must be at most {_MOST_LAYERS:,}, not {count:,}", code="invalid_value"
             )
-        default = [
-            "full_attention" if pattern is None or (n + 1) % pattern == 0 else "sliding_attention" for n in range(count)
-        ]
+        return count
+
+    def layer_kinds(self, slides: Callable[[int], bool] | None) -> tuple[LayerKind, ...]:
+        """Return the kind of each layer, from `layer_types` if the file has it.
+
+        Args:
+            slides: Function that returns True if a layer, counted from 0, has a window without `layer_types`; None if
+                the family has no sliding layers.
+        """
+        count = self.num_layers()
+        default = ["sliding_attention" if slides is not None and slides(n) else "full_attention" for n in range(count)]
         kinds = self.get("layer_types", default)
-        allowed = ("full_attention",) if pattern is None else ("full_attention", "sliding_attention")
+        allowed = ("full_attention",) if slides is None else ("full_attention", "sliding_attention")
         if not isinstance(kinds, list) or len(kinds) != count or not all(kind in allowed for kind in kinds):
             raise ModelError(
                 f"{self.path}: layer_types must be a list of {count} names, each one of {', '.join(allowed)}, not"
@@ -191,22 +202,30 @@ class ConfigFile:
         theta = inner.number(f"{name}.rope_theta", self.number(old_theta, default_theta))
         if rope_type == "default":
             return Rope(theta)
-        factor, *bounds = (inner.number(f"{name}.{key}") for key in _ROPE_KEYS[rope_type])
+        factor, *bounds = (inner.number(f"{name}.{key}", _YARN_DEFAULTS.get(key)) for key in _ROPE_KEYS[rope_type])
         if factor < 1:
             raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}", code="invalid_value")
         if rope_type == "linear":
             return Rope(theta, "linear", factor)
         low, high = bounds
         if low >= high:
+            _, low_key, high_key = _ROPE_KEYS[rope_type]
             raise ModelError(
-                f"{self.path}: {name}.low_freq_factor must be below high_freq_factor, but {low:g} is not below "
-                f"{high:g}",
+                f"{self.path}: {name}.{low_key} must be below {high_key}, but {low:g} is not below {high:g}",
                 code="invalid_value",
             )
         key = "original_max_position_embeddings"
         # As in transformers, the top-level key takes precedence over the one among the parameters.
         length = self.get(key) or inner.get(f"{name}.{key}") or self.whole("max_position_embeddings")
-        return Rope(theta, "llama3", factor, low, high, ConfigFile(self.path, {key: length}).whole(key))
+        length = ConfigFile(self.path, {key: length}).whole(key)
+        if rope_type == "llama3":
+            return Rope(theta, "llama3", factor, low, high, length)
+        for variant, *neutral in (("mscale",), ("mscale_all_dim",), ("truncate", True)):
+            inner.allow(f"{name}.{variant}", *neutral)
+        if theta <= 1:
+            raise ModelError(f"{self.path}: {name}.rope_theta must be above 1, not {theta:g}", code="invalid_value")
+        magnitude = inner.number(f"{name}.attention_factor", 0.1 * math.log(factor) + 1.0)
+        return Rope(theta, "yarn", factor, low, high, length, magnitude)
 
     def _required(self, name: str, default: Any) -> Any:
         value = self.get(name, default)

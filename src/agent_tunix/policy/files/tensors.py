@@ -49,10 +49,16 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
         "mlp.up_proj": (inner, hidden),
         "mlp.down_proj": (hidden, inner),
     }
-    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
-    if a.sandwich_norms:
-        norms |= {"pre_feedforward_layernorm": hidden, "post_feedforward_layernorm": hidden}
-    if a.qk_norm:
+    norms = {"post_attention_layernorm": hidden}
+    if a.input_norms:
+        norms["input_layernorm"] = hidden
+    if a.output_norms:
+        norms["post_feedforward_layernorm"] = hidden
+    if a.input_norms and a.output_norms:
+        norms["pre_feedforward_layernorm"] = hidden
+    if a.joint_qk_norm:
+        norms |= {"self_attn.q_norm": queries, "self_attn.k_norm": keys}
+    elif a.qk_norm:
         norms |= {"self_attn.q_norm": a.head_dim, "self_attn.k_norm": a.head_dim}
     biases = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj") if a.qkv_bias else ()
 

@@ -129,7 +129,7 @@ class Decoder(nnx.Module):
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             before = None if cache is None else (*cache["layers"][number], slot)
             shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
-            x, after = self._run(layer, x, angles[kind], masks[kind], before, shared)
+            x, after = self._run(layer, x, angles[number], masks[kind], before, shared)
             layers.append(after)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
@@ -242,8 +242,8 @@ class Decoder(nnx.Module):
             )
         x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
         angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
-        for layer, kind in zip(self.layers, self.config.layer_kinds, strict=True):
-            x, _ = self._run(layer, x, angles[kind], groups[kind], None, None)
+        for layer, kind, of_layer in zip(self.layers, self.config.layer_kinds, angles, strict=True):
+            x, _ = self._run(layer, x, of_layer, groups[kind], None, None)
         hidden = self.norm(x[:, P - 1 :])
         return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1)
 
@@ -253,8 +253,14 @@ class Decoder(nnx.Module):
         x = divide(self.mesh, x, None, "fsdp", rows=("data",))
         return divide(self.mesh, x)
 
-    def _angles(self, positions: Int[Array, "B T"]) -> dict[LayerKind, Angles]:
-        return {kind: rotation(rope, self.config.head_dim, positions) for kind, rope in self.config.rope.items()}
+    def _angles(self, positions: Int[Array, "B T"]) -> list[Angles | None]:
+        """Return the angles for each layer; None for one without rotary embedding."""
+        config = self.config
+        angles = {kind: rotation(rope, config.head_dim, positions) for kind, rope in config.rope.items()}
+        return [
+            None if number in config.unrotated_layers else angles[kind]
+            for number, kind in enumerate(config.layer_kinds)
+        ]
 
     def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
         """Run a layer; return its output, and the keys and values for a cache."""

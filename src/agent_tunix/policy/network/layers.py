@@ -1,4 +1,4 @@
-"""A layer of the decoder: attention and MLP, each on a normed copy of the residual stream.
+"""A layer of the decoder: attention and MLP, whose inputs, outputs or both are normed.
 
 Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to, D hidden.
 """
@@ -26,7 +26,7 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and MLP, each on a normed copy of the residual stream."""
+    """Attention and MLP, each added to the residual stream."""
 
     def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
         """Create a layer with random weights.
@@ -39,28 +39,37 @@ class DecoderLayer(nnx.Module):
         """
         self.self_attn = Attention(config, kind, matrices, **kinds)
         self.mlp = MLP(config, matrices)
-        self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        # The files' name means two things: in Gemma this norm follows attention, elsewhere it precedes the MLP.
+        self.input_norms, self.output_norms = config.input_norms, config.output_norms
+        if self.input_norms:
+            self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+        # The files' name means two things: among norms of outputs this one follows attention, else it precedes the MLP.
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        self.sandwich = config.sandwich_norms
-        if config.sandwich_norms:
-            self.pre_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
+        if self.output_norms:
+            if self.input_norms:
+                self.pre_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
             self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config, **kinds)
 
     def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
+        self,
+        x: Float[Array, "B T D"],
+        angles: Angles | None,
+        mask: Bool[Array, "B T S"] | Groups,
+        cache: Any,
+        prefix: Any,
     ) -> tuple[Float[Array, "B T D"], Any]:
         """Return the residual stream after this layer, and its keys and values."""
-        attended, cache = self.self_attn(self.input_layernorm(x), angles, mask, cache, prefix)
-        if self.sandwich:
-            x = x + self.post_attention_layernorm(attended)
-            return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), cache
-        x = x + attended
-        return x + self.mlp(self.post_attention_layernorm(x)), cache
+        normed = self.input_layernorm(x) if self.input_norms else x
+        attended, cache = self.self_attn(normed, angles, mask, cache, prefix)
+        if not self.output_norms:
+            x = x + attended
+            return x + self.mlp(self.post_attention_layernorm(x)), cache
+        x = x + self.post_attention_layernorm(attended)
+        normed = self.pre_feedforward_layernorm(x) if self.input_norms else x
+        return x + self.post_feedforward_layernorm(self.mlp(normed)), cache
 
 
 class Attention(nnx.Module):
-    """Grouped-query attention (https://arxiv.org/abs/2305.13245) with rotary positions."""
+    """Grouped-query attention (https://arxiv.org/abs/2305.13245), with rotary positions unless a layer has none."""
 
     def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
         """Create the attention of a layer with random weights.
@@ -81,21 +90,27 @@ class Attention(nnx.Module):
         self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
         self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
         if config.qk_norm:
-            self.q_norm = RMSNorm(config.head_dim, config, **kinds)
-            self.k_norm = RMSNorm(config.head_dim, config, **kinds)
+            self.q_norm = RMSNorm(queries if config.joint_qk_norm else config.head_dim, config, **kinds)
+            self.k_norm = RMSNorm(keys if config.joint_qk_norm else config.head_dim, config, **kinds)
 
     def __call__(
-        self, x: Float[Array, "B T D"], angles: Angles, mask: Bool[Array, "B T S"] | Groups, cache: Any, prefix: Any
+        self,
+        x: Float[Array, "B T D"],
+        angles: Angles | None,
+        mask: Bool[Array, "B T S"] | Groups,
+        cache: Any,
+        prefix: Any,
     ) -> tuple[Float[Array, "B T D"], Any]:
         """Return the attention's output, and all keys and values if there is a cache."""
         B, T, _ = x.shape
-        head_dim = self.config.head_dim
-        q = self._by_heads(self.q_proj(x).reshape(B, T, self.config.num_heads, head_dim))
-        k = self._by_heads(self.k_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
-        v = self._by_heads(self.v_proj(x).reshape(B, T, self.config.num_kv_heads, head_dim))
-        if self.config.qk_norm:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        if self.config.joint_qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q, angles), rotate(k, angles)
+        q, k, v = (self._by_heads(each.reshape(B, T, -1, self.config.head_dim)) for each in (q, k, v))
+        if self.config.qk_norm and not self.config.joint_qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if angles is not None:
+            q, k = rotate(q, angles), rotate(k, angles)
         q = q * jnp.asarray(self.config.query_scale, q.dtype)
         if isinstance(mask, Groups):
             out = attend_in_groups(q, k, v, mask, self.config.attention_softcap)

@@ -18,10 +18,14 @@ Angles = tuple[Float[Array, "B T 1 H/2"], Float[Array, "B T 1 H/2"]]
 
 
 def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
-    """Return cosines and sines of each position's angles, in float32; bfloat16 cannot tell position 257 from 256."""
+    """Return cosines and sines of each position's angles, times the magnitude of a rotation.
+
+    They are float32, because bfloat16 cannot tell position 257 from 256.
+    """
     angles = positions[..., None].astype(jnp.float32) * frequencies(rope, head_dim)
     # Without the barrier, XLA computes them again in each kernel that rotates a query or a key.
-    cos, sin = jax.lax.optimization_barrier((jnp.cos(angles), jnp.sin(angles)))  # type: ignore[no-untyped-call]
+    turned = jnp.cos(angles) * rope.magnitude, jnp.sin(angles) * rope.magnitude
+    cos, sin = jax.lax.optimization_barrier(turned)  # type: ignore[no-untyped-call]
     return cos[:, :, None, :], sin[:, :, None, :]
 
 
@@ -30,6 +34,7 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 
     The frequency of pair i is theta^(-2i/H). `linear` divides all frequencies by the factor. `llama3` divides those
     with wavelengths beyond `original_length / low_freq_factor`, with a linear transition to those that do not change.
+    `yarn` does too, but its transition is linear in i, between whole numbers.
     """
     # On the host in float64, because an error is multiplied by the position.
     plain = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
@@ -40,6 +45,15 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
     elif rope.kind == "llama3":
         turns = rope.original_length * plain / (2 * math.pi)
         kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    elif rope.kind == "yarn":
+        # The pair that turns so many times in the original length; sums of logarithms are finite for any finite number.
+        length = math.log(rope.original_length) - math.log(2 * math.pi)
+        first, last = (
+            head_dim / 2 * (length - math.log(turns)) / math.log(rope.theta)
+            for turns in (rope.high_freq_factor, rope.low_freq_factor)
+        )
+        low, high = max(math.floor(first), 0), min(math.ceil(last), head_dim - 1)
+        kept = 1 - (np.arange(head_dim // 2) - low) / (high - low or 1e-3)
     kept = np.clip(kept, 0.0, 1.0)
     return jnp.asarray(kept * plain + (1 - kept) * stretched, jnp.float32)
 
