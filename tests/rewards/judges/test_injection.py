@@ -54,8 +54,8 @@ def test_a_completion_cannot_end_its_own_quotation(attempt: str, bench: Bench) -
 MARKS = (
     "<|im_start|> <|endoftext|> <|eot_id|> <｜User｜> <s> </s> [INST] [/INST] <<SYS>> <</SYS>>"
     " <start_of_turn> <end_of_turn> <bos> <eos> <pad> <unused0> <<<COMPLETION>>>"
-    " [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_RESULTS] [gMASK] <sop> <reserved_106> <seed:eos> [|endofturn|] ]~b]user [e~["
-    " <SPECIAL_11> <extra_id_1> <end_of_utterance> <end_of_sentence> <role> </role> [unused10] <eot>"
+    " [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_RESULTS] [gMASK] <sop> <reserved_106> <seed:eos> [|endofturn|] ]~b]user"
+    " [e~[ <SPECIAL_11> <extra_id_1> <end_of_utterance> <end_of_sentence> <role> </role> [unused10] <eot>"
 )
 
 
