@@ -178,8 +178,8 @@ def _entry_points(name: str | None = None) -> list[importlib.metadata.EntryPoint
 def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) -> Convention:
     if len(points) > 1:
         raise RewardError(
-            f"several installed packages have a reward {name!r}: {', '.join(point.value for point in points)}; "
-            "give the dotted path of the intended one",
+            f"several installed packages have a reward {name!r}; name the intended one by its dotted path: "
+            f"training.reward_function={' or '.join(point.value.replace(':', '.') for point in points)}",
             code="ambiguous_reward",
         )
     (point,) = points

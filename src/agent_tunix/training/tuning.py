@@ -51,7 +51,7 @@ class Choice:
         return self.values[0]
 
     def suggest(self, trial: Any, key: str) -> str:
-        """Return the value of a trial."""
+        """Return the value that a trial takes for this parameter."""
         return str(trial.suggest_categorical(key, list(self.values)))
 
 
@@ -69,7 +69,7 @@ class Range:
         return repr(self.low)
 
     def suggest(self, trial: Any, key: str) -> str:
-        """Return the value of a trial."""
+        """Return the value that a trial takes for this parameter."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             step = {} if self.step is None else {"step": int(self.step)}
             return repr(trial.suggest_int(key, self.low, self.high, log=self.log, **step))

@@ -126,7 +126,7 @@ def _try_out(reward: Convention, samples: Sequence[Sample], executor: Executor) 
 
 
 def choose_completions(reward: FormedConvention, sample: Sample, executor: Executor) -> None:
-    """Decide the form of completions of one batch function by calls in these workers."""
+    """Find out by trial calls in workers if a batch function takes completions as text or messages, and settle it."""
     reward.settle(choose_form(reward.name, partial(_try, executor, reward), sample, reward.native_form))
 
 

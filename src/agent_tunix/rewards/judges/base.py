@@ -192,7 +192,7 @@ class Judge(abc.ABC):
         return self._the_asker().totals.take_step()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the judge as its arguments, without key, connections and accounts."""
+        """Pickle the judge as its arguments; its API key, open connections and counts of cost are left out."""
         return type(self), (self.name, None if self.endpoint is None else self.args)
 
     def _configure(self) -> None:

@@ -22,7 +22,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Slot:
-    """Reservation of a request."""
+    """Start and tokens that a request has reserved of the rate limit."""
 
     start_s: float  # earliest start, by the clock
     tokens: int  # estimated tokens; after the request, the tokens it used

@@ -66,7 +66,7 @@ class Dominance(Detector):
             yield self._detection(dominant, drowned, weights)
 
     def _reach(self, name: str, weight: float, row: Row) -> float | None:
-        """Return how far a component moves totals: its weight times the std of its weighted values."""
+        """Return how far a component moves totals: its weight times the std of its values."""
         leaf = "transformed/std" if self.context.component(name).transforms else "std"
         std = number(row, f"rewards/{name}/{leaf}")
         return None if std is None else weight * std
