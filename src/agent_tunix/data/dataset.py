@@ -147,11 +147,11 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
     """Yield the usable rows of one set as they are read.
 
     Answers are split at GSM8K's mark `####` if `data.answer_mark` says so. With `auto`, they are split if at least half
-    of the first answers have the mark. Where answers are not split, one with the mark is the reference as a whole, and
-    a warning counts them.
+    of the first answers have the mark. Where answers are not split, an answer that contains the mark is used
+    unchanged as the reference, and a warning says how many there are.
 
     Args:
-        config: The run's configuration, with the keys of this set.
+        config: The run's configuration. For a set of a mixture, its section `data` has that set's own keys in place.
         split: Split to read. Only training rows must have the column of a curriculum.
         dropped: Tally to which dropped rows are added.
         name: Name of the set in a mixture. It becomes the column `data_source`.
