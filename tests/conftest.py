@@ -32,7 +32,9 @@ os.environ["AGENT_TUNIX_HOME"] = str(SESSION_DIRECTORY / "home")
 
 # Tests compile many programs and run each for a few steps. Runs inside a test process and those in processes of their
 # own inherit these flags, so that they compute the same bits.
-QUICK_TO_COMPILE = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+QUICK_TO_COMPILE = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+)
 if starts_session:
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_TO_COMPILE}".strip()
 # JAX reads these settings once.
@@ -45,7 +47,7 @@ settings.load_profile("certain")
 MAX_WORKERS = 4
 TESTS = Path(__file__).parent
 # These files start first, so that no process runs one of them alone at the end.
-LONGEST = ("test_main_job.py", "test_docs.py", "training", "service", "cli", "parity")
+LONGEST = ("test_main_job.py", "test_docs.py", "training", "service", "cli", "parity", "policy", "rewards", "workbench")
 # The README trains with the programs of the main job, which one process compiles for both.
 SAME_PROCESS = {"tests/test_main_job.py": "tests/test_docs.py"}
 

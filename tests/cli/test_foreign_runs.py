@@ -1,6 +1,8 @@
 """Runs that somebody else made: what they name is not run, asked, resolved or read, until the user says so."""
 
 import contextlib
+import copy
+import functools
 import importlib.metadata
 import json
 import logging
@@ -21,7 +23,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.raising import raises
-from tests.tracking.report.support import write_run
+from tests.tracking.report.support import default_config, write_run
 
 from agent_tunix.cli import hydra_programs, main
 from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_values
@@ -52,17 +54,17 @@ def reward(response, **columns):
 class World:
     """A stranger's run, `here/run`; the user stands in `here`, and whatever runs the stranger's code leaves a file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, written: Path) -> None:
         self.here, self.run = directory / "here", directory / "here" / "run"
         self.elsewhere = directory / "elsewhere"
         self.canary = directory / "canary"
-        write_run(self.run)
+        shutil.copytree(written, self.run)
         self.elsewhere.mkdir()
         (self.elsewhere / "evil.py").write_text(EVIL)
 
     def configure(self, changes: dict[str, Any]) -> None:
         """Let the run's configuration say something else."""
-        config = yaml.safe_load(to_yaml(Config()))
+        config = copy.deepcopy(default_values())
         for key, value in changes.items():
             *groups, name = key.split(".")
             inner = config
@@ -80,9 +82,21 @@ class World:
         sign_run(self.run, self.config, Path.cwd())
 
 
+@functools.cache
+def default_values() -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load(default_config())
+    return values
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that each test copies."""
+    return write_run(tmp_path_factory.mktemp("written") / "run").root
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(tmp_path)
+def world(tmp_path: Path, written: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(tmp_path, written)
     monkeypatch.setenv("AGENT_TUNIX_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SECRET_OF_MINE", SECRET)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)

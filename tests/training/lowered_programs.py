@@ -134,15 +134,17 @@ def main() -> None:
     found = {}
     for number, family in enumerate(FAMILIES):
         directory = make_larger(Path(sys.argv[1]) / family, family)
-        for adapter, settings in ADAPTERS.items():
+        # All for the first family; the others share its projections.
+        adapters = ADAPTERS if number == 0 else [[*ADAPTERS][number % len(ADAPTERS)]]
+        for adapter in adapters:
             config = Config()
             config.training.batch_size, config.training.micro_batch_size = B, B
             config.grpo.num_generations, config.grpo.beta = G, 0.1
             config.grpo.teacher, config.grpo.teacher_top_k = str(directory), 4
             # As on an accelerator: the default depends on the machine.
-            config.model = ModelConfig(dtype="bfloat16", **settings)
+            config.model = ModelConfig(dtype="bfloat16", **ADAPTERS[adapter])
             if adapter == "QLoRA":
-                config.model.quantization = QUANTIZATIONS[number % 2]
+                config.model.quantization = QUANTIZATIONS[min(number, 1)]
             for shape in MESHES if number == 0 else MESHES[-1:]:
                 found[f"{family}, {adapter}, {shape}"] = lower_run(directory, config, shape)
     print(json.dumps(found))

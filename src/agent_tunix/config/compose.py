@@ -4,6 +4,7 @@ Only this module and `cli` use Hydra and OmegaConf.
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,8 +54,9 @@ def find_conf_directory() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "conf"
 
 
+@functools.cache
 def register_schema() -> None:
-    """Register the schemas with Hydra, so that composing checks every key and type.
+    """Register the schemas with Hydra once, so that composing checks every key and type.
 
     Some mappings have user-defined keys: `rewards.args.conciseness.limit=80` needs no `+`.
     """
@@ -110,13 +112,21 @@ def _instantiate(cfg: DictConfig, schema: type[T]) -> T:
         missing = [f"{key} must have a value, not ???; set {key}=VALUE" for key in sorted(OmegaConf.missing_keys(cfg))]
         if unknown or missing:
             raise ConfigError("\n".join(unknown + missing), code="unknown_key" if unknown else "missing_value")
-        typed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), {name: cfg[name] for name in plain}))
+        key: Any = schema
+        typed = OmegaConf.to_object(OmegaConf.merge(_structure_of(key), {name: cfg[name] for name in plain}))
     except OmegaConfBaseException as error:
         what, _, _ = str(error).partition("\n")
         where = getattr(error, "full_key", None)
         raise ConfigError(f"{where}: {what}" if where else what, code="unresolved_value") from error
     assert isinstance(typed, schema)
     return typed
+
+
+@functools.cache
+def _structure_of(schema: type) -> DictConfig:
+    """Return a schema as OmegaConf nodes, which merging copies."""
+    structured: DictConfig = OmegaConf.structured(schema)
+    return structured
 
 
 def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Runs made by hand for the tests of reports: real files of every kind, without training."""
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,12 @@ from agent_tunix.tracking.stored_run import StoredRun
 G = 4
 
 Respond = Callable[[int, int], str]
+
+
+@functools.cache
+def default_config() -> str:
+    """Return the configuration of a run without overrides."""
+    return to_yaml(Config())
 
 
 def plain_response(step: int, place: int) -> str:
@@ -65,7 +72,7 @@ def write_run(
     With `episodes_of`, its completions are episodes of `as_episode`.
     """
     root.mkdir(parents=True)
-    (root / "config.yaml").write_text(to_yaml(Config()), encoding="utf-8")
+    (root / "config.yaml").write_text(default_config(), encoding="utf-8")
     environment = {
         "started": "2026-01-02T03:04:05+00:00",
         "devices": ["TFRT_CPU_0"],
