@@ -1,12 +1,12 @@
 """A stranger's run and one of the user's own; tests/cli/test_foreign_runs.py has every attack."""
 
-from tests.cli.test_foreign_runs import EVIL, World, invoke, refused, world
+from tests.cli.test_foreign_runs import EVIL, World, invoke, refused, world, written
 from tests.raising import raises
 
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.errors import ConfigError
 
-__all__ = ["world"]  # a fixture
+__all__ = ["world", "written"]  # fixtures
 
 
 def test_the_reward_file_of_a_strangers_run_is_told_and_not_used(world: World) -> None:
