@@ -201,7 +201,7 @@ def test_prompts_and_completions_share_all_products_but_those_of_attention(model
     program = jax.jit(lambda state: shared(nnx.merge(graphdef, state), None)[0]).lower(state).as_text()
     made = [line.rpartition("-> ")[2] for line in program.splitlines() if "stablehlo.dot_general" in line]
     together, prompts, completions = (
-        [shape for shape in made if shape.startswith(f"tensor<{rows}x{slots}x24xf64>")]
+        [shape for shape in made if shape.startswith(f"tensor<{rows * slots}x24xf64>")]
         for rows, slots in ((B, P + G * (T - 1)), (B, P), (B * G, T - 1))
     )
     num_kinds = len(set(model.config.layer_kinds))

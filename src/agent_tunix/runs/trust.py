@@ -144,15 +144,17 @@ def settle_trust(
         links = _checkpoint_parts(config, root)
         parts += links
         doubts = dataclasses.replace(doubts, strange=[*doubts.strange, *links])
-    state = _state(root, content, parts)  # before the question: the answer covers what was shown
-    if not trust and not _is_remembered(root, state):
+    state: str | None = None
+    if not trust and not _is_remembered(root, content, parts):
         strange = [part for part in doubts.strange if part.kind != "uploaded" or config.rewards.allow_unsandboxed]
         if not strange:
             return _with_own_limits(config, own) if doubts.is_foreign else config
+        with contextlib.suppress(RunDirectoryError):  # of code that cannot be read, which an answer cannot cover
+            state = _state(root, content, parts)  # before the question: the answer covers what is shown
         if not _ask(root, doubts.reason, strange):
             raise _refusal(root, doubts.reason, strange)
     if doubts.is_foreign or doubts.strange:
-        _remember(root, state)
+        _remember(root, state or _state(root, content, parts))
     return config
 
 
@@ -479,9 +481,9 @@ def _remembered_path(root: Path) -> Path:
     return home() / _TRUSTED / f"{_sha256(os.fsencode(os.path.realpath(root)))[:32]}.json"
 
 
-def _is_remembered(root: Path, state: str) -> bool:
+def _is_remembered(root: Path, content: bytes, parts: Sequence[CodePart]) -> bool:
     try:
-        return bool(json.loads(_read_private(_remembered_path(root)))["state"] == state)
+        return bool(json.loads(_read_private(_remembered_path(root)))["state"] == _state(root, content, parts))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
