@@ -154,7 +154,7 @@ def settle_trust(
         if not _ask(root, doubts.reason, strange):
             raise _refusal(root, doubts.reason, strange)
     if doubts.is_foreign or doubts.strange:
-        _remember(root, state or _state(root, content, parts))
+        _remember(root, content, parts, state)
     return config
 
 
@@ -488,12 +488,12 @@ def _is_remembered(root: Path, content: bytes, parts: Sequence[CodePart]) -> boo
         return False
 
 
-def _remember(root: Path, state: str) -> None:
+def _remember(root: Path, content: bytes, parts: Sequence[CodePart], state: str | None) -> None:
     try:
         make_home()
         path = _remembered_path(root)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_json(path, {"root": os.path.realpath(root), "state": state})
+        write_json(path, {"root": os.path.realpath(root), "state": state or _state(root, content, parts)})
         path.chmod(0o600)
     except (OSError, StoreError) as error:
         _LOGGER.warning("the trust in the run could not be stored: %s", error)
