@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -163,8 +164,8 @@ def claim(config: Config, root: Path) -> RunPaths:
     try:
         for directory in (root, places.checkpoints, places.tensorboard.parent):
             directory.mkdir(parents=True, exist_ok=True)
-            probe = directory / f".writable.{os.getpid()}"
-            probe.write_text("", encoding="utf-8")
+            probe = directory / f".writable.{secrets.token_hex(8)}"
+            probe.open("x").close()  # a file of that name could be a link
             probe.unlink()
     except OSError as error:
         raise RunDirectoryError(

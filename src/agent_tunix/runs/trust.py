@@ -428,7 +428,7 @@ def _with_own_limits(config: Config, own: Config) -> Config:
     reward = dataclasses.replace(config.reward, components=_bounded(config.reward.components))
     training = dataclasses.replace(config.training, reward_function=_bounded(config.training.reward_function))
     limits = {name: getattr(own.environment, name) for name in _LIMITS_OF_ENVIRONMENTS}
-    environment = dataclasses.replace(config.environment, **limits)
+    environment = dataclasses.replace(config.environment, args=_bounded(config.environment.args), **limits)
     return dataclasses.replace(config, rewards=rewards, reward=reward, training=training, environment=environment)
 
 

@@ -1,5 +1,6 @@
 """Tests that run apart from the program: they can do much with it, and it can do nothing to them."""
 
+import marshal
 import sys
 import textwrap
 from pathlib import Path
@@ -982,6 +983,12 @@ BOUND = {
     ),
     "another call": ("assert eval(f(0)) == 24", "f(1)"),
     "an encoding": ("assert eval(f(0)) == 24", b'# coding: unicode_escape\n"\\x22 or f(1) or \\x22"'),
+    "a function of the library that calls another": (
+        "import collections\nassert collections.Counter(map(eval, [f(0)])) == {24: 1}",
+        "f(1)",
+    ),
+    "code": ("import marshal\nexec(marshal.loads(f(0)))\nassert f(1) == 24", marshal.dumps(compile("1", "", "exec"))),
+    "names for logging": ("import logging.config\nlogging.config.dictConfig({'version': 1, 'x': f(0)})", "sys"),
     "text that timeit gets changed": (
         "import timeit\nx = []\ntimeit.timeit(f(0)[:-1].lower(), number=1, globals=globals())\nassert x == [24]",
         "X.APPEND(24)?",

@@ -22,7 +22,8 @@ _NEVER_REPLACED = frozenset(
 # that defines one of these names would decide what is close or raised.
 _PACKAGES = frozenset(
     {"allclose", "approx", "assert_allclose", "assert_array_equal", "np", "numpy", "pandas", "pd", "pytest", "scipy"}
-    | {"sympy", "torch"}
+    | {"sympy", "torch", "jax", "jnp", "linalg", "networkx", "npt", "nx", "plt", "raises", "sklearn", "sp", "sy"}
+    | {"tensorflow", "tf"}
 )
 # With these, a test may use names that its source does not show.
 _HIDE_NAMES = frozenset({"exec", "eval", "compile", "globals", "locals", "vars", "__import__"})
