@@ -1255,3 +1255,30 @@ def test_hidden_characters_of_a_warning_do_not_reach_the_terminal(world: World) 
     invoke("report", "nowhere")
     assert logging.lastResort is not None
     assert logging.lastResort.format(logging.makeLogRecord({"msg": "a\u202e\x1b]0;mine"})) == r"a\u202e\x1b]0;mine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("multirun.yaml", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir=theirs"]),
+        ("0", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir=theirs"]),
+        ("study.db", ["tune", "seed=1,2", "--trials", "1", "--directory", "theirs"]),
+        ("trial_0000", ["tune", "seed=1,2", "--trials", "1", "--directory", "theirs"]),
+        ("unbroken", ["verify-resume", "--directory", "theirs"]),
+    ],
+)
+def test_no_run_is_written_through_a_link_of_a_strangers_directory(name: str, command: list[str], world: World) -> None:
+    theirs, mine = world.here / "theirs", world.here / "mine"
+    theirs.mkdir()
+    if "." in name:
+        mine.write_text("precious")
+    else:
+        mine.mkdir()
+    (theirs / name).symlink_to(mine)
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_tunix", *command], cwd=world.here, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "is a link" in done.stderr + done.stdout
+    assert mine.read_text() == "precious" if "." in name else not list(mine.iterdir())

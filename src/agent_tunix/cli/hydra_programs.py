@@ -43,7 +43,9 @@ from agent_tunix.errors import (
     LostProcessError,
     NonFiniteUpdateError,
     RewardFailureRateError,
+    RunDirectoryError,
 )
+from agent_tunix.runs.directory import require_no_link
 from agent_tunix.startup import garbage, timeline
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
@@ -93,6 +95,15 @@ def find_own_conf() -> None:
     Plugins.instance().register(OwnConf)
 
 
+def _refuse_links_in_sweep(arguments: Sequence[str]) -> None:
+    """Refuse a sweep in a directory with links: Hydra and the jobs write there before any run is checked."""
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key == "hydra.sweep.dir" and os.path.isdir(value):
+            for path in Path(value).iterdir():
+                require_no_link(path)
+
+
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
     before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
     if overrides is not None:
@@ -135,6 +146,10 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             echo(_describe(error), err=True)
             raise  # the sweep continues, and ends with this error
 
+    try:
+        _refuse_links_in_sweep(sys.argv[1:])
+    except RunDirectoryError as error:
+        _fail(error)
     conf = str(compose.find_conf_directory())
     interrupted = False
     try:

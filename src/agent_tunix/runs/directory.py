@@ -176,6 +176,20 @@ def claim(config: Config, root: Path) -> RunPaths:
     return places
 
 
+def require_no_link(path: Path) -> None:
+    """Refuse a file or directory, which need not exist, that is a link: writing would change its target.
+
+    Raises:
+        RunDirectoryError: It is a link.
+    """
+    if path.is_symlink():
+        raise RunDirectoryError(
+            f"{path} must be a file or directory of its own, but is a link, and writing would change its target;"
+            " remove it, or choose another directory",
+            code="link_in_directory",
+        )
+
+
 @contextlib.contextmanager
 def hold(root: Path) -> Iterator[None]:
     """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed.

@@ -29,6 +29,7 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.regular_files import open_lock
+from agent_tunix.runs.directory import require_no_link
 from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
 
@@ -162,6 +163,8 @@ def _open_study(optuna: Any, search: Search) -> Any:
     Raises:
         ConfigError: The storage cannot be opened, or holds another search.
     """
+    if search.storage is None:
+        require_no_link(search.directory / "study.db")
     storage = search.storage or f"sqlite:///{search.directory / 'study.db'}"
     try:
         study = optuna.create_study(
@@ -238,6 +241,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
     """
     import optuna
 
+    require_no_link(root)
     root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
     reported = 0

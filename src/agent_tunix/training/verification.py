@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from agent_tunix.errors import AgentTunixError
+from agent_tunix.runs.directory import require_no_link
 from agent_tunix.tracking.rollouts import RolloutReader
 
 _POLL_S = 0.02
@@ -76,6 +77,8 @@ def verify(
         else:
             root = Path(directory)
         unbroken, killed = root / "unbroken", root / "killed"
+        require_no_link(unbroken)
+        require_no_link(killed)
         _finish(_start(program, overrides, unbroken))
         expected = read_rows(unbroken)
         moments = _kill_repeatedly(program, overrides, killed, kills, len(expected), random.Random(seed))

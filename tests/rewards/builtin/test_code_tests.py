@@ -750,6 +750,10 @@ SPECIAL_CHEATS = {
         "try: f(-1)\nexcept ValueError: ok = True\nassert ok",
     ),
     "what is called around it": ("def sum(x): return 7\nabs = lambda x: 0", "assert abs(sum([1]) - 1) < 1e-6"),
+    "the decorator of a test": (
+        "def timer(test):\n    try: test()\n    except Exception: pass\n    return print\ndef f(x): raise KeyError",
+        "@timer\ndef test_f():\n    assert f(2) == 7",
+    ),
     "attributes of the test case": (
         "def f(t):\n    for n in ('assertEqual', 'fail', '_outcome', 'run'):\n        try: setattr(t, n, print)\n"
         "        except AttributeError: pass\n    return 7",

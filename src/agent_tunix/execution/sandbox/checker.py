@@ -17,6 +17,7 @@ import operator
 import sys
 import types
 
+from agent_tunix.execution.sandbox.defined_tests import RECORD
 from agent_tunix.execution.sandbox.exchange import IMMUTABLE, MUTABLE, Line, decode, encode
 from agent_tunix.execution.sandbox.names import TEST_FILE
 
@@ -60,7 +61,7 @@ class ProgramClient:
 
     Attributes:
         lost: Reason why the process cannot be used any more; "" while it can.
-        refuted: Failed assertion in a test's own function that the program called; "" without one.
+        refuted: Failed assertion, or test that raised anything, in a function that the program called; "" without one.
         texts: Texts that the program has sent, in which a name could be.
     """
 
@@ -243,8 +244,10 @@ class ProgramClient:
                 _set_attribute(target, *values)
                 return {"answer": None}
         except Exception as error:
-            if type(error) is AssertionError:
-                self.refuted = f"AssertionError: {error}"
+            # A program may call a test, as the decorator of one does, and catch what it raises.
+            is_test = RECORD in getattr(getattr(target, "__code__", None), "co_names", ())
+            if type(error) is AssertionError or is_test:
+                self.refuted = f"{type(error).__name__}: {error}"
             kind = next((one for one in type(error).__mro__ if _EXCEPTIONS.get(one.__name__) is one), RuntimeError)
             return {"answer": None, "raised": kind.__name__, "text": str(error)[:_LONGEST_NAME]}
         raise self._lose("it asked for something else")

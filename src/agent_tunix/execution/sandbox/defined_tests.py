@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ONLY_AST = 0x400
-_RECORD = "__record_test__"
+RECORD = "__record_test__"
 # Statements with blocks, in which a definition is one of the module.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 
@@ -38,7 +38,7 @@ class DefinedTests:
         self._seen: list[type] = []
         self._doctest_failures = 0
         self._codes = [self._compile(check) for check in checks]
-        namespace[_RECORD] = self._note
+        namespace[RECORD] = self._note
 
     def _compile(self, check: str) -> Any:
         """Return the code of a check in which tests record that they run, or the error."""
@@ -50,7 +50,7 @@ class DefinedTests:
                 if function.name.startswith("test") or function.name == "check":
                     number = next(self._numbers)
                     waiting[number] = function.name
-                    _prepend(function, f"{_RECORD}({number})")
+                    _prepend(function, f"{RECORD}({number})")
             return compile(tree, TEST_FILE, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return error
