@@ -99,7 +99,7 @@ def _refuse_links_in_sweep(arguments: Sequence[str]) -> None:
     """Refuse a sweep in a directory with links: Hydra and the jobs write there before any run is checked."""
     for argument in arguments:
         key, _, value = argument.partition("=")
-        if key == "hydra.sweep.dir" and os.path.isdir(value):
+        if key.lstrip("+") == "hydra.sweep.dir" and os.path.isdir(value):
             for path in Path(value).iterdir():
                 require_no_link(path)
 
