@@ -230,7 +230,7 @@ def test_damaged_files_are_reported_and_hide_nothing_else(tmp_path: Path) -> Non
         assert found is not None
         page = alice.get(found[1])
         assert page.status_code == 200
-        assert "1 damaged lines" in page.text
+        assert "1 lines of findings.jsonl are left out" in page.text
         assert "config.yaml cannot be read" in page.text
         rollouts = alice.get(f"{found[1]}/rollouts")
         assert rollouts.status_code == 200

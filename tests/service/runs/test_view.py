@@ -136,6 +136,7 @@ def test_a_sparse_file_ends_a_look_and_later_rows_are_read(tmp_path: Path) -> No
     os.truncate(path, 2**43)
     tail = MetricsTail(path)
     assert _steps(tail) == [1]
+    assert tail.page().damaged == 1
     with path.open("ab") as file:
         file.write(b'\n{"step": 2, "a": 1}\n')
     assert _steps(tail) == [1, 2]
@@ -144,7 +145,8 @@ def test_a_sparse_file_ends_a_look_and_later_rows_are_read(tmp_path: Path) -> No
 def test_a_page_has_at_most_500_findings(tmp_path: Path) -> None:
     finding = json.dumps(Finding("dead_component", next(iter(Severity)), 3, "It is dead.").to_data())
     (tmp_path / "findings.jsonl").write_text("\n" * 2**20 + f"{finding}\n" * 600)
-    assert len(RunView("run_", "run", tmp_path).findings()[0]) == 500
+    found, num_left_out = RunView("run_", "run", tmp_path).findings()
+    assert (len(found), num_left_out) == (500, 100)
 
 
 def test_damaged_findings_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ _OPERATORS = frozenset({"operator", "unaryop", "boolop", "cmpop"})
 # may call what a test gives them: `Counter(map(eval, texts))`.
 _SANDBOX = "agent_tunix.execution.sandbox"
 _TRUSTED = frozenset(
-    {("ast", "parse"), ("collections", "namedtuple"), ("dataclasses", "_create_fn"), ("symtable", "symtable")}
+    {("ast", "parse"), ("collections", "namedtuple"), ("symtable", "symtable")}
+    | {("dataclasses", "_create_fn"), ("dataclasses", "add_fns_to_class")}  # until Python 3.12, and since 3.13
     | {(f"{_SANDBOX}.defined_tests", name) for name in ("_compile", "_prepend", "run_check")}
     | {(f"{_SANDBOX}.evaluated_text", name) for name in ("_constants", "_require_literals")}
     | {(f"{_SANDBOX}.names", "uses_in")}
@@ -127,9 +128,8 @@ def _text_of(source: Any) -> str:
         raise ValueError(f"tests evaluate text, not {type(source).__name__}")
     text = source.decode(errors="replace") if isinstance(source, bytes) else source
     if _ENCODING.search(text):
-        raise ValueError(
-            "tests evaluate no text that names its encoding"
-        )  # Python would read other text than is checked
+        # Python would read another text than the one that is checked.
+        raise ValueError("tests evaluate no text that names its encoding")
     return text
 
 

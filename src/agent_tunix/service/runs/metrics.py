@@ -116,6 +116,7 @@ class MetricsTail:
                         rest = b""
                     if damaged_bytes > _MOST_DAMAGED:  # a sparse file of terabytes takes no space
                         self._offset = status.st_size
+                        self._damaged += 1
                         return
         except OSError:  # it does not exist yet, is being replaced, or is not readable
             if self._inode is not None:

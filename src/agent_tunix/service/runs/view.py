@@ -1,6 +1,5 @@
 """View of one run, while it runs or later, and its summary for lists."""
 
-import itertools
 import json
 import os
 import re
@@ -71,15 +70,15 @@ class RunView:
         return self._metrics.evaluations()
 
     def findings(self) -> tuple[list[Finding], int]:
-        """Return the findings, in order, and the number of lines that are not findings; at most 500 of both."""
+        """Return the findings, in order, and the number of lines left out: damaged, too long or after the 500th."""
         try:
             with open_plain(self._root / "findings.jsonl") as file:
                 *lines, _ = file.read(_MAX_FINDINGS_BYTES).split(b"\n")  # the part after the last newline is incomplete
         except OSError:
             return [], 0
         found = []
-        lines = list(itertools.islice(filter(None, lines), _MOST_FINDINGS))
-        for line in lines:
+        lines = [line for line in lines if line]
+        for line in lines[:_MOST_FINDINGS]:
             try:
                 if len(line) > _LONGEST_FINDING:
                     continue
