@@ -807,6 +807,12 @@ def test_limits_on_programs_are_at_most_the_defaults(world: World) -> None:
     own = with_overrides(Config(), ["rewards.args={code_tests: {timeout_s: 60}}"])
     found = settle_trust(world.config, world.run, working_directory=Path.cwd(), own=own)
     assert found.rewards.args == {"code_tests": {"timeout_s": 60, "memory_mb": 256}}
+    file = world.here / "conf" / "reward" / "tested.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"components": {"code": component}}))
+    world.configure({"training.reward_function": "tested"})
+    found = settle_trust(world.config, world.run, working_directory=world.here)
+    assert found.training.reward_function["code"]["args"] == {"timeout_s": 5.0, "memory_mb": 256}
 
 
 def test_compiled_programs_are_the_users(world: World) -> None:

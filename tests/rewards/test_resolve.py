@@ -152,6 +152,14 @@ def test_a_file_named_like_a_standard_module_shadows_nothing(here: Path) -> None
     assert importlib.import_module("statistics").mean([1, 3]) == 2
 
 
+@pytest.mark.parametrize(
+    "source", ["def only(response): return 7.0", "def helper(x): return x\n\ndef compute_score(response): return 7.0"]
+)
+def test_a_file_with_one_reward_or_a_usual_name_needs_no_function(here: Path, source: str) -> None:
+    (here / "single.py").write_text(source)
+    assert total(resolve_reward("single.py")) == 7.0
+
+
 def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
     (here / "careful.yaml").write_text("components: {tags: {function: format}}")
     for name, facts in (

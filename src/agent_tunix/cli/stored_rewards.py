@@ -160,7 +160,7 @@ def diff(
     comparison = None
     if run is not None:
         stored = StoredRun(run)
-        config = with_own_limits(stored.config, stored.root)
+        config = with_own_limits(stored.config, stored.root, Path.cwd())
         if algorithm_parts(config, Path.cwd(), with_loss=False):
             settle_trust(
                 config, run, working_directory=Path.cwd(), trust=trust, with_reward=False, with_advantages=True

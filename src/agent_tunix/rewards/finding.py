@@ -15,6 +15,9 @@ from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded, is_function_id
 
+# Names that libraries look up in a file of rewards: verl's, and that of OpenRLHF, slime and miles.
+_USUAL_NAMES = ("compute_score", "reward_func")
+
 
 @dataclass(frozen=True, slots=True)
 class Finder:
@@ -137,10 +140,8 @@ class Finder:
         path, _, name = spec.rpartition(":")
         module = loading.load_file(self.working_directory / (path or name))
         if not path:
-            raise RewardError(
-                f"{spec} is a file; name one of its functions: {_choices(module, f'{spec}:')}", code="missing_function"
-            )
-        return self._adapt(_reward_of(module, name, f"{path}:"), name, spec)
+            path, name = spec, _only_reward(module, spec)
+        return self._adapt(_reward_of(module, name, f"{path}:"), name, f"{path}:{name}")
 
     def _from_uploads(self, spec: str, unknown: UnknownRewardError) -> Convention:
         """Return the uploaded reward of a name or id that has no other meaning."""
@@ -188,6 +189,17 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
             code="unknown_function",
         )
     return found
+
+
+def _only_reward(module: ModuleType, file: str) -> str:
+    """Return the name of a file's reward: the one with a library's usual name, or else the only one."""
+    names = loading.rewards_of(module)
+    found = [name for name in names if name in _USUAL_NAMES] or names
+    if len(found) != 1:
+        raise RewardError(
+            f"{file} is a file; name one of its functions: {_choices(module, f'{file}:')}", code="missing_function"
+        )
+    return found[0]
 
 
 def _is_file(spec: str) -> bool:

@@ -5,7 +5,8 @@ A user may write:
 - a name: `math`; a registered name, a registered name without `_reward`, or a file of `conf/reward/`, in this order;
 - a dotted path: `custom_rewards.my_reward_v1`, looked up in `agent_tunix` first, then in the working directory and on
   the import path;
-- a function or class of a file: `path/to/file.py:function`;
+- a function or class of a file: `path/to/file.py:function`, or `path/to/file.py` if it has only one, or one named
+  `compute_score` or `reward_func`;
 - the name of an entry point that an installed package has in the group `agent_tunix.rewards`;
 - the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. Both
   are imported, if they exist, as soon as a bare name is not registered, so their registrations are found too;

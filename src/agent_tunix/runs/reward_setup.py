@@ -123,10 +123,15 @@ def components_without_code(config: Config, working_directory: Path) -> dict[str
 def _named_components(spec: Any, working_directory: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(spec, str):
         return read_components(spec)
-    # Without the names that the user's modules would register: trust is not settled yet.
-    files = (directory / f"{spec}.yaml" for directory in reward_directories(working_directory))
-    file = next((file for file in files if is_name(spec) and not is_shipped(spec) and file.is_file()), None)
+    file = components_file(spec, working_directory)
     return read_components(read_components_file(file) if file else {function_name(spec): spec})
+
+
+def components_file(spec: str, working_directory: Path) -> Path | None:
+    """Return the component file that a name stands for; imports no code of the user or the run."""
+    # Without the names that the user's modules would register: trust may not be settled yet.
+    files = (directory / f"{spec}.yaml" for directory in reward_directories(working_directory))
+    return next((file for file in files if is_name(spec) and not is_shipped(spec) and file.is_file()), None)
 
 
 def is_change(component: Any) -> bool:

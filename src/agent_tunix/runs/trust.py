@@ -32,9 +32,10 @@ from agent_tunix.regular_files import is_private, read_regular
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, find_code_parts
 from agent_tunix.rewards.registry import is_name
+from agent_tunix.rewards.resolve import read_components, read_components_file
 from agent_tunix.runs.algorithm_setup import algorithm_parts
 from agent_tunix.runs.directory import write_json
-from agent_tunix.runs.reward_setup import correct_spec, reward_directories, reward_spec
+from agent_tunix.runs.reward_setup import components_file, correct_spec, reward_directories, reward_spec
 from agent_tunix.runs.weights.initial import find_initial
 from agent_tunix.store.home import home, make_home
 from agent_tunix.visible_text import escape_hidden
@@ -148,7 +149,7 @@ def settle_trust(
     if not trust and not _is_remembered(root, content, parts):
         strange = [part for part in doubts.strange if part.kind != "uploaded" or config.rewards.allow_unsandboxed]
         if not strange:
-            return _with_own_limits(config, own) if doubts.is_foreign else config
+            return _with_own_limits(config, own, working_directory) if doubts.is_foreign else config
         with contextlib.suppress(RunDirectoryError):  # of code that cannot be read, which an answer cannot cover
             state = _state(root, content, parts)  # before the question: the answer covers what is shown
         if not _ask(root, doubts.reason, strange):
@@ -158,9 +159,10 @@ def settle_trust(
     return config
 
 
-def with_own_limits(config: Config, root: Path) -> Config:
+def with_own_limits(config: Config, root: Path, working_directory: Path) -> Config:
     """Return a run's configuration; the user's limits on rewards replace those of a foreign run."""
-    return _with_own_limits(config, Config()) if _doubts(root, _read_config(root), []).is_foreign else config
+    is_foreign = _doubts(root, _read_config(root), []).is_foreign
+    return _with_own_limits(config, Config(), working_directory) if is_foreign else config
 
 
 def is_own(root: Path) -> bool:
@@ -421,12 +423,15 @@ def _digest(part: CodePart, root: Path) -> str | None:
     return None if part.file is None else digest_code(part.file, root)
 
 
-def _with_own_limits(config: Config, own: Config) -> Config:
+def _with_own_limits(config: Config, own: Config, working_directory: Path) -> Config:
     kept = {name: getattr(config.rewards, name) for name in _OF_THE_REWARD}
     kept["args"] = {name: _bounded(args, own.rewards.args.get(name)) for name, args in kept["args"].items()}
     rewards: RewardsConfig = dataclasses.replace(own.rewards, **kept)
     reward = dataclasses.replace(config.reward, components=_bounded(config.reward.components))
-    training = dataclasses.replace(config.training, reward_function=_bounded(config.training.reward_function))
+    spec = config.training.reward_function
+    if isinstance(spec, str) and (file := components_file(spec, working_directory)):
+        spec = read_components(read_components_file(file))
+    training = dataclasses.replace(config.training, reward_function=_bounded(spec))
     limits = {name: getattr(own.environment, name) for name in _LIMITS_OF_ENVIRONMENTS}
     environment = dataclasses.replace(config.environment, args=_bounded(config.environment.args), **limits)
     return dataclasses.replace(config, rewards=rewards, reward=reward, training=training, environment=environment)
