@@ -42,6 +42,16 @@ _VISION = {
     "image_size": 28,
     "patch_size": 14,
 }
+_QWEN3_5_TEXT: dict[str, Any] = {
+    **_SIZES,
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5},
+}
 # What is compared → class, configuration class and values.
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Qwen 2.5": ("Qwen2ForCausalLM", "Qwen2Config", {**_SIZES, "rope_theta": 1e6}),
@@ -55,6 +65,19 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Qwen3ForCausalLM",
         "Qwen3Config",
         {**_SIZES, "head_dim": 16, "rope_theta": 1e6, "tie_word_embeddings": True},
+    ),
+    "Qwen 3.5, text": ("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", _QWEN3_5_TEXT),
+    "Qwen 3.5, with vision, tied": (
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5Config",
+        {
+            "text_config": {**_QWEN3_5_TEXT, "tie_word_embeddings": True},
+            "vision_config": {
+                **{"hidden_size": 16, "intermediate_size": 16, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
+                **{"patch_size": 4, "num_position_embeddings": 16},
+            },
+            "tie_word_embeddings": True,
+        },
     ),
     "Llama 3": ("LlamaForCausalLM", "LlamaConfig", {**_SIZES, "rope_theta": 5e5}),
     "Llama 3.2, tied, stretched": (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-LayerKind = Literal["full_attention", "sliding_attention"]
+LayerKind = Literal["full_attention", "sliding_attention", "linear_attention"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Rope:
             change.
         original_length: llama3, yarn: context length before scaling, in tokens.
         magnitude: yarn: factor of rotated queries and keys.
+        share: Share of a head's dimensions that is rotated: the first ones (Qwen 3.5).
     """
 
     theta: float
@@ -31,6 +32,31 @@ class Rope:
     high_freq_factor: float = 4.0
     original_length: int = 8192
     magnitude: float = 1.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class DeltaNetSizes:
+    """The sizes of gated DeltaNet layers (`network/deltanet.py`).
+
+    Attributes:
+        key_heads: Heads of queries and keys.
+        value_heads: Heads of values and of the state; a multiple of `key_heads`.
+        key_dim: Width of a query or key.
+        value_dim: Width of a value.
+        conv_width: Tokens that the causal convolution sees, the current one included.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    conv_width: int
+
+    @property
+    def conv_channels(self) -> int:
+        """The numbers of a token that the convolution reads: queries, keys and values."""
+        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
 
 @dataclass(frozen=True)
@@ -50,16 +76,19 @@ class Architecture:
         tied_embeddings: True if the output projection is the embedding.
         activation: Activation of the MLP's gate.
         query_scale: Factor of queries before the dot product.
-        layer_kinds: For each layer, if it sees all earlier positions or a window of them.
-        rope: Rotary embedding by kind of layer.
+        layer_kinds: For each layer, if it sees all earlier positions, a window of them, or a recurrent state.
+        rope: Rotary embedding by kind of layer. A kind that is not there has none.
         unrotated_layers: Numbers of the layers without rotary embedding, from 0 (SmolLM 3).
         window: Positions that a sliding layer sees, its own included.
+        delta_net: Sizes of the layers of linear attention; None if there are none.
+        attention_gate: True if attention's output is multiplied by a gate, the second half of each head of `q_proj`
+            (Qwen 3.5).
         qkv_bias: True if query, key and value projections have a bias.
         qk_norm: True if queries and keys are normalised, head by head or all heads together.
         joint_qk_norm: True if those norms are over all heads together (OLMo 3).
         input_norms: True if the inputs of attention and MLP are normalised: all families except OLMo 3.
         output_norms: True if the outputs of attention and MLP are normalised (Gemma 2 and 3, OLMo 3).
-        norm_offset: Added to every norm's weight: 1 for Gemma.
+        norm_offset: Added to the weight of every norm outside DeltaNet: 1 for Gemma and Qwen 3.5.
         embedding_scale: Factor of embeddings.
         attention_softcap: Bound of attention logits through tanh; None for no bound.
         final_softcap: Bound of output logits through tanh; None for no bound.
@@ -81,6 +110,8 @@ class Architecture:
     rope: Mapping[LayerKind, Rope]
     unrotated_layers: tuple[int, ...] = ()
     window: int | None = None
+    delta_net: DeltaNetSizes | None = None
+    attention_gate: bool = False
     qkv_bias: bool = False
     qk_norm: bool = False
     joint_qk_norm: bool = False

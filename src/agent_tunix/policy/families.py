@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.architecture import Architecture, LayerKind, Rope
+from agent_tunix.policy.architecture import Architecture, DeltaNetSizes, LayerKind, Rope
 from agent_tunix.policy.files.config_file import ConfigFile
 
 # Keys of variants and of other architectures, with the values (besides null) that change nothing. A variant often keeps
@@ -103,6 +103,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("llama3", "llama31", "llama32", "llama33"), "llama"),
     "olmo31": "olmo3",
     "qwen25": "qwen2",
+    **dict.fromkeys(("qwen35", "qwen35text"), "qwen3_5"),
 }
 
 
@@ -318,15 +319,60 @@ def _read_gemma3_text(config: ConfigFile) -> Architecture:
 
 def _read_gemma3(config: ConfigFile) -> Architecture:
     """Read the text model of a Gemma 3 with a vision tower."""
-    _refuse_variants(config, _NEUTRAL)
     config.allow("tie_word_embeddings", True)
+    return _read_text(config, _read_gemma3_text)
+
+
+def _read_text(config: ConfigFile, read: Callable[[ConfigFile], Architecture]) -> Architecture:
+    """Read the text model of a family with a vision tower."""
+    _refuse_variants(config, _NEUTRAL)
     text = config.section("text_config")
     if not text:
         raise ModelError(
             f"{config.path} lacks 'text_config'; check that it was saved with the weights", code="missing_key"
         )
-    architecture = _read_gemma3_text(ConfigFile(config.path, text))
-    return replace(architecture, model_type=config.get("model_type"))
+    return replace(read(ConfigFile(config.path, text)), model_type=config.get("model_type"))
+
+
+_QWEN3_5_DEFAULTS = {
+    "head_dim": 256,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}
+
+
+def _read_qwen3_5_text(config: ConfigFile) -> Architecture:
+    """Read Qwen 3.5, dense (https://qwen.ai/blog?id=qwen3.5), text only."""
+    config = config.with_defaults(_QWEN3_5_DEFAULTS)
+    interval = config.whole("full_attention_interval", 4)
+    kinds = config.layer_kinds(lambda layer: (layer + 1) % interval != 0, "linear_attention")
+    names = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim", "conv_kernel_dim")
+    sizes = DeltaNetSizes(*(config.whole(f"linear_{name}") for name in names))
+    if sizes.value_heads % sizes.key_heads:
+        raise ModelError(
+            f"{config.path}: linear_num_value_heads must be divisible by linear_num_key_heads, but "
+            f"{sizes.value_heads} is not divisible by {sizes.key_heads}",
+            code="invalid_value",
+        )
+    return _read_plain(
+        config,
+        _common(config, own_keys=("partial_rotary_factor",)),
+        kinds,
+        {"full_attention": config.rope(10_000.0, config.number("partial_rotary_factor", 0.25))},
+        delta_net=sizes,
+        attention_gate=True,
+        qk_norm=True,
+        norm_offset=1.0,
+    )
+
+
+def _read_qwen3_5(config: ConfigFile) -> Architecture:
+    """Read the text model of a Qwen 3.5 with a vision tower, which all published ones have."""
+    tied = config.flag("tie_word_embeddings", False)
+    return replace(_read_text(config, _read_qwen3_5_text), tied_embeddings=tied)
 
 
 FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
@@ -337,5 +383,7 @@ FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
     "olmo3": _read_olmo3,
     "qwen2": _read_qwen2,
     "qwen3": _read_qwen3,
+    "qwen3_5": _read_qwen3_5,
+    "qwen3_5_text": _read_qwen3_5_text,
     "smollm3": _read_smollm3,
 }

@@ -16,6 +16,7 @@ from agent_tunix.policy.families import family_of, read_architecture
 from agent_tunix.policy.files.tensor_files import locate_tensors
 from agent_tunix.policy.files.weights import read_weights
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.network.deltanet import GatedDeltaNet
 from agent_tunix.policy.network.layers import Attention
 from agent_tunix.policy.network.projection import Projection, Quantization
 
@@ -81,7 +82,7 @@ def load_decoder(
     graphdef, state = nnx.split(shapes)
     model: Decoder = nnx.merge(graphdef, read_weights(located, state, mesh))
     for _, module in nnx.iter_modules(model):
-        if isinstance(module, Decoder | Attention):
+        if isinstance(module, Decoder | Attention | GatedDeltaNet):
             module.mesh = mesh
     return model
 

@@ -139,7 +139,8 @@ def generate(
         None if stop_table is None else jnp.zeros(N, jnp.int32),
     )
     token_N, sampled = sample(jnp.int32(0), logits_NV, jnp.arange(N), empty)
-    carry = _Carry(jnp.int32(0), token_N, model.init_cache(N, stages[0].length, model.dtype), sampled)
+    cache = model.init_cache(N, stages[0].length, model.dtype, prefix=prefix)
+    carry = _Carry(jnp.int32(0), token_N, cache, sampled)
     carry = run(carry, prefix, None, 0)
     found, arrangement, slots = carry.sampled, None, prefix
     for number, stage in enumerate(stages[1:], 1):

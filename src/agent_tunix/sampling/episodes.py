@@ -302,7 +302,7 @@ class EpisodeSampler:
             layout = self._arrange(rows, num_generations)
             inputs, num_slots = self._inputs(layout, sampling.max_new_tokens, turn_tokens)
             if cache is None:
-                cache = self._new_cache(*arguments, num_rows=len(layout), num_slots=num_slots)
+                cache = self._new_cache(*arguments, prefix, num_rows=len(layout), num_slots=num_slots)
             else:
                 cache = self._pack(cache, *_moves(layout, num_slots))
             placed = place_rows(mesh, inputs)

@@ -22,7 +22,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.planning.cache_plan import Stage
-from agent_tunix.policy.network.decoder import Prefix
+from agent_tunix.policy.network.decoder import Prefix, map_layers
 from agent_tunix.sampling.compaction import Arrangement, arrange, collect_rows, fits, has_row, live_rows, move_rows
 from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
 
@@ -96,10 +96,10 @@ def read_prompts(graphdef: Any, state: Any, prompt_BP: Int[Array, "B P"], length
     return prefix
 
 
-def new_cache(graphdef: Any, state: Any, *, num_rows: int, num_slots: int) -> Any:
-    """Return an empty cache."""
+def new_cache(graphdef: Any, state: Any, prefix: Prefix, *, num_rows: int, num_slots: int) -> Any:
+    """Return an empty cache for rows that continue a prefix."""
     model: Any = nnx.merge(graphdef, state)
-    return model.init_cache(num_rows, num_slots, model.dtype)
+    return model.init_cache(num_rows, num_slots, model.dtype, prefix=prefix)
 
 
 def pack(cache: Any, row_n: Int[Array, " n"], slot_nS: Int[Array, "n S"]) -> Any:
@@ -110,10 +110,12 @@ def pack(cache: Any, row_n: Int[Array, " n"], slot_nS: Int[Array, "n S"]) -> Any
         row_n: Row of that cache for each row of the new one.
         slot_nS: Slot of that row for each slot of the new one; any slot where the new row has no token.
     """
+
+    def of_slots(x: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(x[row_n], slot_nS[:, None, :, None], axis=2)
+
     return {
-        "layers": jax.tree.map(
-            lambda x: jnp.take_along_axis(x[row_n], slot_nS[:, None, :, None], axis=2), cache["layers"]
-        ),
+        "layers": map_layers(of_slots, lambda x: x[row_n], cache["layers"]),
         "positions": jnp.take_along_axis(cache["positions"][row_n], slot_nS, axis=1),
         "length": cache["length"][row_n],
     }
@@ -162,7 +164,8 @@ def take_turn(
     slot_S = jnp.arange(S)
     start = inputs.filled.max()
     own_nS = slot_S < inputs.filled[:, None]
-    in_chunk_nS = (slot_S >= start) & (slot_S - start < inputs.chunk_lengths[:, None])
+    # A row that takes no part has no chunk, so that its recurrent states stay.
+    in_chunk_nS = (slot_S >= start) & (slot_S - start < inputs.chunk_lengths[:, None]) & (inputs.limits > 0)[:, None]
     cache = {**cache, "length": jnp.full_like(cache["length"], start)}
 
     def sample(
@@ -195,7 +198,8 @@ def take_turn(
             t, token_n, done_n, cache, turn = carry
             written_S = (slot_S >= start + C) & (slot_S <= start + C + t)
             position_n = inputs.positions + inputs.chunk_lengths + t
-            seen_n1S = (rows.seen | written_S)[:, None]
+            # To a row that has ended, this token is padding: the row's recurrent states stay as they are.
+            seen_n1S = ((rows.seen | written_S) & ~(done_n[:, None] & (slot_S == start + C + t)))[:, None]
             logits_n1V, cache = model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
             token_n, done_n, turn = sample(t + 1, logits_n1V[:, 0], done_n, turn, inputs)
             return _Carry(t + 1, token_n, done_n, cache, turn)
@@ -250,7 +254,11 @@ def _collect_written(cache: Any, part: Any, arrangement: Arrangement, start: jax
         return jax.lax.dynamic_update_slice_in_dim(whole, collect_rows(before, after, arrangement), start, axis)
 
     return {
-        "layers": jax.tree.map(lambda whole, part: collect(whole, part, 2), cache["layers"], part["layers"]),
+        "layers": map_layers(
+            lambda whole, part: collect(whole, part, 2),
+            lambda whole, part: collect_rows(whole, part, arrangement),
+            *(cache["layers"], part["layers"]),
+        ),
         "positions": collect(cache["positions"], part["positions"], 1),
         "length": cache["length"],
     }

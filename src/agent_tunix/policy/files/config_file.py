@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,17 +141,20 @@ class ConfigFile:
             )
         return count
 
-    def layer_kinds(self, slides: Callable[[int], bool] | None) -> tuple[LayerKind, ...]:
+    def layer_kinds(
+        self, slides: Callable[[int], bool] | None, other: LayerKind = "sliding_attention"
+    ) -> tuple[LayerKind, ...]:
         """Return the kind of each layer, from `layer_types` if the file has it.
 
         Args:
-            slides: Function that returns True if a layer, counted from 0, has a window without `layer_types`; None if
-                the family has no sliding layers.
+            slides: Function that returns True if a layer, counted from 0, is of the other kind without `layer_types`;
+                None if the family sees all positions in all layers.
+            other: The family's other kind.
         """
         count = self.num_layers()
-        default = ["sliding_attention" if slides is not None and slides(n) else "full_attention" for n in range(count)]
+        default = [other if slides is not None and slides(n) else "full_attention" for n in range(count)]
         kinds = self.get("layer_types", default)
-        allowed = ("full_attention",) if slides is None else ("full_attention", "sliding_attention")
+        allowed = ("full_attention",) if slides is None else ("full_attention", other)
         if not isinstance(kinds, list) or len(kinds) != count or not all(kind in allowed for kind in kinds):
             raise ModelError(
                 f"{self.path}: layer_types must be a list of {count} names, each one of {', '.join(allowed)}, not"
@@ -159,8 +163,14 @@ class ConfigFile:
             )
         return tuple(kinds)
 
-    def rope(self, default_theta: float) -> Rope:
-        """Return the rotary embedding of all layers, from `rope_scaling` (older files) or `rope_parameters`."""
+    def rope(self, default_theta: float, default_share: float | None = None) -> Rope:
+        """Return the rotary embedding of all layers, from `rope_scaling` (older files) or `rope_parameters`.
+
+        Args:
+            default_theta: Base if the file has none.
+            default_share: Share of a head that is rotated if the parameters do not say; None if the family always
+                rotates all of it.
+        """
         name = "rope_scaling" if self.section("rope_scaling") else "rope_parameters"
         parameters = self.section(name)
         if any(isinstance(value, dict) for value in parameters.values()):
@@ -168,7 +178,12 @@ class ConfigFile:
                 f"{self.path}: {name} must not differ between kinds of layers, not {parameters!r}",
                 code="unsupported_rope",
             )
-        return self._make_rope(name, parameters, "rope_theta", default_theta)
+        share = 1.0
+        if default_share is not None:
+            given = {"partial_rotary_factor": parameters.get("partial_rotary_factor")}
+            share = ConfigFile(self.path, given).number("partial_rotary_factor", default_share)
+            parameters = {key: value for key, value in parameters.items() if key != "partial_rotary_factor"}
+        return replace(self._make_rope(name, parameters, "rope_theta", default_theta), share=share)
 
     def rope_of(self, kind: LayerKind, old_theta: str, default_theta: float) -> Rope:
         """Return the rotary embedding of a kind of layer. `rope_scaling` applies to layers that see all positions.

@@ -45,6 +45,8 @@ _CODE_KEYS = frozenset(("auto_map", "custom_pipelines"))
 _TABLES = ("added_tokens.json", "tokenizer.json", "vocab.json")
 # transformers marks its files with this metadata and refuses files without it.
 _FORMAT = {"format": "pt"}
+# Families whose text model is inside a model with vision.
+_WITH_VISION = ("gemma3", "qwen3_5")
 
 
 def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, dtype: jnp.dtype | None = None) -> None:
@@ -208,17 +210,18 @@ def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
     """Return the name of a module in transformers, whatever its name in the files. The head is outside the decoder."""
     if module[0] == "lm_head":
         return _dotted(module)
-    return ("model.language_model." if policy.config.model_type == "gemma3" else "model.") + _dotted(module)
+    return ("model.language_model." if policy.config.model_type in _WITH_VISION else "model.") + _dotted(module)
 
 
 def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[str]:
     """Return the names by which PEFT finds the adapted modules again, and no others.
 
-    The last part of each name is enough if it is adapted in every layer. With a vision tower it is not, because modules
+    The last part of each name is enough if it is adapted wherever it is. With a vision tower it is not, because modules
     in the tower may have the same name.
     """
     leaves = sorted({str(module[-1]) for module in pairs})
-    if len(pairs) == len(leaves) * policy.config.num_layers and policy.config.model_type != "gemma3":
+    named = [path for path, module in nnx.iter_modules(policy) if isinstance(module, Projection) and path[-1] in leaves]
+    if len(pairs) == len(named) and policy.config.model_type not in _WITH_VISION:
         return leaves
     return sorted(_place_in_transformers(module, policy).removeprefix("model.") for module in pairs)
 

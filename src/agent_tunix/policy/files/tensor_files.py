@@ -1,6 +1,7 @@
 """The tensors of a decoder in the files of a Hugging Face directory; loads no JAX."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,17 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.model_files import INDEX, indexed_files
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
+_LOGGER = logging.getLogger("agent_tunix.model")
+
 # Supported types of stored weights. Quantised types would need scales, which are not read.
 _TYPES = ("F64", "F32", "F16", "BF16")
 _EMBEDDING = "embed_tokens.weight"
 _HEAD = "lm_head.weight"
+# Parts of the names of tensors that a family's text model does not need: vision towers, multi-token prediction.
+_SET_ASIDE = {
+    "gemma3": frozenset({"vision_tower", "multi_modal_projector"}),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text"), frozenset({"visual", "mtp"})),
+}
 _COMPARED_ROWS = 4096  # Rows compared at once, so that two large matrices are never whole in memory.
 
 
@@ -50,7 +58,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
             unsupported type; or there is a tensor that `config.json` does not account for, so that the model would not
             be computed as it was trained.
     """
-    found = _read_heads(directory)
+    found = _without_others(directory, architecture, _read_heads(directory))
     embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
     if not embeddings:
         raise ModelError(
@@ -74,7 +82,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
         else:
             missing.append(name)
     known = {stored.name for stored in located.values()} | set(heads[:1])
-    unknown = [name for name in found if name not in known and not _is_set_aside(name, architecture)]
+    unknown = [name for name in found if name not in known]
     if unknown:
         raise ModelError(
             f"{directory} has {_some(unknown)}, which the model_type {architecture.model_type} of its config.json "
@@ -93,11 +101,19 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     return located
 
 
-def _is_set_aside(name: str, architecture: Architecture) -> bool:
-    """Return True if the decoder does not need a tensor: a computed table, or a part of the vision tower."""
-    parts = name.split(".")
-    sees = architecture.model_type == "gemma3" and not {"vision_tower", "multi_modal_projector"}.isdisjoint(parts)
-    return sees or parts[-2:] == ["rotary_emb", "inv_freq"]
+def _without_others(directory: Path, architecture: Architecture, found: dict[str, Stored]) -> dict[str, Stored]:
+    """Return the tensors without those that the decoder does not need: computed tables, and other parts of a model."""
+    others = _SET_ASIDE.get(architecture.model_type, frozenset())
+    parts = {name: name.split(".") for name in found}
+    unused = [name for name, of_name in parts.items() if not others.isdisjoint(of_name)]
+    if unused:
+        held = " and ".join(sorted(part for part in others if any(part in parts[name] for name in unused)))
+        _LOGGER.info("%s: only the text model is used, not the %d tensors of %s", directory, len(unused), held)
+    return {
+        name: stored
+        for name, stored in found.items()
+        if name not in unused and parts[name][-2:] != ["rotary_emb", "inv_freq"]
+    }
 
 
 def _some(names: list[str]) -> str:

@@ -7,8 +7,9 @@ There is one decoder instead of Tunix's model for each family. Tunix's models ig
 directory, and an adapter's A and B are the matrices that PEFT stores.
 
 The common beginning of several rows is computed once. A `Prefix` holds the keys and values of B texts. N = B × R rows,
-each the continuation of a text and R of them side by side, attend to it without copies of their own. Gradients flow
-through it. If the rows are known when their texts are read, both go through the layers together (`read_groups`).
+each the continuation of a text and R of them side by side, attend to it without copies of their own. In layers of
+linear attention each row begins with the state after its text. Gradients flow through both. If the rows are known when
+their texts are read, both go through the layers together (`read_groups`).
 
 Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
 tokens of a prefix, D hidden, K key-value heads, H width of a head, V words.
@@ -25,6 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide, row_parts
 from agent_tunix.policy.network.attention import Groups, wide
+from agent_tunix.policy.network.deltanet import JoinedRows, LinearState, empty_state, repeat_rows
 from agent_tunix.policy.network.layers import DecoderLayer
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection, Quantization
@@ -37,7 +39,7 @@ class Prefix(NamedTuple):
     """The state of B texts in the decoder, for rows that continue them.
 
     Attributes:
-        layers: Keys and values of each layer, [B, K, P, H].
+        layers: Keys and values of each layer, [B, K, P, H]; the state of a layer with linear attention.
         positions: [B, P], position of each token in its text.
         mask: [B, P], True where there is a token.
     """
@@ -110,25 +112,34 @@ class Decoder(nnx.Module):
             positions: Position of each token in its own text, from 0. Padding may have any.
             cache: Cache from `init_cache` or an earlier call; None to let the tokens see only one another.
             attention_mask: Tokens that each token may see, causality included. This method applies sliding windows, by
-                positions.
-            prefix: Prefix that the rows continue. Its texts come before everything that `attention_mask` covers.
+                positions. A token that may not see itself is padding.
+            prefix: Prefix that the rows continue. Its texts come before everything that `attention_mask` covers. A
+                cache was made for the same prefix.
             output_hidden: True to return normed hidden states instead of logits; `project` turns them into logits.
         """
         x = self._embed(input_tokens)
         key_positions = positions = positions.astype(jnp.int32)
+        slot: jax.Array | int = 0
         if cache is not None:
             slot = cache["length"][0]
             key_positions = jax.lax.dynamic_update_slice_in_dim(cache["positions"], positions, slot, axis=1)
         kinds = set(self.config.layer_kinds)
         masks = {kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds}
+        if "linear_attention" in kinds:
+            masks["linear_attention"] = _sees_itself(attention_mask, slot, input_tokens.shape[1])
         prefix_masks = {}
         if prefix is not None:
             prefix_masks = {kind: self._see_text(kind, prefix.mask, prefix.positions, positions) for kind in kinds}
         angles = self._angles(positions)
         layers = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
-            before = None if cache is None else (*cache["layers"][number], slot)
-            shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
+            before = None if cache is None else cache["layers"][number]
+            shared = None if prefix is None else prefix.layers[number]
+            if kind != "linear_attention":
+                before = None if before is None else (*before, slot)
+                shared = None if shared is None else (*shared, prefix_masks[kind])
+            elif before is not None:
+                shared = None  # the state of each row began with its prefix
             x, after = self._run(layer, x, angles[number], masks[kind], before, shared)
             layers.append(after)
         if cache is not None:
@@ -174,15 +185,25 @@ class Decoder(nnx.Module):
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
-    def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
-        """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens."""
+    def init_cache(
+        self, batch_size: int, cache_size: int, dtype: jnp.dtype, *, prefix: Prefix | None = None
+    ) -> Cache:
+        """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens.
+
+        A layer with linear attention has a state for each row instead: the one after the text of a prefix that the row
+        continues, or that before any text.
+        """
         shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
 
-        def empty() -> jax.Array:
-            return divide(self.mesh, jnp.zeros(shape, dtype), TENSOR)
+        def empty(number: int, kind: LayerKind) -> Any:
+            if kind != "linear_attention":
+                return tuple(divide(self.mesh, jnp.zeros(shape, dtype), TENSOR) for _ in range(2))
+            if prefix is not None:
+                return repeat_rows(prefix.layers[number], batch_size)
+            return empty_state(self.config.delta_net, batch_size, dtype, self.mesh)
 
         return {
-            "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
+            "layers": [empty(number, kind) for number, kind in enumerate(self.config.layer_kinds)],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
             # Equal for all rows, but one for each row, so that the rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
@@ -233,13 +254,14 @@ class Decoder(nnx.Module):
             last, prefix = self.read_prefix(texts, lengths)
             return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
         mask, text_positions, causal = _read_from_left(lengths, P)
-        groups = {}
+        groups: dict[LayerKind, Any] = {}
         for kind in set(self.config.layer_kinds):
             groups[kind] = Groups(
                 causal & self._near(kind, text_positions, text_positions),
                 own & self._near(kind, row_positions, row_positions),
                 self._see_text(kind, mask, text_positions, row_positions),
             )
+        groups["linear_attention"] = JoinedRows(mask, jnp.ones((N, T), jnp.bool_))
         x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
         angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
         for layer, kind, of_layer in zip(self.layers, self.config.layer_kinds, angles, strict=True):
@@ -258,12 +280,12 @@ class Decoder(nnx.Module):
         config = self.config
         angles = {kind: rotation(rope, config.head_dim, positions) for kind, rope in config.rope.items()}
         return [
-            None if number in config.unrotated_layers else angles[kind]
+            None if number in config.unrotated_layers else angles.get(kind)
             for number, kind in enumerate(config.layer_kinds)
         ]
 
     def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
-        """Run a layer; return its output, and the keys and values for a cache."""
+        """Run a layer; return its output, and the keys and values, or the state, for a cache."""
         run = jax.checkpoint(_run_layer) if self.remat else _run_layer
         x, after = run(*nnx.split(layer), x, *args)
         return divide(self.mesh, x), after
@@ -272,7 +294,7 @@ class Decoder(nnx.Module):
         self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
     ) -> Bool[Array, "B T S"] | bool:
         """Return a mask of the keys within the window of a kind of layer, or True if it sees all."""
-        if kind == "full_attention":
+        if kind != "sliding_attention":
             return True
         assert self.config.window is not None
         return positions_BT[:, :, None] - key_positions_BS[:, None, :] < self.config.window
@@ -301,11 +323,30 @@ def _read_from_left(
     return mask, positions, jnp.tril(jnp.ones((num_slots, num_slots), jnp.bool_)) & mask[:, None, :]
 
 
+def _sees_itself(mask: Bool[Array, "B T S"], slot: jax.Array | int, num_tokens: int) -> Bool[Array, "B T"]:
+    """Return if each token, of those from a slot on, may see itself: padding may not."""
+    own = jax.lax.dynamic_slice_in_dim(mask, slot, num_tokens, axis=2)
+    return jnp.diagonal(own, axis1=1, axis2=2)
+
+
+def map_layers(of_slots: Callable[..., Any], of_rows: Callable[..., Any], layers: Any, *others: Any) -> Any:
+    """Apply a function to all keys and values of caches, and another one to all states, which have no slots."""
+
+    def apply(layer: Any, *rest: Any) -> Any:
+        return jax.tree.map(of_rows if isinstance(layer, LinearState) else of_slots, layer, *rest)
+
+    return jax.tree.map(apply, layers, *others, is_leaf=lambda layer: isinstance(layer, LinearState))
+
+
 def grow_cache(cache: Cache, cache_size: int) -> Cache:
     """Return the cache with empty slots added at its end."""
     more = cache_size - cache["positions"].shape[1]
+
+    def grow(x: jax.Array) -> jax.Array:
+        return jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0)))
+
     return {
-        "layers": jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), cache["layers"]),
+        "layers": map_layers(grow, lambda x: x, cache["layers"]),
         "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
         "length": cache["length"],
     }

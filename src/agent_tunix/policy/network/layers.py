@@ -1,4 +1,4 @@
-"""A layer of the decoder: attention and MLP, whose inputs, outputs or both are normed.
+"""A layer of the decoder: attention or DeltaNet, and MLP, whose inputs, outputs or both are normed.
 
 Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to, D hidden.
 """
@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.network.attention import Groups, attend, attend_after, attend_in_groups
+from agent_tunix.policy.network.deltanet import GatedDeltaNet
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection
 from agent_tunix.policy.network.rotation import Angles, rotate
@@ -26,7 +27,7 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and MLP, each added to the residual stream."""
+    """Attention or DeltaNet, and MLP, each added to the residual stream."""
 
     def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
         """Create a layer with random weights.
@@ -37,7 +38,11 @@ class DecoderLayer(nnx.Module):
             matrices: Arguments of projections: types, keys and quantisation.
             kinds: Arguments of all other modules: types and keys.
         """
-        self.self_attn = Attention(config, kind, matrices, **kinds)
+        self.is_linear = kind == "linear_attention"
+        if self.is_linear:
+            self.linear_attn = GatedDeltaNet(config, matrices, **kinds)
+        else:
+            self.self_attn = Attention(config, kind, matrices, **kinds)
         self.mlp = MLP(config, matrices)
         self.input_norms, self.output_norms = config.input_norms, config.output_norms
         if self.input_norms:
@@ -53,13 +58,14 @@ class DecoderLayer(nnx.Module):
         self,
         x: Float[Array, "B T D"],
         angles: Angles | None,
-        mask: Bool[Array, "B T S"] | Groups,
+        mask: Any,
         cache: Any,
         prefix: Any,
     ) -> tuple[Float[Array, "B T D"], Any]:
-        """Return the residual stream after this layer, and its keys and values."""
+        """Return the residual stream after this layer, and its keys and values or its state."""
         normed = self.input_layernorm(x) if self.input_norms else x
-        attended, cache = self.self_attn(normed, angles, mask, cache, prefix)
+        mix: Any = self.linear_attn if self.is_linear else self.self_attn
+        attended, cache = mix(normed, angles, mask, cache, prefix)
         if not self.output_norms:
             x = x + attended
             return x + self.mlp(self.post_attention_layernorm(x)), cache
@@ -85,7 +91,9 @@ class Attention(nnx.Module):
         self.mesh: jax.sharding.Mesh | None = None
         hidden, queries = config.hidden_size, config.num_heads * config.head_dim
         keys = config.num_kv_heads * config.head_dim
-        self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.q_proj = Projection(
+            hidden, (1 + config.attention_gate) * queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices
+        )
         self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
         self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
         self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
@@ -102,11 +110,14 @@ class Attention(nnx.Module):
         prefix: Any,
     ) -> tuple[Float[Array, "B T D"], Any]:
         """Return the attention's output, and all keys and values if there is a cache."""
-        B, T, _ = x.shape
+        (B, T, _), Q, K = x.shape, self.config.num_heads, self.config.num_kv_heads
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
         if self.config.joint_qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k, v = (self._by_heads(each.reshape(B, T, -1, self.config.head_dim)) for each in (q, k, v))
+        q, k, v = (self._by_heads(each.reshape(B, T, heads, -1)) for each, heads in ((q, Q), (k, K), (v, K)))
+        gate = None
+        if self.config.attention_gate:
+            q, gate = jnp.split(q, 2, axis=-1)
         if self.config.qk_norm and not self.config.joint_qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         if angles is not None:
@@ -114,7 +125,7 @@ class Attention(nnx.Module):
         q = q * jnp.asarray(self.config.query_scale, q.dtype)
         if isinstance(mask, Groups):
             out = attend_in_groups(q, k, v, mask, self.config.attention_softcap)
-            return self.o_proj(out.reshape(B, T, -1)), None
+            return self._write(out, gate), None
         k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
         if cache is not None:
             keys, values, slot = cache
@@ -124,7 +135,14 @@ class Attention(nnx.Module):
             out = attend(q, k, v, mask, self.config.attention_softcap)
         else:
             out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
-        return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
+        return self._write(out, gate), None if cache is None else (k, v)
+
+    def _write(self, out: Float[Array, "B T Q H"], gate: Float[Array, "B T Q H"] | None) -> Float[Array, "B T D"]:
+        """Return what the heads' outputs add to the residual stream."""
+        if gate is not None:
+            out = out * jax.nn.sigmoid(gate)
+        written: jax.Array = self.o_proj(out.reshape(*out.shape[:2], -1))
+        return written
 
     def _by_heads(self, x: jax.Array) -> jax.Array:
         """Divide whole heads over `tp`, or give every device all heads if their number is uneven.

@@ -30,13 +30,14 @@ def rotation(rope: Rope, head_dim: int, positions: Int[Array, "B T"]) -> Angles:
 
 
 def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
-    """Return the radians per position of each pair of a head's dimensions.
+    """Return the radians per position of each pair of a head's rotated dimensions.
 
     The frequency of pair i is theta^(-2i/H). `linear` divides all frequencies by the factor. `llama3` divides those
     with wavelengths beyond `original_length / low_freq_factor`, with a linear transition to those that do not change.
     `yarn` does too, but its transition is linear in i, between whole numbers.
     """
     # On the host in float64, because an error is multiplied by the position.
+    head_dim = int(head_dim * rope.share)
     plain = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
     stretched = plain / rope.factor
     kept: Any = 1.0
@@ -59,7 +60,8 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 
 
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
-    """Rotate each pair (i, i + H/2) of a head by its angle."""
+    """Rotate each pair (i, i + H/2) of a head by its angle; of H, the dimensions beyond those of the angles stay."""
     cos, sin = angles
-    a, b = jnp.split(x.astype(wide(x.dtype)), 2, axis=-1)
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+    half = cos.shape[-1]
+    a, b, rest = jnp.split(x.astype(wide(x.dtype)), [half, 2 * half], axis=-1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin, rest], axis=-1).astype(x.dtype)
