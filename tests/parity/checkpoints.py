@@ -15,11 +15,14 @@ def make_checkpoint(family: str, directory: Path) -> None:
     model_class, config_class, values = FAMILIES[family]
     torch.manual_seed(0)
     model = getattr(transformers, model_class)(getattr(transformers, config_class)(**values)).float()
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
             parameter.data.normal_(0, 0.3)
         else:
             parameter.data.add_(torch.randn_like(parameter) * 0.2)
+        if name.endswith(".A_log"):
+            # As initialised, the state forgets all but one token, and a norm divides by that token's q·k, however small.
+            parameter.data.sub_(4.0)
     model.save_pretrained(directory, max_shard_size="100KB")
 
 

@@ -3,7 +3,7 @@
 Written from the papers: Llama 3 (https://arxiv.org/abs/2407.21783), Qwen 2.5 (https://arxiv.org/abs/2412.15115), Qwen 3
 (https://arxiv.org/abs/2505.09388), Gemma 2 (https://arxiv.org/abs/2408.00118), Gemma 3
 (https://arxiv.org/abs/2503.19786), OLMo 3 (https://arxiv.org/abs/2512.13961), SmolLM 3
-(https://huggingface.co/blog/smollm3). One row at a time, without padding and without a cache, so that there is nothing
+(https://huggingface.co/blog/smollm3), Gated DeltaNet (https://arxiv.org/abs/2412.06464). One row at a time, without padding and without a cache, so that there is nothing
 to get wrong in either; `tests/parity` holds it to transformers.
 """
 
@@ -28,13 +28,15 @@ def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
     gemma3, olmo3 = (c["model_type"] == name for name in ("gemma3_text", "olmo3"))
 
     def norm(x: np.ndarray, name: str) -> np.ndarray:
-        scale = w[f"{name}.weight"] + (1.0 if gemma else 0.0)
+        adds_one = (gemma or c["model_type"] == "qwen3_5_text") and "linear_attn" not in name
+        scale = w[f"{name}.weight"] + (1.0 if adds_one else 0.0)
         return np.asarray(x / np.sqrt((x**2).mean(-1, keepdims=True) + c["rms_norm_eps"]) * scale)
 
     x = w["embed_tokens.weight"][tokens_T] * (math.sqrt(c["hidden_size"]) if gemma else 1.0)
     for layer in range(c["num_hidden_layers"]):
         p = f"layers.{layer}"
-        attended = _attention(c, w, layer, x if olmo3 else norm(x, f"{p}.input_layernorm"), norm)
+        mix = _delta_net if _is_linear(c, layer) else _attention
+        attended = mix(c, w, layer, x if olmo3 else norm(x, f"{p}.input_layernorm"), norm)
         x = x + (norm(attended, f"{p}.post_attention_layernorm") if gemma or olmo3 else attended)
         h = x if olmo3 else norm(x, f"{p}.{'pre_feedforward' if gemma else 'post_attention'}_layernorm")
         gate, up = (h @ w[f"{p}.mlp.{name}_proj.weight"].T for name in ("gate", "up"))
@@ -58,15 +60,21 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.nd
             out = norm(out, f"{p}.{name}_norm")
         return np.asarray(out.reshape(T, count, size))
 
-    q, k, v = project("q", heads), project("k", groups), project("v", groups)
+    if f"{p}.k_norm.weight" in w and c["model_type"] == "qwen3_5_text":
+        # Each head of q_proj is a query and a gate.
+        both = (h @ w[f"{p}.q_proj.weight"].T).reshape(T, heads, 2, size)
+        q, gate, k, v = both[:, :, 0], both[:, :, 1], project("k", groups), project("v", groups)
+    else:
+        q, k, v, gate = project("q", heads), project("k", groups), project("v", groups), np.full(1, np.inf)
     if f"{p}.q_norm.weight" in w and not olmo3:
         q, k = norm(q, f"{p}.q_norm"), norm(k, f"{p}.k_norm")
     angles = np.arange(T)[:, None] * _frequencies(c, size, sliding)
     turn = np.exp(1j * angles)[:, None, :]
 
     def rotate(x: np.ndarray) -> np.ndarray:
-        turned = (x[..., : size // 2] + 1j * x[..., size // 2 :]) * turn
-        return np.concatenate([turned.real, turned.imag], axis=-1)
+        half = turn.shape[-1]
+        turned = (x[..., :half] + 1j * x[..., half : 2 * half]) * turn
+        return np.concatenate([turned.real, turned.imag, x[..., 2 * half :]], axis=-1)
 
     if c.get("no_rope_layers", [1] * (layer + 1))[layer]:
         q, k = rotate(q), rotate(k)
@@ -82,7 +90,44 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.nd
                 scores = cap * np.tanh(scores / cap)
             shares = np.exp(scores - scores.max())
             out[t, head] = shares / shares.sum() @ v[first : t + 1, group]
+    out = out / (1 + np.exp(-gate))
     return np.asarray(out.reshape(T, heads * size) @ w[f"{p}.o_proj.weight"].T)
+
+
+def _is_linear(c: dict[str, Any], layer: int) -> bool:
+    if c["model_type"] != "qwen3_5_text":
+        return False
+    if "layer_types" in c:
+        return bool(c["layer_types"][layer] == "linear_attention")
+    return (layer + 1) % 4 != 0
+
+
+def _delta_net(c: dict[str, Any], w: dict[str, np.ndarray], layer: int, h: np.ndarray, norm: Any) -> np.ndarray:
+    """Token by token, as the recurrence says."""
+    T, p = len(h), f"layers.{layer}.linear_attn"
+    heads, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    width, height = c["linear_key_head_dim"], c["linear_value_head_dim"]
+    qkv, z, b, a = (h @ w[f"{p}.in_proj_{name}.weight"].T for name in ("qkv", "z", "b", "a"))
+    kernel = w[f"{p}.conv1d.weight"][:, 0]
+    before = np.concatenate([np.zeros((kernel.shape[1] - 1, qkv.shape[1])), qkv])
+    mixed = np.stack([(before[t : t + kernel.shape[1]] * kernel.T).sum(0) for t in range(T)])
+    mixed = mixed / (1 + np.exp(-mixed))
+    q, k, v = np.split(mixed, [heads * width, 2 * heads * width], axis=1)
+    q, k = (x.reshape(T, heads, width).repeat(values // heads, 1) for x in (q, k))
+    q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+    v, z = v.reshape(T, values, height), z.reshape(T, values, height)
+    alpha = np.exp(-np.exp(w[f"{p}.A_log"]) * np.log1p(np.exp(a + w[f"{p}.dt_bias"])))
+    beta = 1 / (1 + np.exp(-b))
+    out = np.empty_like(v)
+    for head in range(values):
+        state = np.zeros((height, width))
+        for t in range(T):
+            key = k[t, head]
+            state = state @ (alpha[t, head] * (np.eye(width) - beta[t, head] * np.outer(key, key)))
+            state = state + beta[t, head] * np.outer(v[t, head], key)
+            out[t, head] = state @ q[t, head] / math.sqrt(width)
+    out = norm(out, f"{p}.norm") * z / (1 + np.exp(-z))
+    return np.asarray(out.reshape(T, -1) @ w[f"{p}.out_proj.weight"].T)
 
 
 def _slides(c: dict[str, Any], layer: int) -> bool:
@@ -103,6 +148,7 @@ def _frequencies(c: dict[str, Any], size: int, sliding: bool) -> np.ndarray:
     if c["model_type"] == "gemma3_text" and sliding:
         parameters, theta = {}, c["rope_local_base_freq"]
     found = []
+    size = int(size * parameters.get("partial_rotary_factor", 1.0))
     for pair in range(size // 2):
         frequency = theta ** (-2 * pair / size)
         if parameters.get("rope_type") == "linear":

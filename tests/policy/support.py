@@ -49,6 +49,21 @@ _GEMMA3_TEXT = {
     "rope_local_base_freq": 10_000,
     "rope_scaling": {"rope_type": "linear", "factor": 8.0},
 }
+_QWEN3_5_TEXT = {
+    **BASE_CONFIG,
+    "model_type": "qwen3_5_text",
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 6,
+    "linear_conv_kernel_dim": 4,
+    "rope_theta": ...,
+    "rope_scaling": ...,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
+    "tie_word_embeddings": False,
+}
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_PLAIN, "model_type": "qwen2", "tie_word_embeddings": False},
     "qwen3": {**_PLAIN, "head_dim": 6, "tie_word_embeddings": False},
@@ -92,11 +107,18 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": WINDOW,
         "pad_token_id": None,
     },
+    "qwen3_5_text": _QWEN3_5_TEXT,
+    "qwen3_5": {
+        "model_type": "qwen3_5",
+        "text_config": _QWEN3_5_TEXT,
+        "vision_config": {"hidden_size": 4},
+        "tie_word_embeddings": False,
+    },
     "gemma3": {"model_type": "gemma3", "text_config": _GEMMA3_TEXT, "vision_config": {"hidden_size": 4}},
 }
 
 # Of every family but SmolLM 3, whose programs have no part that those of Llama lack.
-FAMILIES = ("gemma2", "gemma3_text", "llama", "olmo3", "qwen2", "qwen3")
+FAMILIES = ("gemma2", "gemma3_text", "llama", "olmo3", "qwen2", "qwen3", "qwen3_5_text")
 
 
 def make_family(directory: Path, name: str, **settings: Any) -> Path:
@@ -104,7 +126,8 @@ def make_family(directory: Path, name: str, **settings: Any) -> Path:
     config = FAMILY_CONFIGS[name]
     if "text_config" not in config:
         return make_directory(directory, **{"head_dim": ..., **config, **settings})
-    make_directory(directory, prefix="language_model.model.", **{**config["text_config"], **settings})
+    prefix = "model.language_model." if name == "qwen3_5" else "language_model.model."
+    make_directory(directory, prefix=prefix, **{**config["text_config"], **settings})
     text = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps({**config, "text_config": text}))
     return directory
@@ -116,6 +139,9 @@ def make_larger(directory: Path, family: str, **settings: Any) -> Path:
     sizes |= {"num_attention_heads": 8, "head_dim": 16, "tie_word_embeddings": family != "llama"}
     if family == "gemma3_text":
         sizes["layer_types"] = ["sliding_attention", "full_attention"]
+    if family == "qwen3_5_text":
+        sizes["layer_types"] = ["linear_attention", "full_attention"]
+        sizes |= {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_value_head_dim": 8}
     return make_family(directory, family, **{**sizes, **settings})
 
 
@@ -125,13 +151,16 @@ def make_directory(directory: Path, *, prefix: str = "model.", **settings: Any) 
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config))
     rng = np.random.default_rng(0)
-    # Gemma adds 1 to the weights of its norms.
-    norm = 0.0 if config["model_type"].startswith("gemma") else 1.0
+    # Gemma and Qwen 3.5 add 1 to the weights of their norms, though not to those within linear attention.
+    adds_one = config["model_type"].startswith(("gemma", "qwen3_5"))
     tensors = {}
     for tensor in list_tensors(read_architecture(directory)):
         name, shape = tensor.name, tensor.shape
         noise = rng.normal(size=shape)
+        norm = 0.0 if adds_one and "linear_attn" not in name else 1.0
         array = norm + 0.3 * noise if "norm" in name else 2 * noise / shape[-1] ** 0.5
+        if name.endswith("A_log"):
+            array -= 3.0  # Or linear attention would forget all but one token.
         tensors[name if name == "lm_head.weight" else prefix + name] = array.astype(np.float32)
     save_file(tensors, directory / "model.safetensors")
     return directory

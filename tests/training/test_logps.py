@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from agent_tunix.grpo.logps import completion_statistics
-from agent_tunix.policy.architecture import Architecture, Rope
+from agent_tunix.policy.architecture import Architecture, DeltaNetSizes, Rope
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection, Quantization, quantise
 
@@ -44,8 +44,17 @@ SLIDING = {
     "final_softcap": 7.0,
     "activation": "gelu_tanh",
 }
+LINEAR = dataclasses.replace(
+    PLAIN,
+    layer_kinds=("linear_attention", "full_attention"),
+    rope={"full_attention": Rope(10_000.0, share=0.5)},
+    delta_net=DeltaNetSizes(key_heads=2, value_heads=4, key_dim=4, value_dim=6, conv_width=3),
+    attention_gate=True,
+    norm_offset=1.0,
+)
 ARCHITECTURES = {
     "sliding": Architecture(**SLIDING),
+    "linear": LINEAR,
     # One of each kind of weight that the others lack, and a layer without rotation.
     "untied": dataclasses.replace(
         PLAIN,
@@ -145,7 +154,13 @@ def _shared(model: Any, *arrays: jax.Array, chunk: int | None) -> tuple[jax.Arra
 
 @pytest.mark.parametrize(
     ("model", "chunk", "remat"),
-    [("sliding", 5, True), ("untied", None, False), ("quantised", None, True)],
+    [
+        ("sliding", 5, True),
+        ("untied", None, False),
+        ("quantised", None, True),
+        ("linear", None, False),
+        ("linear", 5, True),
+    ],
     indirect=["model"],
 )
 def test_values_and_gradients_are_those_of_the_plain_form(

@@ -79,7 +79,7 @@ class GatedDeltaNet(nnx.Module):
         self.conv1d = Convolution(sizes, kinds["param_dtype"], kinds["rngs"])
         self.dt_bias = nnx.Param(jnp.ones((heads,), kinds["param_dtype"]))
         self.A_log = nnx.Param(jnp.zeros((heads,), kinds["param_dtype"]))
-        self.norm = RMSNorm(sizes.value_dim, replace(config, norm_offset=0.0), **kinds)
+        self.norm = RMSNorm(sizes.value_dim, replace(config, norm_offset=0.0), **{**kinds, "dtype": wide(self.dtype)})
 
     def __call__(
         self,
@@ -113,7 +113,7 @@ class GatedDeltaNet(nnx.Module):
             start = self.initial_state(len(x)) if prefix is None else repeat_rows(prefix, len(x))
             out, _ = self._mix(*inputs, filled, start)
         gate = self.in_proj_z(x).reshape(out.shape)
-        gated = self.norm(out).astype(wide(self.dtype)) * jax.nn.silu(gate.astype(wide(self.dtype)))
+        gated = self.norm(out) * jax.nn.silu(gate.astype(out.dtype))
         return self.out_proj(gated.reshape(*x.shape[:2], -1)), state
 
     def initial_state(self, num_rows: int) -> LinearState:
@@ -135,14 +135,14 @@ class GatedDeltaNet(nnx.Module):
         filled: Bool[Array, "B T"],
         state: LinearState,
     ) -> tuple[Float[Array, "B T H V"], LinearState]:
-        sizes, number = self.sizes, wide(self.dtype)
+        sizes = self.sizes
         B, T, _ = qkv.shape
         # With α = 1 and β = 0 a token leaves the state as it is.
         filled = jnp.broadcast_to(filled, (B, T))
         log_decay, rate = (jnp.where(filled[..., None], each, 0.0) for each in (log_decay, rate))
         mixed, recent = self.conv1d(jnp.where(filled[..., None], qkv, 0.0), filled, state.recent)
         keys = sizes.key_heads * sizes.key_dim
-        q, k, v = jnp.split(mixed.astype(number), [keys, 2 * keys], axis=-1)
+        q, k, v = jnp.split(mixed, [keys, 2 * keys], axis=-1)
         q, k = (_unit(each.reshape(B, T, -1, sizes.key_dim)) for each in (q, k))
         # A head of keys serves neighbouring heads of values.
         q, k = (jnp.repeat(each, sizes.value_heads // sizes.key_heads, axis=2) for each in (q, k))
@@ -152,7 +152,7 @@ class GatedDeltaNet(nnx.Module):
         )
         rule = delta_step if T == 1 else delta_chunks
         out, memory = rule(q, k, v, log_decay, rate, state.memory)
-        return out.swapaxes(1, 2).astype(self.dtype), LinearState(memory, recent)
+        return out.swapaxes(1, 2), LinearState(memory, recent)
 
 
 class Convolution(nnx.Module):
@@ -172,11 +172,11 @@ class Convolution(nnx.Module):
     def __call__(
         self, x: Float[Array, "B T E"], filled: Bool[Array, "B T"], recent: Float[Array, "B W-1 E"]
     ) -> tuple[Float[Array, "B T E"], Float[Array, "B W-1 E"]]:
-        """Return the convolution of each token's input with those before it, and the last inputs."""
-        weight = self.weight[...].astype(x.dtype)
+        """Return the convolution of each token's input with those before it, at least in float32, and the last inputs."""
+        weight = self.weight[...].astype(wide(x.dtype))
         T, W = x.shape[1], weight.shape[-1]
         inputs = jnp.concatenate([recent.astype(x.dtype), x], axis=1)
-        out = sum(inputs[:, w : w + T] * weight[:, 0, w] for w in range(W))
+        out = sum(inputs[:, w : w + T].astype(weight.dtype) * weight[:, 0, w] for w in range(W))
         # The inputs up to the last token; a row without tokens keeps those it had.
         end = jnp.where(filled, jnp.arange(1, T + 1), 0).max(axis=1)
         last = jnp.take_along_axis(inputs, (end[:, None] + jnp.arange(W - 1))[..., None], axis=1)
