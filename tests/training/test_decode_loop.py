@@ -34,12 +34,12 @@ STAGES = (Stage(B, G, 5), Stage(B, G, T), Stage(4, 2, T), Stage(6, 1, T), Stage(
 ALL = SamplingParams(T, temperature=1.5, top_k=20, top_p=0.9, min_p=0.05)
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[Any]:
+@pytest.fixture(scope="module", params=["sliding", "linear"])
+def model(request: pytest.FixtureRequest) -> Iterator[Any]:
     """In float64, so that rounding decides nothing, with weights large enough that words differ."""
     with jax.enable_x64(True), nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
         float64 = jnp.dtype("float64")
-        model = Decoder(ARCHITECTURES["sliding"], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
+        model = Decoder(ARCHITECTURES[request.param], dtype=float64, param_dtype=float64, rngs=nnx.Rngs(0))
         nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, nnx.state(model)))
         yield model
 

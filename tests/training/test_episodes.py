@@ -147,16 +147,21 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sampling", "most", "schedule"),
+    ("model", "sampling", "most", "schedule"),
     [
-        pytest.param(SAMPLED, L, "stages", id="stages", marks=pytest.mark.slow),
-        pytest.param(SAMPLED, L, "lockstep", id="sampled", marks=pytest.mark.slow),
-        pytest.param(SAMPLED, L, "arrival", id="arrival", marks=pytest.mark.slow),
-        pytest.param(SAMPLED, SHORT, "lockstep", id="short", marks=pytest.mark.slow),
-        pytest.param(SAMPLED, 13, "lockstep", id="shortest", marks=pytest.mark.slow),
-        pytest.param(SamplingParams(T, greedy=True), L, "lockstep", id="greedy", marks=pytest.mark.slow),
+        pytest.param("sliding", SAMPLED, L, "stages", id="stages"),
+        pytest.param("sliding", SAMPLED, L, "lockstep", id="sampled"),
+        pytest.param("sliding", SAMPLED, L, "arrival", id="arrival"),
+        pytest.param("sliding", SAMPLED, SHORT, "lockstep", id="short"),
+        pytest.param("sliding", SAMPLED, 13, "lockstep", id="shortest"),
+        pytest.param("sliding", SamplingParams(T, greedy=True), L, "lockstep", id="greedy"),
+        # Recurrent states must stay at the last token read, in rows that wait, end or leave the batch.
+        pytest.param("linear", SAMPLED, L, "stages", id="linear, stages"),
+        pytest.param("linear", SAMPLED, L, "arrival", id="linear, arrival"),
     ],
+    indirect=["model"],
 )
 def test_every_token_is_that_of_a_loop_that_reads_everything_anew(
     model: Any, sampling: SamplingParams, most: int, schedule: str, monkeypatch: pytest.MonkeyPatch
