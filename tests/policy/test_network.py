@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from tests.tiers import slow_after
 
-from agent_tunix.policy.architecture import Rope
+from agent_tunix.policy.architecture import DeltaNetSizes, Rope
 from agent_tunix.policy.network import attention
 from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
+from agent_tunix.policy.network.deltanet import Convolution, delta_chunks, delta_step
 from agent_tunix.policy.network.norms import rms_norm
 from agent_tunix.policy.network.rotation import frequencies, rotate, rotation
 
@@ -197,3 +199,62 @@ def test_rows_attended_to_in_parts_are_those_of_all_at_once(
     monkeypatch.setattr(attention, "_SMALLEST_BLOCK", 3)
     for found, wanted in zip(compute(), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+# Gated DeltaNet.
+
+
+def delta_inputs(num_tokens: int) -> tuple[jax.Array, ...]:
+    """Queries, keys of length 1, values, log α, β and the state before, of two rows and three heads."""
+    q, k, v = normal(2, 3, num_tokens, 4), normal(2, 3, num_tokens, 4), normal(2, 3, num_tokens, 5)
+    k = k / jnp.linalg.norm(k, axis=-1, keepdims=True)
+    log_decay, rate = -jnp.exp(normal(2, 3, num_tokens) - 2), jax.nn.sigmoid(normal(2, 3, num_tokens))
+    return q, k, v, log_decay, rate, normal(2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("num_tokens", [2, 64, 150])
+def test_chunks_of_a_state_are_single_steps_in_a_row(num_tokens: int) -> None:
+    *inputs, memory = delta_inputs(num_tokens)
+    found, last = jax.jit(delta_chunks)(*inputs, memory)
+
+    def step(memory: jax.Array, token: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        out, memory = delta_step(*(x[:, :, None] for x in token), memory)
+        return memory, out[:, :, 0]
+
+    expected_last, expected = jax.lax.scan(step, memory, tuple(jnp.moveaxis(x, 2, 0) for x in inputs))
+    np.testing.assert_allclose(found, jnp.moveaxis(expected, 0, 2), atol=1e-5)
+    np.testing.assert_allclose(last, expected_last, atol=1e-5)
+
+
+def test_a_state_carried_between_calls_is_that_of_one_call() -> None:
+    *inputs, memory = delta_inputs(100)
+    expected, last = delta_chunks(*inputs, memory)
+    outputs = []
+    for part in (slice(0, 70), slice(70, 100)):
+        out, memory = delta_chunks(*(x[:, :, part] for x in inputs), memory)
+        outputs.append(out)
+    np.testing.assert_allclose(jnp.concatenate(outputs, axis=2), expected, atol=1e-5)
+    np.testing.assert_allclose(memory, last, atol=1e-5)
+
+
+def test_keys_that_are_all_the_same_lose_no_precision() -> None:
+    """A product of powers of the triangular matrix, which an inverse could be, would lose all of it here."""
+    q, k, v, log_decay, rate, memory = delta_inputs(64)
+    k, rate, log_decay = jnp.broadcast_to(k[:, :, :1], k.shape), jnp.ones_like(rate), jnp.zeros_like(log_decay)
+    out, _ = delta_chunks(k, k, v, log_decay, rate, memory)
+    np.testing.assert_allclose(out, v, atol=1e-4)
+
+
+@pytest.mark.parametrize("kept", [(0, 1, 2), (0, 1), (0,), ()], ids=len)
+def test_a_convolution_remembers_its_last_inputs_and_no_padding(kept: tuple[int, ...]) -> None:
+    sizes = DeltaNetSizes(1, 1, 2, 1, 3)
+    with nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
+        convolution = Convolution(sizes, jnp.dtype("float32"), nnx.Rngs(0))
+    x, recent = normal(1, 3, 5), normal(1, 2, 5)
+    filled = jnp.array([[slot in kept for slot in range(3)]])
+    out, last = convolution(x, filled, recent)
+    whole = jnp.concatenate([recent, x[:, : len(kept)]], axis=1)
+    np.testing.assert_array_equal(last, whole[:, -2:])
+    weight = convolution.weight[...][:, 0]
+    expected = [jax.nn.silu((whole[0, t : t + 3] * weight.T).sum(0)) for t in range(len(kept))]
+    np.testing.assert_allclose(out[0, : len(kept)], np.array(expected).reshape(-1, 5), atol=1e-6)

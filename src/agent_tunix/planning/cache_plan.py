@@ -13,6 +13,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
 
+_FLOAT32 = 4
 # Fewer rows cost as much as these, because reading weights and launching kernels then takes all of a step.
 _ROWS_AT_ONCE = 8
 # Every stage adds code to compile and copies the cache when it begins, which does not pay in a shorter loop.
@@ -77,19 +78,27 @@ class CachePlan:
     completion_slots: int  # T
     copied: int  # additional slots that exist while rows move to the next stage
     slot_bytes: int  # bytes of a slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number
+    copied_states: int = 0  # additional recurrent states that exist while rows move to the next stage
+    state_bytes: int = 0  # bytes of a text in the recurrent states of all layers; 0 without linear attention
+
+    @property
+    def states(self) -> int:
+        """The recurrent states that exist at once, those of prompts included."""
+        return self.prompts + self.completions + self.copied_states
 
     @property
     def bytes(self) -> int:
-        """The bytes of all slots."""
+        """The bytes of all slots and states."""
         slots = self.prompts * self.prompt_slots + self.completions * self.completion_slots + self.copied
-        return slots * self.slot_bytes
+        return slots * self.slot_bytes + self.states * self.state_bytes
 
     def describe(self) -> str:
         """Return the computation of the bytes as text."""
         moved = f" + {self.copied} copied when rows end" if self.copied else ""
+        states = f", and {self.states} recurrent states × {self.state_bytes} bytes" if self.state_bytes else ""
         return (
             f"keys and values in {self.purpose}: ({self.prompts} prompts × {self.prompt_slots} +"
-            f" {self.completions} completions × {self.completion_slots}{moved}) slots × {self.slot_bytes} bytes"
+            f" {self.completions} completions × {self.completion_slots}{moved}) slots × {self.slot_bytes} bytes{states}"
         )
 
 
@@ -114,6 +123,11 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
             *sizes,
             copied=_copied(stages, *sizes) if shape.row_shards == 1 else 0,
             slot_bytes=slot_bytes(architecture, compute_bytes, shape),
+            # A row has one state, whatever its length, and shares none.
+            copied_states=_copied(tuple(stage._replace(length=1) for stage in stages), 0, 1)
+            if shape.row_shards == 1
+            else 0,
+            state_bytes=state_bytes(architecture, compute_bytes, shape),
         )
 
     plans = (
@@ -124,10 +138,20 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
 
 
 def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
-    """Return the bytes of a token on one device, in the keys and values of all layers."""
+    """Return the bytes of a token on one device, in the keys and values of all layers that have them."""
     a = architecture
     heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
-    return 2 * a.num_layers * heads * a.head_dim * compute_bytes
+    return 2 * a.num_attention_layers * heads * a.head_dim * compute_bytes
+
+
+def state_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
+    """Return the bytes of a text on one device, in the recurrent states of all layers with linear attention."""
+    sizes = architecture.delta_net
+    if sizes is None:
+        return 0
+    heads = sizes.value_heads // shape.tp if sizes.value_heads % shape.tp == 0 else sizes.value_heads
+    memory = heads * sizes.key_dim * sizes.value_dim * _FLOAT32
+    return architecture.num_linear_layers * (memory + (sizes.conv_width - 1) * sizes.conv_channels * compute_bytes)
 
 
 def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:

@@ -176,7 +176,7 @@ def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
     """Return the bytes of an adapter: A is divided like the inputs of its projection, B like the outputs."""
     outputs, inputs = tensor.shape
     # `tp` divides the inputs of projections that write to the residual stream, and the outputs of those that read it.
-    leads_back = tensor.path[-2] in ("o_proj", "down_proj")
+    leads_back = tensor.path[-2] in ("o_proj", "out_proj", "down_proj")
     of_inputs, of_outputs = (shape.tp, shape.fsdp) if leads_back else (shape.fsdp, shape.tp)
     return model.lora_rank * (inputs // of_inputs + outputs // of_outputs) * _FLOAT32
 

@@ -72,6 +72,13 @@ def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[
             "vocab_size": a.vocab_size,
         },
     }
+    if a.delta_net is not None:
+        values = a.delta_net.value_heads * a.delta_net.value_dim
+        sizes["tp"] |= {
+            "linear_num_value_heads": a.delta_net.value_heads,
+            "linear_num_value_heads × linear_value_head_dim / 2": values // 2,  # as nf4 stores them
+            "channels of linear attention": a.delta_net.conv_channels,
+        }
     if quantization == "nf4":
         sizes["fsdp"]["hidden_size / 2 of nf4"] = a.hidden_size // 2
         sizes["tp"]["num_heads × head_dim / 2 of nf4"] = queries // 2

@@ -17,7 +17,7 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
-from agent_tunix.planning.cache_plan import slot_bytes
+from agent_tunix.planning.cache_plan import slot_bytes, state_bytes
 from agent_tunix.planning.memory import plan_memory
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.tensors import list_tensors
@@ -40,7 +40,7 @@ class WorkEstimate:
 class Counts:
     """Floating-point operations of a forward pass, by the quantity they are proportional to."""
 
-    of_token: float  # operations in the layers' matrices for each token
+    of_token: float  # operations in the layers' matrices, and in recurrent states, for each token
     of_pair: float  # operations of attention for each pair of a token and a token it may see
     of_logits: float  # operations for the logits of one token
 
@@ -49,9 +49,14 @@ def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
     """Return the operations of a forward pass. An adapter of the given rank counts for every matrix."""
     a = architecture
     matrices = [t.shape for t in list_tensors(a) if t.path[0] == "layers" and len(t.shape) == 2]
+    of_states = 0.0
+    if a.delta_net is not None:
+        # A state decays, is read for the correction, corrected, and read for the output.
+        state = a.delta_net.value_heads * a.delta_net.key_dim * a.delta_net.value_dim
+        of_states = a.num_linear_layers * (7.0 * state + 2.0 * a.delta_net.conv_width * a.delta_net.conv_channels)
     return Counts(
-        of_token=2.0 * sum(math.prod(shape) + lora_rank * sum(shape) for shape in matrices),
-        of_pair=4.0 * a.num_layers * a.num_heads * a.head_dim,
+        of_token=2.0 * sum(math.prod(shape) + lora_rank * sum(shape) for shape in matrices) + of_states,
+        of_pair=4.0 * a.num_attention_layers * a.num_heads * a.head_dim,
         of_logits=2.0 * a.hidden_size * a.vocab_size,
     )
 
@@ -75,6 +80,7 @@ def work_of_sampling(
     N = prompts * group
     gathered = _gathered_weights(a, config, compute_bytes, shape)
     cache = (prompts * P + N * T) / shape.row_shards * slot_bytes(a, compute_bytes, shape)
+    cache += 2 * N / shape.row_shards * state_bytes(a, compute_bytes, shape)  # a state is read and written
     logits = _LOGITS_PASSES * N / shape.row_shards * a.vocab_size / shape.tp * _FLOAT32
     return {
         "prefill": WorkEstimate(

@@ -121,3 +121,13 @@ class Architecture:
     embedding_scale: float = 1.0
     attention_softcap: float | None = None
     final_softcap: float | None = None
+
+    @property
+    def num_linear_layers(self) -> int:
+        """The number of layers with a recurrent state instead of keys and values."""
+        return self.layer_kinds.count("linear_attention")
+
+    @property
+    def num_attention_layers(self) -> int:
+        """The number of layers with keys and values."""
+        return self.num_layers - self.num_linear_layers

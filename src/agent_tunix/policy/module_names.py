@@ -11,7 +11,8 @@ from agent_tunix.errors import ConfigError
 
 # The projections of attention and MLP, in every family.
 _TIMEOUT_S = 1.0
-DEFAULT_PATTERN = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
+# Of linear attention all but those of a few outputs each, which set how long a state lasts.
+DEFAULT_PATTERN = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj|in_proj_qkv|in_proj_z|out_proj)"
 
 
 def name_of(path: Iterable[Any]) -> str:

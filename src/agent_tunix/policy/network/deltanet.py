@@ -167,7 +167,8 @@ class Convolution(nnx.Module):
             rngs: Keys of the random weights.
         """
         shape = (sizes.conv_channels, 1, sizes.conv_width)
-        self.weight = nnx.Param(jax.nn.initializers.normal(0.02)(rngs.params(), shape, param_dtype))
+        weight = jax.nn.initializers.normal(0.02)(rngs.params(), shape, param_dtype)
+        self.weight = nnx.Param(weight, out_sharding=(None, None, None))
 
     def __call__(
         self, x: Float[Array, "B T E"], filled: Bool[Array, "B T"], recent: Float[Array, "B W-1 E"]
