@@ -64,12 +64,15 @@ def test_the_forward_pass_in_numpy_is_that_of_transformers(name: str, tmp_path: 
         "llama": "LlamaForCausalLM",
         "olmo3": "Olmo3ForCausalLM",
         "smollm3": "SmolLM3ForCausalLM",
+        "qwen3_5_text": "Qwen3_5ForCausalLM",
+        "qwen3_5": "Qwen3_5ForConditionalGeneration",
         "gemma2": "Gemma2ForCausalLM",
         "gemma3_text": "Gemma3ForCausalLM",
         "gemma3": "Gemma3ForConditionalGeneration",
     }
-    if name == "gemma3":
-        config["vision_config"] = FAMILIES["Gemma 3, with vision"][2]["vision_config"]
+    if "vision_config" in config:
+        family = "Gemma 3, with vision" if name == "gemma3" else "Qwen 3.5, with vision, tied"
+        config["vision_config"] = FAMILIES[family][2]["vision_config"]
     (directory / "config.json").write_text(json.dumps({**config, "architectures": [classes[config["model_type"]]]}))
     tokens = np.random.default_rng(1).integers(0, 32, 13)
     batch = pad([tokens], "left", 0)
@@ -98,7 +101,7 @@ def test_a_published_model_has_the_tensors_that_transformers_gives_it(name: str,
     found = {tensor.name: tensor.shape for tensor in list_tensors(ours_of(name, tmp_path))}
     expected = {}
     for full, parameter in theirs_of(name).named_parameters():
-        if "vision_tower" not in full and "multi_modal_projector" not in full:
+        if not {"vision_tower", "multi_modal_projector", "visual"}.intersection(full.split(".")):
             expected[full.removeprefix("model.").removeprefix("language_model.")] = tuple(parameter.shape)
     assert found == expected
 
@@ -108,9 +111,10 @@ def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(n
     architecture = ours_of(name, tmp_path)
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(PUBLISHED[name].config)))
     config = getattr(config, "text_config", config)
-    family = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
+    family = {"gemma3_text": "gemma3", "qwen3_5_text": "qwen3_5"}.get(config.model_type, config.model_type)
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    (rotary,) = (vars(module)[name](config) for name in vars(module) if name.endswith("RotaryEmbedding"))
+    names = [name for name in vars(module) if name.endswith("RotaryEmbedding") and "Vision" not in name]
+    (rotary,) = (vars(module)[name](config) for name in names)
     by_kind = hasattr(rotary, "full_attention_inv_freq")
     ropes = dict(architecture.rope)
     if family == "olmo3" and not by_kind:  # versions that stretch sliding layers too, which the published models do not

@@ -84,6 +84,30 @@ _QWEN3 = {
     "use_sliding_window": False,
     "vocab_size": 151936,
 }
+_QWEN3_5_TEXT = {
+    "attention_bias": False,
+    "full_attention_interval": 4,
+    "head_dim": 256,
+    "hidden_act": "silu",
+    "layer_types": [*["linear_attention"] * 3, "full_attention"] * 6,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 16,
+    "linear_value_head_dim": 128,
+    "max_position_embeddings": 262144,
+    "model_type": "qwen3_5_text",
+    "rms_norm_eps": 1e-06,
+    "rope_parameters": {
+        "mrope_interleaved": True,
+        "mrope_section": [11, 11, 10],
+        "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000,
+        "rope_type": "default",
+    },
+    "tie_word_embeddings": True,
+    "vocab_size": 248320,
+}
 _LLAMA3 = {
     "architectures": ["LlamaForCausalLM"],
     "attention_bias": False,
@@ -184,6 +208,16 @@ PUBLISHED: dict[str, Published] = {
         {**_QWEN2, "tie_word_embeddings": False, "vocab_size": 152064}, 7_615_616_512, 3584, 18944, 28, 28, 4
     ),
     "Qwen/Qwen3-0.6B": _sized(_QWEN3, 596_049_920, 1024, 3072, 28, 16, tie_word_embeddings=True),
+    # The text model alone, as transformers counts it.
+    "Qwen/Qwen3.5-0.8B": Published(
+        {
+            "architectures": ["Qwen3_5ForConditionalGeneration"],
+            "model_type": "qwen3_5",
+            "text_config": _sized(_QWEN3_5_TEXT, 0, 1024, 3584, 24, 8, 2).config,
+            "tie_word_embeddings": True,
+        },
+        752_393_024,
+    ),
     "Qwen/Qwen3-4B-Instruct-2507": _sized(
         {**_QWEN3, "rope_theta": 5000000, "tie_word_embeddings": True}, 4_022_468_096, 2560, 9728, 36, 32
     ),

@@ -49,13 +49,15 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_larger(tmp_path_factory.mktemp("adapter") / "model", "qwen3")
 
 
-@pytest.mark.parametrize("family", ["qwen3", "gemma2"])
-def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(tmp_path: Path, family: str) -> None:
+@pytest.mark.parametrize(("family", "count"), [("qwen3", 2 * 7), ("gemma2", 2 * 7), ("qwen3_5_text", 7 + 6)])
+def test_by_default_attention_and_mlp_get_an_adapter_that_changes_nothing_yet(
+    tmp_path: Path, family: str, count: int
+) -> None:
     directory = make_larger(tmp_path / "model", family)
     plain, adapted = load(directory, family=family, lora_rank=0), load(directory, family=family)
     np.testing.assert_array_equal(logits_of(adapted), logits_of(plain))
     names = adapters(adapted)
-    assert len(names) == 2 * 7 * 2
+    assert len(names) == 2 * count
     assert not any(array.any() for name, array in names.items() if name.endswith("_b"))
     assert all(array.any() for name, array in names.items() if name.endswith("_a"))
 

@@ -10,13 +10,15 @@ from tests.policy.published_configs import PUBLISHED
 from tests.raising import raises
 
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.architecture import Architecture, Rope
+from agent_tunix.policy.architecture import Architecture, DeltaNetSizes, Rope
 from agent_tunix.policy.families import FAMILIES, family_of, read_architecture
 from agent_tunix.policy.files.tensors import list_tensors
 
 LLAMA = PUBLISHED["meta-llama/Llama-3.2-1B-Instruct"].config
 QWEN2 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct"].config
 QWEN3 = PUBLISHED["Qwen/Qwen3-0.6B"].config
+QWEN3_5 = PUBLISHED["Qwen/Qwen3.5-0.8B"].config
+QWEN3_5_TEXT = QWEN3_5["text_config"]
 SMOLLM3 = PUBLISHED["HuggingFaceTB/SmolLM3-3B"].config
 OLMO3 = PUBLISHED["allenai/Olmo-3-7B-Instruct"].config
 GEMMA2 = PUBLISHED["google/gemma-2-2b-it"].config
@@ -49,6 +51,17 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
     [
         ("Qwen/Qwen2.5-0.5B-Instruct", {"head_dim": 64, "qkv_bias": True, "qk_norm": False, "tied_embeddings": True}),
         ("Qwen/Qwen3-0.6B", {"head_dim": 128, "qkv_bias": False, "qk_norm": True, "tied_embeddings": True}),
+        (
+            "Qwen/Qwen3.5-0.8B",
+            {
+                "rope": {"full_attention": Rope(1e7, share=0.25)},
+                "layer_kinds": (*["linear_attention"] * 3, "full_attention") * 6,
+                "delta_net": DeltaNetSizes(16, 16, 128, 128, 4),
+                "attention_gate": True,
+                "norm_offset": 1.0,
+                "tied_embeddings": True,
+            },
+        ),
         ("Qwen/Qwen3-4B-Instruct-2507", {"rope": {"full_attention": Rope(5e6)}}),
         (
             "meta-llama/Llama-3.2-1B-Instruct",
@@ -134,6 +147,10 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
         (change(LLAMA, rope_theta=..., rope_scaling=None), "rope", {"full_attention": Rope(1e4)}),
         (change(LLAMA, tie_word_embeddings=...), "tied_embeddings", False),
         (change(QWEN3, head_dim=...), "head_dim", 128),
+        (change(QWEN3_5_TEXT, layer_types=...), "layer_kinds", (*["linear_attention"] * 3, "full_attention") * 6),
+        (change(QWEN3_5_TEXT, rope_parameters={"rope_theta": 1e7}), "rope", {"full_attention": Rope(1e7, share=0.25)}),
+        (change(QWEN3_5_TEXT, linear_num_value_heads=...), "delta_net", DeltaNetSizes(16, 32, 128, 128, 4)),
+        (change(QWEN3_5, tie_word_embeddings=...), "tied_embeddings", False),
         (change(SMOLLM3, no_rope_layers=..., num_hidden_layers=5, layer_types=...), "unrotated_layers", (3,)),
         (
             change(SMOLLM3, num_hidden_layers=4, layer_types=..., use_sliding_window=True, sliding_window=8),
@@ -218,6 +235,7 @@ def test_a_file_may_hold_what_no_model_is_computed_by(tmp_path: Path) -> None:
         ("qwen2", ["qwen2", "qwen2.5", "Qwen2_5"]),
         ("olmo3", ["olmo3", "OLMo-3.1"]),
         ("qwen3", ["Qwen3"]),
+        ("qwen3_5", ["qwen3_5", "Qwen3.5", "qwen3_5_text"]),
         ("smollm3", ["SmolLM3"]),
     ],
 )
@@ -246,6 +264,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (LLAMA, {"rope_scaling": {**_STRETCH, "low_freq_factor": 4.0}}),
         (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
         (GEMMA3, {"text_config": [1]}),
+        (QWEN3_5_TEXT, {"linear_num_value_heads": 24, "linear_conv_kernel_dim": 0, "full_attention_interval": 0}),
         (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
         (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
         (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),
@@ -264,6 +283,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "unsupported_layer_types": [
         *((QWEN3, {"layer_types": [f"{kind}_attention"] * 28}) for kind in ("sliding", "linear")),
         (SMOLLM3, {"layer_types": ["sliding_attention"] * 36}),
+        (QWEN3_5_TEXT, {"layer_types": ["sliding_attention"] * 24}),
         *((GEMMA3_TEXT, {"layer_types": kinds}) for kinds in (["chunked_attention"] * 26, ["full_attention"])),
     ],
     "unsupported_feature": [
@@ -271,6 +291,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (QWEN2, {"use_sliding_window": True, "is_causal": False, "is_encoder_decoder": True}),
         (QWEN3, {"use_sliding_window": True, "attention_bias": True, "num_experts": 128, "query_pre_attn_scalar": 256}),
         (GEMMA3_TEXT, {"use_bidirectional_attention": True}),
+        (QWEN3_5_TEXT, {"attention_bias": True, "num_experts": 256, "hidden_act": "gelu"}),
         (OLMO3, {"attention_bias": True, "use_sliding_window": True, "rope_scaling": _TRUNCATED}),
         (LLAMA, {"sliding_window": 4096, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 4}),
         (LLAMA, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "num_local_experts": 8}),

@@ -19,7 +19,7 @@ def test_every_family_computes_the_same_on_a_mesh_and_none_of_it_lies_there_whol
     seen = str(answers["seen"])
     # Two key-value heads among eight devices, too.
     assert all(f"qwen3 {shape}" in seen for shape in ([1, 8], [8, 1, 1], [2, 2, 2]))
-    assert all(family in seen for family in ("gemma2", "gemma3_text", "llama", "qwen2"))
+    assert all(family in seen for family in ("gemma2", "gemma3_text", "llama", "qwen2", "qwen3_5_text"))
 
 
 def abstract(*sizes: int) -> jax.sharding.AbstractMesh:

@@ -100,13 +100,20 @@ def test_the_output_projection_is_found_beside_the_decoder(tmp_path: Path, head:
     [
         ("gemma3", "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"),
         ("gemma3", "multi_modal_projector.mm_input_projection_weight"),
+        ("qwen3_5", "model.visual.blocks.0.attn.qkv.weight"),
+        ("qwen3_5_text", "mtp.layers.0.self_attn.q_proj.weight"),
+        ("qwen3_5_text", "mtp.embed_tokens.weight"),
         ("qwen3", "model.layers.0.self_attn.rotary_emb.inv_freq"),
     ],
 )
-def test_a_vision_tower_and_tables_of_old_files_are_left_aside(tmp_path: Path, family: str, name: str) -> None:
+def test_a_vision_tower_and_tables_of_old_files_are_left_aside(
+    tmp_path: Path, family: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     directory = make_family(tmp_path / "model", family)
     add(name, 2, 2)(directory)
-    assert "norm.weight" in locate(directory)
+    with caplog.at_level("INFO", "agent_tunix.model"):
+        assert "norm.weight" in locate(directory)
+    assert (", not the 1 tensors of " in caplog.text) == (family != "qwen3")
 
 
 # Files.

@@ -18,6 +18,8 @@ from agent_tunix.policy.files.location import parse_location
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "rms_norm_eps": 1e-6, "tie_word_embeddings": True}
 _QWEN3 = {**_QWEN2, "model_type": "qwen3", "num_key_value_heads": 8, "head_dim": 128}
+# The text model. Heads of linear attention that differ from these are given with the size.
+_QWEN3_5 = {**_QWEN2, "model_type": "qwen3_5_text", "vocab_size": 248_320, "linear_num_value_heads": 16}
 _LLAMA3 = {
     "model_type": "llama",
     "vocab_size": 128_256,
@@ -54,6 +56,9 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
     "Qwen/Qwen3-8B": _sized(_QWEN3, 4096, 12288, 36, 32, **_UNTIED),
     "Qwen/Qwen3-14B": _sized(_QWEN3, 5120, 17408, 40, 40, **_UNTIED),
     "Qwen/Qwen3-32B": _sized(_QWEN3, 5120, 25600, 64, 64, **_UNTIED),
+    "Qwen/Qwen3.5-0.8B": _sized(_QWEN3_5, 1024, 3584, 24, 8, num_key_value_heads=2),
+    "Qwen/Qwen3.5-2B": _sized(_QWEN3_5, 2048, 6144, 24, 8, num_key_value_heads=2),
+    "Qwen/Qwen3.5-4B": _sized(_QWEN3_5, 2560, 9216, 32, 16, num_key_value_heads=4, linear_num_value_heads=32),
     "meta-llama/Llama-3.2-1B-Instruct": _sized(_LLAMA3, 2048, 8192, 16, 32, head_dim=64),
     "meta-llama/Llama-3.2-3B-Instruct": _sized(_LLAMA3, 3072, 8192, 28, 24, head_dim=128),
     "meta-llama/Llama-3.1-8B-Instruct": _sized(_LLAMA3, 4096, 14336, 32, 32, **_UNTIED),

@@ -20,7 +20,7 @@ from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.planning.cache_plan import plan_cache
 from agent_tunix.planning.known_models import plannable_architecture
-from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.architecture import DELTA_CHUNK, Architecture
 from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
 from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
@@ -40,6 +40,9 @@ _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
 # logits that exist at once: of a chunk in the update, and of all rows in sampling.
 _KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
 _REMAT_BACKWARD = 1.25
+# What linear attention keeps of a token, always in float32, in units of its convolution's channels, its keys and values
+# in all heads, and the heads' shares of a chunk and states between chunks.
+_KEPT_CHANNELS, _KEPT_LINEAR_KEYS, _KEPT_LINEAR_VALUES, _KEPT_CHUNK, _KEPT_STATES = 7.0, 11.0, 8.0, 6.5, 3.0
 _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
 
 
@@ -117,6 +120,8 @@ def plan_memory(
     prompts, completions = shape.rows_per_device(batch), shape.rows_per_device(batch * group)
     numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
     layer = _layer_bytes(a, config, compute_bytes, shape)
+    linear = _linear_layer_bytes(a, config, compute_bytes, shape)
+    kept = a.num_attention_layers * layer + a.num_linear_layers * linear
     reference = trained if config.grpo.beta != 0.0 else 0
     accumulates = micro_batch_size(config) < batch
     return MemoryPlan(
@@ -129,8 +134,8 @@ def plan_memory(
         sampling=numbers_read * compute_bytes
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
         gradients=2 * trained,
-        activations=a.num_layers * (_input_bytes(a, config, compute_bytes, shape) if model.remat else layer),
-        recomputed=round(_REMAT_BACKWARD * layer) if model.remat else 0,
+        activations=a.num_layers * _input_bytes(a, config, compute_bytes, shape) if model.remat else kept,
+        recomputed=round(_REMAT_BACKWARD * max(layer, linear)) if model.remat else 0,
         logits=_logits_bytes(a, config, compute_bytes, shape),
     )
 
@@ -204,6 +209,19 @@ def _layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     tokens = prompts * prompt + completions * completion
     shares = prompts * prompt**2 + completions * completion * (completion + prompt)
     return round(tokens * of_token * compute_bytes + _KEPT_SHARES * shares * _part(a.num_heads, shape.tp) * _FLOAT32)
+
+
+def _linear_layer_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
+    """Return the bytes that a layer with linear attention keeps of a micro-batch; 0 if the model has none."""
+    if a.delta_net is None:
+        return 0
+    sizes, heads = a.delta_net, _part(a.delta_net.value_heads, shape.tp)
+    of_chunk = _KEPT_CHUNK * DELTA_CHUNK + _KEPT_STATES * sizes.key_dim * sizes.value_dim / DELTA_CHUNK
+    of_heads = heads * (_KEPT_LINEAR_KEYS * sizes.key_dim + _KEPT_LINEAR_VALUES * sizes.value_dim + of_chunk)
+    of_mixing = (_KEPT_CHANNELS * _part(sizes.conv_channels, shape.tp) + of_heads) * _FLOAT32
+    of_rest = (_KEPT_HIDDEN * a.hidden_size + _KEPT_INNER * _part(a.intermediate_size, shape.tp)) * compute_bytes
+    prompts, completions, prompt, completion = _micro_batch(config, shape)
+    return round((prompts * prompt + completions * completion) * (of_mixing + of_rest))
 
 
 def _micro_batch(config: Config, shape: MeshShape) -> tuple[int, int, int, int]:

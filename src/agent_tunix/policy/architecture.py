@@ -35,6 +35,10 @@ class Rope:
     share: float = 1.0
 
 
+# Tokens that a layer of linear attention computes together.
+DELTA_CHUNK = 64
+
+
 @dataclass(frozen=True)
 class DeltaNetSizes:
     """The sizes of gated DeltaNet layers (`network/deltanet.py`).

@@ -26,13 +26,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float
 
-from agent_tunix.policy.architecture import Architecture, DeltaNetSizes
+from agent_tunix.policy.architecture import DELTA_CHUNK, Architecture, DeltaNetSizes
 from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.network.attention import wide
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection
 
-_CHUNK = 64
 _EPS = 1e-6  # in the length of queries and keys
 
 
@@ -226,7 +225,7 @@ def delta_chunks(
     chunk solve a triangular system; its solutions for v and for the reading of S do not depend on S.
     """
     T = q.shape[2]
-    L = min(_CHUNK, T)
+    L = min(DELTA_CHUNK, T)
 
     def by_chunk(x: jax.Array) -> jax.Array:
         """Return [chunks, B, H, L, …]; added tokens have α = 1 and β = 0."""
