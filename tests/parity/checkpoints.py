@@ -21,7 +21,7 @@ def make_checkpoint(family: str, directory: Path) -> None:
         else:
             parameter.data.add_(torch.randn_like(parameter) * 0.2)
         if name.endswith(".A_log"):
-            # As initialised, the state forgets all but one token, and a norm divides by that token's q·k, however small.
+            # As initialised, the state forgets all but one token.
             parameter.data.sub_(4.0)
     model.save_pretrained(directory, max_shard_size="100KB")
 

@@ -34,7 +34,10 @@ SETTINGS = [(0, None, "float32"), (4, None, "bfloat16"), (4, "int8", "float32"),
 
 @pytest.mark.parametrize(
     ("family", "settings"),
-    [*(("qwen3", each) for each in SETTINGS), *((family, SETTINGS[3]) for family in ("gemma2", "llama", "qwen2", "qwen3_5_text"))],
+    [
+        *(("qwen3", each) for each in SETTINGS),
+        *((family, SETTINGS[3]) for family in ("gemma2", "llama", "qwen2", "qwen3_5_text")),
+    ],
 )
 def test_weights_and_adapter_are_planned_to_the_byte(tmp_path: Path, family: str, settings: Any) -> None:
     directory = make_larger(tmp_path / "model", family)
@@ -134,7 +137,9 @@ def config_of(*, batch: int, group: int, prompt: int, completion: int) -> Config
     return config
 
 
-@pytest.mark.parametrize(("family", "dtype"), [("qwen3", "bfloat16"), ("gemma3_text", "float32"), ("qwen3_5_text", "bfloat16")])
+@pytest.mark.parametrize(
+    ("family", "dtype"), [("qwen3", "bfloat16"), ("gemma3_text", "float32"), ("qwen3_5_text", "bfloat16")]
+)
 def test_the_cache_is_planned_to_the_byte(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(batch=3, group=2, prompt=11, completion=5)
     config.model.model_family, config.model.dtype = family, dtype

@@ -1,10 +1,10 @@
 """The forward pass of every family in NumPy and float64, from the files of a directory and nothing else of ours.
 
 Written from the papers: Llama 3 (https://arxiv.org/abs/2407.21783), Qwen 2.5 (https://arxiv.org/abs/2412.15115), Qwen 3
-(https://arxiv.org/abs/2505.09388), Gemma 2 (https://arxiv.org/abs/2408.00118), Gemma 3
-(https://arxiv.org/abs/2503.19786), OLMo 3 (https://arxiv.org/abs/2512.13961), SmolLM 3
-(https://huggingface.co/blog/smollm3), Gated DeltaNet (https://arxiv.org/abs/2412.06464). One row at a time, without padding and without a cache, so that there is nothing
-to get wrong in either; `tests/parity` holds it to transformers.
+(https://arxiv.org/abs/2505.09388), Gated DeltaNet (https://arxiv.org/abs/2412.06464), Gemma 2
+(https://arxiv.org/abs/2408.00118), Gemma 3 (https://arxiv.org/abs/2503.19786), OLMo 3
+(https://arxiv.org/abs/2512.13961), SmolLM 3 (https://huggingface.co/blog/smollm3). One row at a time, without padding
+and without a cache, so that there is nothing to get wrong in either; `tests/parity` holds it to transformers.
 """
 
 import json

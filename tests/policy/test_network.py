@@ -217,8 +217,9 @@ def test_chunks_of_a_state_are_single_steps_in_a_row(num_tokens: int) -> None:
     *inputs, memory = delta_inputs(num_tokens)
     found, last = jax.jit(delta_chunks)(*inputs, memory)
 
-    def step(memory: jax.Array, token: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        out, memory = delta_step(*(x[:, :, None] for x in token), memory)
+    def step(memory: jax.Array, token: Any) -> tuple[jax.Array, jax.Array]:
+        q, k, v, log_decay, rate = (x[:, :, None] for x in token)
+        out, memory = delta_step(q, k, v, log_decay, rate, memory)
         return memory, out[:, :, 0]
 
     expected_last, expected = jax.lax.scan(step, memory, tuple(jnp.moveaxis(x, 2, 0) for x in inputs))
@@ -227,11 +228,12 @@ def test_chunks_of_a_state_are_single_steps_in_a_row(num_tokens: int) -> None:
 
 
 def test_a_state_carried_between_calls_is_that_of_one_call() -> None:
-    *inputs, memory = delta_inputs(100)
-    expected, last = delta_chunks(*inputs, memory)
+    q, k, v, log_decay, rate, memory = delta_inputs(100)
+    expected, last = delta_chunks(q, k, v, log_decay, rate, memory)
     outputs = []
     for part in (slice(0, 70), slice(70, 100)):
-        out, memory = delta_chunks(*(x[:, :, part] for x in inputs), memory)
+        q_part, k_part, v_part, *rates = (x[:, :, part] for x in (q, k, v, log_decay, rate))
+        out, memory = delta_chunks(q_part, k_part, v_part, rates[0], rates[1], memory)
         outputs.append(out)
     np.testing.assert_allclose(jnp.concatenate(outputs, axis=2), expected, atol=1e-5)
     np.testing.assert_allclose(memory, last, atol=1e-5)
@@ -239,7 +241,7 @@ def test_a_state_carried_between_calls_is_that_of_one_call() -> None:
 
 def test_keys_that_are_all_the_same_lose_no_precision() -> None:
     """A product of powers of the triangular matrix, which an inverse could be, would lose all of it here."""
-    q, k, v, log_decay, rate, memory = delta_inputs(64)
+    _, k, v, log_decay, rate, memory = delta_inputs(64)
     k, rate, log_decay = jnp.broadcast_to(k[:, :, :1], k.shape), jnp.ones_like(rate), jnp.zeros_like(log_decay)
     out, _ = delta_chunks(k, k, v, log_decay, rate, memory)
     np.testing.assert_allclose(out, v, atol=1e-4)

@@ -26,7 +26,7 @@ class ModelConfig:
 
     model_family: str | None = key(
         None,
-        "Family that `config.json` must have: gemma2, gemma3, llama, olmo3, qwen2, qwen3, qwen3_5 or smollm3; null: any.",
+        "Family that `config.json` must have: gemma2, gemma3, llama, olmo3, qwen2, qwen3, qwen3_5, smollm3; null: any.",
     )
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(

@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide, row_parts
 from agent_tunix.policy.network.attention import Groups, wide
-from agent_tunix.policy.network.deltanet import JoinedRows, LinearState, empty_state, repeat_rows
+from agent_tunix.policy.network.deltanet import JoinedRows, LinearState, repeat_rows
 from agent_tunix.policy.network.layers import DecoderLayer
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection, Quantization
@@ -185,9 +185,7 @@ class Decoder(nnx.Module):
         cap = self.config.final_softcap
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
-    def init_cache(
-        self, batch_size: int, cache_size: int, dtype: jnp.dtype, *, prefix: Prefix | None = None
-    ) -> Cache:
+    def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype, *, prefix: Prefix | None = None) -> Cache:
         """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens.
 
         A layer with linear attention has a state for each row instead: the one after the text of a prefix that the row
@@ -200,7 +198,7 @@ class Decoder(nnx.Module):
                 return tuple(divide(self.mesh, jnp.zeros(shape, dtype), TENSOR) for _ in range(2))
             if prefix is not None:
                 return repeat_rows(prefix.layers[number], batch_size)
-            return empty_state(self.config.delta_net, batch_size, dtype, self.mesh)
+            return self.layers[number].linear_attn.initial_state(batch_size)
 
         return {
             "layers": [empty(number, kind) for number, kind in enumerate(self.config.layer_kinds)],
@@ -326,7 +324,7 @@ def _read_from_left(
 def _sees_itself(mask: Bool[Array, "B T S"], slot: jax.Array | int, num_tokens: int) -> Bool[Array, "B T"]:
     """Return if each token, of those from a slot on, may see itself: padding may not."""
     own = jax.lax.dynamic_slice_in_dim(mask, slot, num_tokens, axis=2)
-    return jnp.diagonal(own, axis1=1, axis2=2)
+    return jnp.asarray(jnp.diagonal(own, axis1=1, axis2=2))
 
 
 def map_layers(of_slots: Callable[..., Any], of_rows: Callable[..., Any], layers: Any, *others: Any) -> Any:

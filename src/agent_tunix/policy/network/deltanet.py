@@ -18,6 +18,7 @@ Axes: B rows (N if they continue a prefix), T tokens given, D hidden, J key head
 width of a value, E = 2 J K + H V channels of the convolution, W its width, L tokens of a chunk.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ _EPS = 1e-6  # in the length of queries and keys
 
 
 class LinearState(NamedTuple):
-    """What a layer remembers of each row's text.
+    """The memory of a layer, for each row's text.
 
     Attributes:
         memory: S of each head, at least float32.
@@ -48,7 +49,7 @@ class LinearState(NamedTuple):
 
 
 class JoinedRows(NamedTuple):
-    """Which tokens of B texts, and of the N / B rows that continue each and lie beside it, are not padding."""
+    """Masks of the tokens that are not padding: of B texts, and of the N / B rows that continue each beside it."""
 
     texts: Bool[Array, "B P"]
     rows: Bool[Array, "N T"]
@@ -103,21 +104,24 @@ class GatedDeltaNet(nnx.Module):
             N, P = len(filled.rows), filled.texts.shape[1]
             texts, rows = [each[:, :P] for each in inputs], [each[:, P:] for each in inputs]
             rows = [each.reshape(N, -1, each.shape[-1]) for each in rows]
-            out_texts, after = self._mix(*texts, filled.texts, self.initial_state(len(x)))
-            out_rows, _ = self._mix(*rows, filled.rows, repeat_rows(after, N))
+            out_texts, after = self._mix(texts, filled.texts, self.initial_state(len(x)))
+            out_rows, _ = self._mix(rows, filled.rows, repeat_rows(after, N))
             out = jnp.concatenate([out_texts, out_rows.reshape(len(x), -1, *out_rows.shape[2:])], axis=1)
         elif cache is not None:
-            out, state = self._mix(*inputs, filled, cache)
+            out, state = self._mix(inputs, filled, cache)
         else:
             start = self.initial_state(len(x)) if prefix is None else repeat_rows(prefix, len(x))
-            out, _ = self._mix(*inputs, filled, start)
+            out, _ = self._mix(inputs, filled, start)
         gate = self.in_proj_z(x).reshape(out.shape)
         gated = self.norm(out) * jax.nn.silu(gate.astype(out.dtype))
         return self.out_proj(gated.reshape(*x.shape[:2], -1)), state
 
     def initial_state(self, num_rows: int) -> LinearState:
-        """Return the state before a text."""
-        return empty_state(self.sizes, num_rows, self.dtype, self.mesh)
+        """Return the state of rows before their first token."""
+        sizes = self.sizes
+        memory = jnp.zeros((num_rows, sizes.value_heads, sizes.key_dim, sizes.value_dim), wide(self.dtype))
+        recent = jnp.zeros((num_rows, sizes.conv_width - 1, sizes.conv_channels), self.dtype)
+        return LinearState(divide(self.mesh, memory, TENSOR), divide(self.mesh, recent))
 
     def _rates(self, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T H"], Float[Array, "B T H"]]:
         """Return log α and β of each token."""
@@ -127,15 +131,17 @@ class GatedDeltaNet(nnx.Module):
         return log_decay, jax.nn.sigmoid(self.in_proj_b(x)).astype(number)
 
     def _mix(
-        self,
-        qkv: Float[Array, "B T E"],
-        log_decay: Float[Array, "B T H"],
-        rate: Float[Array, "B T H"],
-        filled: Bool[Array, "B T"],
-        state: LinearState,
+        self, inputs: Sequence[jax.Array], filled: Bool[Array, "B T"], state: LinearState
     ) -> tuple[Float[Array, "B T H V"], LinearState]:
-        sizes = self.sizes
-        B, T, _ = qkv.shape
+        """Return what each token reads from the state, and the state after the last.
+
+        Args:
+            inputs: Inputs of the convolution, log α and β, each [B, T, ...].
+            filled: True where a token is not padding.
+            state: State before the first token.
+        """
+        qkv, log_decay, rate = inputs
+        sizes, (B, T, _) = self.sizes, qkv.shape
         # With α = 1 and β = 0 a token leaves the state as it is.
         filled = jnp.broadcast_to(filled, (B, T))
         log_decay, rate = (jnp.where(filled[..., None], each, 0.0) for each in (log_decay, rate))
@@ -172,7 +178,7 @@ class Convolution(nnx.Module):
     def __call__(
         self, x: Float[Array, "B T E"], filled: Bool[Array, "B T"], recent: Float[Array, "B W-1 E"]
     ) -> tuple[Float[Array, "B T E"], Float[Array, "B W-1 E"]]:
-        """Return the convolution of each token's input with those before it, at least in float32, and the last inputs."""
+        """Return the output of each token, at least in float32, and the last inputs."""
         weight = self.weight[...].astype(wide(x.dtype))
         T, W = x.shape[1], weight.shape[-1]
         inputs = jnp.concatenate([recent.astype(x.dtype), x], axis=1)
@@ -183,16 +189,9 @@ class Convolution(nnx.Module):
         return jax.nn.silu(out), last.astype(recent.dtype)
 
 
-def empty_state(sizes: DeltaNetSizes, num_rows: int, dtype: jnp.dtype, mesh: jax.sharding.Mesh | None) -> LinearState:
-    """Return the state of rows before their first token."""
-    memory = jnp.zeros((num_rows, sizes.value_heads, sizes.key_dim, sizes.value_dim), wide(dtype))
-    recent = jnp.zeros((num_rows, sizes.conv_width - 1, sizes.conv_channels), dtype)
-    return LinearState(divide(mesh, memory, TENSOR), divide(mesh, recent))
-
-
 def repeat_rows(state: LinearState, num_rows: int) -> LinearState:
     """Return the state of each text for all rows that continue it, which lie side by side."""
-    return jax.tree.map(lambda x: jnp.repeat(x, num_rows // len(x), axis=0), state)
+    return LinearState(*(jnp.repeat(x, num_rows // len(x), axis=0) for x in state))
 
 
 def delta_step(
