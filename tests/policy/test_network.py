@@ -13,7 +13,7 @@ from tests.tiers import slow_after
 from agent_tunix.policy.architecture import DeltaNetSizes, Rope
 from agent_tunix.policy.network import attention
 from agent_tunix.policy.network.attention import attend, attend_after, fused, uses_cudnn
-from agent_tunix.policy.network.deltanet import Convolution, delta_chunks, delta_step
+from agent_tunix.policy.network.deltanet import Convolution, delta_chunks, delta_step, invert_unit_lower
 from agent_tunix.policy.network.norms import rms_norm
 from agent_tunix.policy.network.rotation import frequencies, rotate, rotation
 
@@ -237,6 +237,15 @@ def test_a_state_carried_between_calls_is_that_of_one_call() -> None:
         outputs.append(out)
     np.testing.assert_allclose(jnp.concatenate(outputs, axis=2), expected, atol=1e-5)
     np.testing.assert_allclose(memory, last, atol=1e-5)
+
+
+def test_the_inverse_of_a_triangular_matrix_and_its_gradient_are_those_of_numpy() -> None:
+    matrix, weights = normal(2, 11, 11), normal(2, 11, 11)
+    found, pull = jax.vjp(invert_unit_lower, matrix)
+    expected = np.linalg.inv(np.tril(np.asarray(matrix, np.float64), -1) + np.eye(11))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    gradient = -np.tril(np.einsum("bji,bjk,blk->bil", expected, np.asarray(weights), expected), -1)
+    np.testing.assert_allclose(pull(weights)[0], gradient, rtol=1e-3, atol=1e-3 * np.abs(gradient).max())
 
 
 def test_keys_that_are_all_the_same_lose_no_precision() -> None:

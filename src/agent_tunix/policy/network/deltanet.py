@@ -238,10 +238,9 @@ def delta_chunks(
     ratio = jnp.exp(jnp.where(causal, log_decay[..., :, None] - log_decay[..., None, :], -jnp.inf))
     decay = jnp.exp(log_decay)[..., None]
     scaled = k * rate[..., None]
-    system = scaled @ k.swapaxes(-1, -2) * ratio  # its diagonal counts as 1
+    system = scaled @ k.swapaxes(-1, -2) * ratio
     sides = jnp.concatenate([v * rate[..., None], scaled * decay], axis=-1)
-    solved = jax.lax.linalg.triangular_solve(system, sides, left_side=True, lower=True, unit_diagonal=True)
-    of_values, of_state = jnp.split(solved, [v.shape[-1]], axis=-1)
+    of_values, of_state = jnp.split(invert_unit_lower(system) @ sides, [v.shape[-1]], axis=-1)
     shares = q @ k.swapaxes(-1, -2) * ratio
     remaining = jnp.exp(log_decay[..., -1:] - log_decay)[..., None]
 
@@ -255,6 +254,43 @@ def delta_chunks(
     memory, out = jax.lax.scan(step, memory, chunks)
     out = jnp.moveaxis(out, 0, 2)
     return out.reshape(*out.shape[:2], -1, out.shape[-1])[:, :, :T], memory
+
+
+@jax.custom_vjp
+def invert_unit_lower(matrix: Float[Array, "... L L"]) -> Float[Array, "... L L"]:
+    """Return the inverse of a lower triangular matrix, whose diagonal counts as 1 and whose upper part as 0.
+
+    The inverse of [[A, 0], [C, D]] is [[A⁻¹, 0], [-D⁻¹ C A⁻¹, D⁻¹]]. All blocks on the diagonal are inverted at once,
+    those of 2 rows from those of 1, and so on. JAX's own solver is not used: two of its calls at once block each other
+    forever on a CPU of two cores (JAX 0.10.2).
+    """
+    L = matrix.shape[-1]
+    row, column = jnp.arange(L)[:, None], jnp.arange(L)
+    inverse = jnp.broadcast_to(jnp.eye(L, dtype=matrix.dtype), matrix.shape)
+    size = 1
+    while size < L:
+        corner = (row // (2 * size) == column // (2 * size)) & (row // size > column // size)
+        inverse = inverse - _multiply(_multiply(inverse, jnp.where(corner, matrix, 0.0)), inverse)
+        size *= 2
+    return inverse
+
+
+def _invert_forward(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inverse = invert_unit_lower(matrix)
+    return inverse, inverse
+
+
+def _invert_backward(inverse: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
+    turned = inverse.swapaxes(-1, -2)
+    return (-jnp.tril(_multiply(_multiply(turned, gradient), turned), -1),)
+
+
+invert_unit_lower.defvjp(_invert_forward, _invert_backward)
+
+
+def _multiply(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Return a product in full precision, because each is multiplied again."""
+    return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)
 
 
 def _unit(x: jax.Array) -> jax.Array:
