@@ -269,3 +269,9 @@ def test_a_convolution_remembers_its_last_inputs_and_no_padding(kept: tuple[int,
     weight = convolution.weight[...][:, 0]
     expected = [jax.nn.silu((whole[0, t : t + 3] * weight.T).sum(0)) for t in range(len(kept))]
     np.testing.assert_allclose(out[0, : len(kept)], np.array(expected).reshape(-1, 5), atol=1e-6)
+
+
+def test_chunks_call_no_lapack_which_would_block_two_cores() -> None:
+    *inputs, memory = delta_inputs(64)
+    program = jax.jit(jax.grad(lambda *arrays: delta_chunks(*arrays)[0].sum())).lower(*inputs, memory).as_text()
+    assert "custom_call" not in program
