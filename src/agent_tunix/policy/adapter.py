@@ -67,7 +67,7 @@ def _first_weights(
 
 @functools.cache
 def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
-    """Return compiled functions that create A and B with their sharding.
+    """Return compiled functions that create the LoRA matrices A and B with their sharding.
 
     The cache lets projections of one shape share a compiled program.
     """
