@@ -150,8 +150,7 @@ def make_directory(directory: Path, *, prefix: str = "model.", **settings: Any) 
         noise = rng.normal(size=shape)
         array = norm + 0.3 * noise if "norm" in name or "scalar" in name else 2 * noise / shape[-1] ** 0.5
         if config["model_type"] == "gemma4_text":
-            # The norm behind a gate that is nearly closed would enlarge its rounding errors, and so would sharp attention:
-            # queries are not divided by the root of their width.
+            # Rounding errors would grow behind a nearly closed gate, by the norm after it, and in sharp attention.
             array *= 0.3 if "per_layer_input_gate" in name or "q_norm" in name else 1.0
         tensors[name if name == "lm_head.weight" else prefix + name] = array.astype(np.float32)
     save_file(tensors, directory / "model.safetensors")
