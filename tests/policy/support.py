@@ -54,6 +54,7 @@ _GEMMA4 = {
     "model_type": "gemma4_text",
     "query_pre_attn_scalar": ...,
     "rope_theta": ...,
+    "rope_scaling": ...,
     "global_head_dim": 16,
     "layer_types": ["sliding_attention", "full_attention"] * 2,
     "num_kv_shared_layers": 2,
