@@ -127,7 +127,7 @@ class Attention(nnx.Module):
         return self.o_proj(out.reshape(B, T, -1)), None if cache is None else (k, v)
 
     def _by_heads(self, x: jax.Array) -> jax.Array:
-        """Divide whole heads over `tp`, or give every device all heads if their number is uneven.
+        """Divide whole heads over `tp`, or give every device all heads if `tp` does not divide their number.
 
         Projections are divided by width, which may cut a head in two. If there are fewer key-value heads than devices,
         each device has all of them, but only its own queries.
