@@ -115,8 +115,8 @@ def test_a_forbidden_token_that_outweighs_all_others_is_not_chosen() -> None:
 
 
 # As users compile; tests compile faster, and compute softcapped logits only once.
-AS_USERS = {
-    "xla_backend_optimization_level": 3,
+AS_USERS: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "3",
     "xla_llvm_disable_expensive_passes": False,
     "xla_cpu_use_fusion_emitters": True,
 }

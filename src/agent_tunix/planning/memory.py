@@ -145,7 +145,7 @@ def _teacher_bytes(config: Config, compute_bytes: int, shape: MeshShape, trained
 
 
 def _part(size: int, devices: int) -> int:
-    """Return a size divided by the number of devices, or the whole size if that is uneven."""
+    """Return `size / devices`, or `size` if the number of devices does not divide it."""
     return size // devices if size % devices == 0 else size
 
 

@@ -115,8 +115,8 @@ def choose_mesh_shape(
     if not shapes:
         raise ConfigError(
             f"model.mesh_shape=auto must use all {devices.count} devices of {devices.count // devices.per_process} "
-            f"processes, but the model and the {num_rows} rows of a micro-batch cannot be divided so; use a "
-            f"micro-batch (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows",
+            f"processes, but the model and the {num_rows} rows of a micro-batch cannot be divided evenly among "
+            f"them; make training.micro_batch_size × grpo.num_generations a multiple of {devices.count}",
             code="idle_devices",
         )
     needed = {shape: needs(shape) for shape in [*shapes, _WHOLE]}

@@ -114,14 +114,16 @@ class Attention(nnx.Module):
         hidden, queries = config.hidden_size, config.num_heads * self.head_dim
         keys = config.num_kv_heads * self.head_dim
         self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-        if not config.is_borrowing(layer):
-            self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-            self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
         self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
+        self.q_norm = self.k_norm = None
         if config.qk_norm:
             self.q_norm = RMSNorm(queries if config.joint_qk_norm else self.head_dim, config, **kinds)
-            if not config.is_borrowing(layer):
-                self.k_norm = RMSNorm(keys if config.joint_qk_norm else self.head_dim, config, **kinds)
+        if config.is_borrowing(layer):
+            return
+        self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+        if config.qk_norm:
+            self.k_norm = RMSNorm(keys if config.joint_qk_norm else self.head_dim, config, **kinds)
 
     def __call__(
         self,
@@ -134,7 +136,7 @@ class Attention(nnx.Module):
     ) -> tuple[Float[Array, "B T D"], Any]:
         """Return the attention's output, and all keys and values if there is a cache or this layer lends them."""
         B, T, _ = x.shape
-        q = self._turn(self._by_heads(self.q_proj(x), "q_norm"), angles)
+        q = self._turn(self._by_heads(self.q_proj(x), self.q_norm), angles)
         q = q * jnp.asarray(self.config.query_scale, q.dtype)
         k, v = self._keys_and_values(x, angles) if lent is None else lent
         if isinstance(mask, Groups):
@@ -154,7 +156,7 @@ class Attention(nnx.Module):
         return self.o_proj(out.reshape(B, T, -1)), (k, v) if is_kept else None
 
     def _keys_and_values(self, x: Float[Array, "B T D"], angles: Angles | None) -> tuple[jax.Array, jax.Array]:
-        k = self._turn(self._by_heads(self.k_proj(x), "k_norm"), angles)
+        k = self._turn(self._by_heads(self.k_proj(x), self.k_norm), angles)
         v = self._by_heads(self.v_proj(x))
         if self.config.value_norm:
             ones = jnp.ones(self.head_dim, wide(v.dtype))
@@ -164,17 +166,18 @@ class Attention(nnx.Module):
     def _turn(self, x: Float[Array, "B T N H"], angles: Angles | None) -> Float[Array, "B T N H"]:
         return x if angles is None else rotate(x, angles)
 
-    def _by_heads(self, x: Float[Array, "B T NH"], norm: str | None = None) -> Float[Array, "B T N H"]:
-        """Return the output of a projection, normed, with whole heads divided over `tp`.
+    def _by_heads(self, x: Float[Array, "B T NH"], norm: RMSNorm | None = None) -> Float[Array, "B T N H"]:
+        """Return the output of a projection, normed if there is a norm, with whole heads divided over `tp`.
 
-        Projections are divided by width, which may cut a head in two. If their number is uneven, every device has all
-        heads. If there are fewer key-value heads than devices, each device has all of them, but only its own queries.
+        Projections are divided by width, which may cut a head in two. If `tp` does not divide the number of heads,
+        every device has all of them. If there are fewer key-value heads than devices, each device has all of them, but
+        only its own queries.
         """
-        has_norm, joint = norm is not None and self.config.qk_norm, self.config.joint_qk_norm
-        if has_norm and joint:
-            x = getattr(self, str(norm))(x)
+        joint = self.config.joint_qk_norm
+        if norm is not None and joint:
+            x = norm(x)
         x = divide(self.mesh, x.reshape(*x.shape[:2], -1, self.head_dim), None, TENSOR)
-        return getattr(self, str(norm))(x) if has_norm and not joint else x
+        return x if norm is None or joint else norm(x)
 
 
 class MLP(nnx.Module):
