@@ -20,6 +20,9 @@ def make_checkpoint(family: str, directory: Path) -> None:
             parameter.data.normal_(0, 0.3)
         else:
             parameter.data.add_(torch.randn_like(parameter) * 0.2)
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):  # it never trains
+            buffer.uniform_(0.5, 1.5)
     model.save_pretrained(directory, max_shard_size="100KB")
 
 

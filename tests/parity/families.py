@@ -34,6 +34,18 @@ _GEMMA3_TEXT: dict[str, Any] = {
     "query_pre_attn_scalar": 24,
     "rope_scaling": {"rope_type": "linear", "factor": 8.0},
 }
+_GEMMA4_TEXT: dict[str, Any] = {
+    **_SIZES,
+    "vocab_size_per_layer_input": VOCAB_SIZE,
+    "num_hidden_layers": 6,
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "sliding_window": WINDOW,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 3,
+    "hidden_size_per_layer_input": 8,
+    "final_logit_softcapping": 100.0,  # lower, logits of random weights are equal in float32
+}
 _VISION = {
     "hidden_size": 16,
     "intermediate_size": 16,
@@ -91,6 +103,12 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
     "Gemma 3, text": ("Gemma3ForCausalLM", "Gemma3TextConfig", _GEMMA3_TEXT),
+    "Gemma 4, text": ("Gemma4ForCausalLM", "Gemma4TextConfig", _GEMMA4_TEXT),
+    "Gemma 4, text, wide MLPs": (
+        "Gemma4ForCausalLM",
+        "Gemma4TextConfig",
+        {**_GEMMA4_TEXT, "use_double_wide_mlp": True},
+    ),
     "Gemma 3, with vision": (
         "Gemma3ForConditionalGeneration",
         "Gemma3Config",

@@ -66,6 +66,7 @@ def test_the_forward_pass_in_numpy_is_that_of_transformers(name: str, tmp_path: 
         "smollm3": "SmolLM3ForCausalLM",
         "gemma2": "Gemma2ForCausalLM",
         "gemma3_text": "Gemma3ForCausalLM",
+        "gemma4_text": "Gemma4ForCausalLM",
         "gemma3": "Gemma3ForConditionalGeneration",
     }
     if name == "gemma3":
@@ -97,7 +98,9 @@ def ours_of(name: str, directory: Path) -> Any:
 def test_a_published_model_has_the_tensors_that_transformers_gives_it(name: str, tmp_path: Path) -> None:
     found = {tensor.name: tensor.shape for tensor in list_tensors(ours_of(name, tmp_path))}
     expected = {}
-    for full, parameter in theirs_of(name).named_parameters():
+    theirs = theirs_of(name)
+    scalars = (pair for pair in theirs.named_buffers() if pair[0].endswith("layer_scalar"))
+    for full, parameter in (*theirs.named_parameters(), *scalars):
         if "vision_tower" not in full and "multi_modal_projector" not in full:
             expected[full.removeprefix("model.").removeprefix("language_model.")] = tuple(parameter.shape)
     assert found == expected
@@ -108,9 +111,10 @@ def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(n
     architecture = ours_of(name, tmp_path)
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(PUBLISHED[name].config)))
     config = getattr(config, "text_config", config)
-    family = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
+    family = {"gemma3_text": "gemma3", "gemma4_text": "gemma4"}.get(config.model_type, config.model_type)
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    (rotary,) = (vars(module)[name](config) for name in vars(module) if name.endswith("RotaryEmbedding"))
+    names = [name for name in vars(module) if name.endswith("RotaryEmbedding") and "Vision" not in name]
+    (rotary,) = (vars(module)[name](config) for name in names)
     by_kind = hasattr(rotary, "full_attention_inv_freq")
     ropes = dict(architecture.rope)
     if family == "olmo3" and not by_kind:  # versions that stretch sliding layers too, which the published models do not
@@ -119,7 +123,8 @@ def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(n
         theirs, magnitude = (
             getattr(rotary, f"{kind}_{name}" if by_kind else name) for name in ("inv_freq", "attention_scaling")
         )
-        np.testing.assert_allclose(np.asarray(frequencies(rope, architecture.head_dim)), theirs.numpy(), rtol=1e-6)
+        head_dim = architecture.head_dim_of(architecture.layer_kinds.index(kind))
+        np.testing.assert_allclose(np.asarray(frequencies(rope, head_dim)), theirs.numpy(), rtol=1e-6)
         assert rope.magnitude == pytest.approx(magnitude)
     text_layers = getattr(config, "layer_types", None)
     if text_layers is not None:

@@ -175,6 +175,29 @@ _GEMMA3_TEXT = {
     "sliding_window": 512,
     "vocab_size": 262144,
 }
+_GEMMA4_TEXT = {
+    "architectures": ["Gemma4ForCausalLM"],
+    "attention_k_eq_v": False,
+    "enable_moe_block": False,
+    "final_logit_softcapping": 30.0,
+    "global_head_dim": 512,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size_per_layer_input": 256,
+    "max_position_embeddings": 131072,
+    "model_type": "gemma4_text",
+    "num_attention_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_parameters": {
+        "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type": "proportional"},
+        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+    },
+    "sliding_window": 512,
+    "tie_word_embeddings": True,
+    "use_bidirectional_attention": None,
+    "vocab_size": 262144,
+    "vocab_size_per_layer_input": 262144,
+}
 
 PUBLISHED: dict[str, Published] = {
     "Qwen/Qwen2.5-0.5B-Instruct": _sized(
@@ -205,6 +228,18 @@ PUBLISHED: dict[str, Published] = {
         query_pre_attn_scalar=144,
         sliding_window_size=4096,
         use_bidirectional_attention=None,
+    ),
+    # The text models, each layer's scalar counted.
+    "google/gemma-4-E2B-it": _sized(
+        *(_GEMMA4_TEXT, 4_628_569_379, 1536, 6144, 35, 8, 1),
+        layer_types=[*["sliding_attention"] * 4, "full_attention"] * 7,
+        num_kv_shared_layers=20,
+        use_double_wide_mlp=True,
+    ),
+    "google/gemma-4-E4B-it": _sized(
+        *(_GEMMA4_TEXT, 7_463_013_418, 2560, 10240, 42, 8, 2),
+        num_kv_shared_layers=18,
+        use_double_wide_mlp=False,
     ),
     "google/gemma-3-270m-it": _sized(
         *(_GEMMA3_TEXT, 268_098_176, 640, 2048, 18),

@@ -49,6 +49,19 @@ _GEMMA3_TEXT = {
     "rope_local_base_freq": 10_000,
     "rope_scaling": {"rope_type": "linear", "factor": 8.0},
 }
+_GEMMA4 = {
+    **_GEMMA,
+    "model_type": "gemma4_text",
+    "query_pre_attn_scalar": ...,
+    "rope_theta": ...,
+    "rope_scaling": ...,
+    "global_head_dim": 16,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "hidden_size_per_layer_input": 4,
+    "final_logit_softcapping": 3.0,
+}
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_PLAIN, "model_type": "qwen2", "tie_word_embeddings": False},
     "qwen3": {**_PLAIN, "head_dim": 6, "tie_word_embeddings": False},
@@ -76,6 +89,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 3.0,
     },
     "gemma3_text": _GEMMA3_TEXT,
+    "gemma4_text": _GEMMA4,
     "olmo3": {
         **_PLAIN,
         "model_type": "olmo3",
@@ -96,7 +110,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 # Of every family but SmolLM 3, whose programs have no part that those of Llama lack.
-FAMILIES = ("gemma2", "gemma3_text", "llama", "olmo3", "qwen2", "qwen3")
+FAMILIES = ("gemma2", "gemma3_text", "gemma4_text", "llama", "olmo3", "qwen2", "qwen3")
 
 
 def make_family(directory: Path, name: str, **settings: Any) -> Path:
@@ -116,22 +130,29 @@ def make_larger(directory: Path, family: str, **settings: Any) -> Path:
     sizes |= {"num_attention_heads": 8, "head_dim": 16, "tie_word_embeddings": family != "llama"}
     if family == "gemma3_text":
         sizes["layer_types"] = ["sliding_attention", "full_attention"]
+    if family == "gemma4_text":
+        sizes |= {"num_hidden_layers": 4, "global_head_dim": 32, "hidden_size_per_layer_input": 16}
     return make_family(directory, family, **{**sizes, **settings})
 
 
 def make_directory(directory: Path, *, prefix: str = "model.", **settings: Any) -> Path:
     """`config.json` and `model.safetensors`, large enough weights that every part shows in the logits."""
     config = {name: value for name, value in {**BASE_CONFIG, **settings}.items() if value is not ...}
+    if config["model_type"] == "gemma4_text":
+        config["vocab_size_per_layer_input"] = config["vocab_size"]
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config))
     rng = np.random.default_rng(0)
-    # Gemma adds 1 to the weights of its norms.
-    norm = 0.0 if config["model_type"].startswith("gemma") else 1.0
+    # Gemma 2 and 3 add 1 to the weights of their norms.
+    norm = 0.0 if config["model_type"] in ("gemma2", "gemma3", "gemma3_text") else 1.0
     tensors = {}
     for tensor in list_tensors(read_architecture(directory)):
         name, shape = tensor.name, tensor.shape
         noise = rng.normal(size=shape)
-        array = norm + 0.3 * noise if "norm" in name else 2 * noise / shape[-1] ** 0.5
+        array = norm + 0.3 * noise if "norm" in name or "scalar" in name else 2 * noise / shape[-1] ** 0.5
+        if config["model_type"] == "gemma4_text":
+            # Rounding errors would grow behind a nearly closed gate, by the norm after it, and in sharp attention.
+            array *= 0.3 if "per_layer_input_gate" in name or "q_norm" in name else 1.0
         tensors[name if name == "lm_head.weight" else prefix + name] = array.astype(np.float32)
     save_file(tensors, directory / "model.safetensors")
     return directory

@@ -21,6 +21,7 @@ SMOLLM3 = PUBLISHED["HuggingFaceTB/SmolLM3-3B"].config
 OLMO3 = PUBLISHED["allenai/Olmo-3-7B-Instruct"].config
 GEMMA2 = PUBLISHED["google/gemma-2-2b-it"].config
 GEMMA3_TEXT = PUBLISHED["google/gemma-3-1b-it"].config
+GEMMA4_TEXT = PUBLISHED["google/gemma-4-E2B-it"].config
 GEMMA3 = PUBLISHED["google/gemma-3-4b-it"].config
 
 
@@ -116,11 +117,38 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
                 "tied_embeddings": True,
             },
         ),
+        (
+            "google/gemma-4-E4B-it",
+            {
+                "query_scale": 1.0,
+                "final_softcap": 30.0,
+                "window": 512,
+                "head_dim": 256,
+                "global_head_dim": 512,
+                "rope": {
+                    "full_attention": Rope(1e6, "proportional", rotated_share=0.25),
+                    "sliding_attention": Rope(1e4),
+                },
+                "layer_kinds": (*["sliding_attention"] * 5, "full_attention") * 7,
+                "num_borrowing_layers": 18,
+                "wide_borrowing_mlps": False,
+                "layer_embedding_size": 256,
+                "norm_offset": 0.0,
+                "value_norm": True,
+            },
+        ),
     ],
 )
 def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[str, Any], tmp_path: Path) -> None:
     architecture = read(tmp_path, PUBLISHED[name].config)
     assert {field: getattr(architecture, field) for field in expected} == expected
+
+
+def test_layers_of_gemma_4_borrow_keys_and_values_of_the_last_layer_of_their_kind(tmp_path: Path) -> None:
+    architecture = read(tmp_path, GEMMA4_TEXT)
+    assert [architecture.lender_of(layer) for layer in (14, 15, 19, 34)] == [None, 13, 14, 14]
+    assert [layer for layer in range(35) if architecture.lends(layer)] == [13, 14]
+    assert architecture.mlp_size_of(14) * 2 == architecture.mlp_size_of(15)
 
 
 # Keys left out, and keys by other names.
@@ -151,6 +179,16 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
             change(GEMMA3_TEXT, num_hidden_layers=4, sliding_window_pattern=2),
             "layer_kinds",
             ("sliding_attention", "full_attention") * 2,
+        ),
+        (change(GEMMA4_TEXT, global_head_dim=...), "global_head_dim", 512),
+        (
+            change(
+                *(GEMMA4_TEXT,),
+                global_head_dim=...,
+                per_layer_config={str(n): {"head_dim": 128} for n in range(4, 35, 5)},
+            ),
+            "global_head_dim",
+            128,
         ),
         (
             change(GEMMA3_TEXT, num_hidden_layers=2, layer_types=["full_attention"] * 2, sliding_window=None),
@@ -214,6 +252,7 @@ def test_a_file_may_hold_what_no_model_is_computed_by(tmp_path: Path) -> None:
     [
         ("gemma2", ["Gemma-2"]),
         ("gemma3", ["gemma3", "gemma3_text", "Gemma-3"]),
+        ("gemma4", ["gemma4", "gemma4_text", "Gemma-4"]),
         ("llama", ["llama", "llama3", "llama_3.1", "llama3.2"]),
         ("qwen2", ["qwen2", "qwen2.5", "Qwen2_5"]),
         ("olmo3", ["olmo3", "OLMo-3.1"]),
@@ -246,6 +285,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (LLAMA, {"rope_scaling": {**_STRETCH, "low_freq_factor": 4.0}}),
         (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
         (GEMMA3, {"text_config": [1]}),
+        (GEMMA4_TEXT, {"num_kv_shared_layers": 34, "hidden_size_per_layer_input": -1}),
         (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
         (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
         (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),
@@ -278,6 +318,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (LLAMA, {"scale_embeddings": True, "attn_logit_softcapping": 50.0}),
         (GEMMA2, {"hidden_activation": "gelu", "tie_word_embeddings": False}),
         (GEMMA3, {"tie_word_embeddings": False}),
+        (GEMMA4_TEXT, {"enable_moe_block": True, "attention_k_eq_v": True, "vocab_size_per_layer_input": 8}),
+        (GEMMA4_TEXT, {"use_bidirectional_attention": "all", "per_layer_config": {"4": {"head_dim": 128}}}),
     ],
     "quantised_weights": [
         (LLAMA, {"quantization_config": {"quant_method": "gptq"}}),

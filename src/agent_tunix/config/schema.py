@@ -25,7 +25,8 @@ class ModelConfig:
     """The policy to train, and which of its weights."""
 
     model_family: str | None = key(
-        None, "Family that `config.json` must have: gemma2, gemma3, llama, olmo3, qwen2, qwen3 or smollm3; null: any."
+        None,
+        "Family that `config.json` must have: gemma2, gemma3, gemma4, llama, olmo3, qwen2, qwen3, smollm3; null: any.",
     )
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(

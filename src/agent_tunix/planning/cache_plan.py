@@ -76,7 +76,9 @@ class CachePlan:
     prompt_slots: int  # P
     completion_slots: int  # T
     copied: int  # additional slots that exist while rows move to the next stage
-    slot_bytes: int  # bytes of a slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number
+    slot_bytes: (
+        int  # bytes of a slot: 2 × key-value heads on the device × their widths in all layers × bytes of a number
+    )
 
     @property
     def bytes(self) -> int:
@@ -127,7 +129,8 @@ def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape)
     """Return the bytes of a token on one device, in the keys and values of all layers."""
     a = architecture
     heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
-    return 2 * a.num_layers * heads * a.head_dim * compute_bytes
+    widths = (a.head_dim_of(layer) for layer in range(a.num_layers) if not a.is_borrowing(layer))
+    return 2 * heads * sum(widths) * compute_bytes
 
 
 def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:

@@ -182,9 +182,11 @@ def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
 
 
 def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
-    """Return the widths of a device's queries, keys and MLP."""
+    """Return the widths of a device's queries, keys and MLP, averaged over the layers."""
     heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
-    return heads * a.head_dim, kv_heads * a.head_dim, _part(a.intermediate_size, shape.tp)
+    head_dim = sum(map(a.head_dim_of, range(a.num_layers))) // a.num_layers
+    inner = sum(_part(a.mlp_size_of(layer), shape.tp) for layer in range(a.num_layers)) // a.num_layers
+    return heads * head_dim, kv_heads * head_dim, inner + a.layer_embedding_size
 
 
 def _numbers_read(a: Architecture, shape: MeshShape) -> int:

@@ -72,6 +72,9 @@ def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[
             "vocab_size": a.vocab_size,
         },
     }
+    if a.layer_embedding_size:
+        for divided in sizes.values():
+            divided["hidden_size_per_layer_input"] = a.layer_embedding_size
     if quantization == "nf4":
         sizes["fsdp"]["hidden_size / 2 of nf4"] = a.hidden_size // 2
         sizes["tp"]["num_heads × head_dim / 2 of nf4"] = queries // 2

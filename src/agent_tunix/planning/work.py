@@ -48,10 +48,10 @@ class Counts:
 def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
     """Return the operations of a forward pass. An adapter of the given rank counts for every matrix."""
     a = architecture
-    matrices = [t.shape for t in list_tensors(a) if t.path[0] == "layers" and len(t.shape) == 2]
+    matrices = [t.shape for t in list_tensors(a) if t.path[-1] == "kernel" and t.path[0] != "lm_head"]
     return Counts(
         of_token=2.0 * sum(math.prod(shape) + lora_rank * sum(shape) for shape in matrices),
-        of_pair=4.0 * a.num_layers * a.num_heads * a.head_dim,
+        of_pair=4.0 * a.num_heads * sum(map(a.head_dim_of, range(a.num_layers))),
         of_logits=2.0 * a.hidden_size * a.vocab_size,
     )
 

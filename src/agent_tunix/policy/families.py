@@ -5,8 +5,9 @@ Gemma 3's files leave out most keys, while Llama's and Qwen's contain every size
 have is refused under its name in the file; it is never ignored.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,7 @@ def family_of(name: str) -> str:
 
 _OTHER_NAMES = {
     "gemma3text": "gemma3",
+    "gemma4text": "gemma4",
     **dict.fromkeys(("llama3", "llama31", "llama32", "llama33"), "llama"),
     "olmo31": "olmo3",
     "qwen25": "qwen2",
@@ -318,6 +320,11 @@ def _read_gemma3_text(config: ConfigFile) -> Architecture:
 
 def _read_gemma3(config: ConfigFile) -> Architecture:
     """Read the text model of a Gemma 3 with a vision tower."""
+    return _read_text_of(config, _read_gemma3_text)
+
+
+def _read_text_of(config: ConfigFile, read: Callable[[ConfigFile], Architecture]) -> Architecture:
+    """Read the text model of a model that has others beside it."""
     _refuse_variants(config, _NEUTRAL)
     config.allow("tie_word_embeddings", True)
     text = config.section("text_config")
@@ -325,14 +332,91 @@ def _read_gemma3(config: ConfigFile) -> Architecture:
         raise ModelError(
             f"{config.path} lacks 'text_config'; check that it was saved with the weights", code="missing_key"
         )
-    architecture = _read_gemma3_text(ConfigFile(config.path, text))
-    return replace(architecture, model_type=config.get("model_type"))
+    return replace(read(ConfigFile(config.path, text)), model_type=config.get("model_type"))
+
+
+_GEMMA4_DEFAULTS = {
+    **_GEMMA_DEFAULTS,
+    "vocab_size": 262_144,
+    "vocab_size_per_layer_input": 262_144,
+    "num_hidden_layers": 30,
+    "global_head_dim": 512,
+    "hidden_size_per_layer_input": 256,
+    "sliding_window": 512,
+}
+_GEMMA4_ROPE: dict[LayerKind, dict[str, Any]] = {
+    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0},
+    "sliding_attention": {"rope_theta": 10_000.0},
+}
+
+
+def _read_gemma4_text(config: ConfigFile) -> Architecture:
+    """Read Gemma 4, text only, without experts (https://huggingface.co/docs/transformers/model_doc/gemma4)."""
+    config = config.with_defaults({**_GEMMA4_DEFAULTS, "rope_parameters": _GEMMA4_ROPE})
+    for name, neutral in (("enable_moe_block", False), ("attention_k_eq_v", False), ("tie_word_embeddings", True)):
+        config.allow(name, neutral)
+    config.allow("hidden_activation", "gelu_pytorch_tanh")
+    config.allow("vocab_size_per_layer_input", config.whole("vocab_size"))
+    common = _common(config, own_keys=("use_bidirectional_attention",))
+    config.allow("use_bidirectional_attention", "vision")  # which leaves text as it is
+    kinds = config.layer_kinds(lambda layer: (layer + 1) % 6 != 0)
+    kinds = (*kinds[:-1], "full_attention")
+    num_borrowing = config.get("num_kv_shared_layers", 0) and config.whole("num_kv_shared_layers")
+    own = set(kinds[: len(kinds) - num_borrowing])
+    if own != set(kinds):
+        raise ModelError(
+            f"{config.path}: num_kv_shared_layers must leave layers of each kind with keys and values of their own,"
+            f" but {num_borrowing} of {len(kinds)} layers use those of others",
+            code="invalid_value",
+        )
+    return Architecture(
+        **{**common, "query_scale": 1.0},
+        tied_embeddings=True,
+        activation="gelu_tanh",
+        layer_kinds=kinds,
+        rope={kind: config.rope_of(kind, "rope_theta", 10_000.0) for kind in sorted(set(kinds))},
+        window=_window(config, kinds),
+        qk_norm=True,
+        output_norms=True,
+        embedding_scale=common["hidden_size"] ** 0.5,
+        final_softcap=config.cap("final_logit_softcapping"),
+        global_head_dim=_global_head_dim(config, kinds),
+        value_norm=True,
+        num_borrowing_layers=num_borrowing,
+        wide_borrowing_mlps=config.flag("use_double_wide_mlp", False),
+        layer_embedding_size=config.get("hidden_size_per_layer_input") and config.whole("hidden_size_per_layer_input"),
+        layer_scalars=True,
+    )
+
+
+def _global_head_dim(config: ConfigFile, kinds: Sequence[LayerKind]) -> int:
+    """Return the width of a head in layers that see all positions, from `global_head_dim` or `per_layer_config`."""
+    by_layer = config.section("per_layer_config")
+    if not by_layer:
+        return config.whole("global_head_dim")
+    expected = {str(layer) for layer, kind in enumerate(kinds) if kind == "full_attention"}
+    values = [ConfigFile(config.path, value) for value in by_layer.values() if isinstance(value, dict)]
+    found = {json.dumps(value.values, sort_keys=True) for value in values}
+    if set(by_layer) != expected or len(found) != 1 or set(values[0].values) != {"head_dim"}:
+        raise ModelError(
+            f"{config.path}: per_layer_config must give head_dim, the same, to each layer of full_attention and nothing"
+            f" else, not {by_layer!r:.200}",
+            code="unsupported_feature",
+        )
+    return values[0].whole("head_dim")
+
+
+def _read_gemma4(config: ConfigFile) -> Architecture:
+    """Read the text model of a Gemma 4 with towers for images and sounds."""
+    return _read_text_of(config, _read_gemma4_text)
 
 
 FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
     "gemma2": _read_gemma2,
     "gemma3": _read_gemma3,
     "gemma3_text": _read_gemma3_text,
+    "gemma4": _read_gemma4,
+    "gemma4_text": _read_gemma4_text,
     "llama": _read_llama,
     "olmo3": _read_olmo3,
     "qwen2": _read_qwen2,

@@ -14,6 +14,7 @@ from agent_tunix.regular_files import read_regular
 _ROPE_KEYS = {
     "default": (),
     "linear": ("factor",),
+    "proportional": (),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
     "yarn": ("factor", "beta_slow", "beta_fast"),
 }
@@ -84,6 +85,17 @@ class ConfigFile:
             ModelError: The key is missing and has no default, or the value is something else.
         """
         return self._positive(name, self._required(name, default))
+
+    def share(self, name: str) -> float:
+        """Return a number above 0 and at most 1; 1 if the key is missing.
+
+        Raises:
+            ModelError: The value is something else.
+        """
+        value = self.number(name, 1.0)
+        if value > 1:
+            raise ModelError(f"{self.path}: {name} must be at most 1, not {value:g}", code="invalid_value")
+        return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return a boolean.
@@ -198,10 +210,14 @@ class ConfigFile:
                 code="unsupported_rope",
             )
         inner = ConfigFile(self.path, {f"{name}.{key}": value for key, value in parameters.items()})
-        inner.allow(f"{name}.partial_rotary_factor", 1.0)
+        share = f"{name}.partial_rotary_factor"
+        if rope_type != "proportional":
+            inner.allow(share, 1.0)
         theta = inner.number(f"{name}.rope_theta", self.number(old_theta, default_theta))
         if rope_type == "default":
             return Rope(theta)
+        if rope_type == "proportional":
+            return Rope(theta, "proportional", inner.number(f"{name}.factor", 1.0), rotated_share=inner.share(share))
         factor, *bounds = (inner.number(f"{name}.{key}", _YARN_DEFAULTS.get(key)) for key in _ROPE_KEYS[rope_type])
         if factor < 1:
             raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}", code="invalid_value")

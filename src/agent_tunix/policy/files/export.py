@@ -26,7 +26,7 @@ from agent_tunix.errors import ExportError, ModelError
 from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.files.tensors import WeightPath
 from agent_tunix.policy.network.decoder import Decoder
-from agent_tunix.policy.network.projection import Projection
+from agent_tunix.policy.network.projection import Projection, Scale
 from agent_tunix.regular_files import is_private, read_regular
 
 MAX_FILE_BYTES = 5 * 10**9
@@ -130,7 +130,7 @@ class _Pending:
 def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtype) -> dict[str, _Pending]:
     """Return name → tensor for everything in the files of the source."""
     weights: dict[Any, jax.Array] = {
-        tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.Param))
+        tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, (nnx.Param, Scale)))
     }
     pairs = _adapter_pairs(policy)
     projections = {path: module for path, module in nnx.iter_modules(policy) if isinstance(module, Projection)}
@@ -208,7 +208,7 @@ def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
     """Return the name of a module in transformers, whatever its name in the files. The head is outside the decoder."""
     if module[0] == "lm_head":
         return _dotted(module)
-    return ("model.language_model." if policy.config.model_type == "gemma3" else "model.") + _dotted(module)
+    return ("model.language_model." if policy.config.model_type in ("gemma3", "gemma4") else "model.") + _dotted(module)
 
 
 def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[str]:
@@ -218,7 +218,7 @@ def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[st
     in the tower may have the same name.
     """
     leaves = sorted({str(module[-1]) for module in pairs})
-    if len(pairs) == len(leaves) * policy.config.num_layers and policy.config.model_type != "gemma3":
+    if len(pairs) == len(leaves) * policy.config.num_layers and policy.config.model_type not in ("gemma3", "gemma4"):
         return leaves
     return sorted(_place_in_transformers(module, policy).removeprefix("model.") for module in pairs)
 

@@ -18,6 +18,11 @@ from agent_tunix.policy.files.tensors import Tensor, list_tensors
 _TYPES = ("F64", "F32", "F16", "BF16")
 _EMBEDDING = "embed_tokens.weight"
 _HEAD = "lm_head.weight"
+# Parts of a model beside its text model, by family.
+_TOWERS = {
+    "gemma3": frozenset({"vision_tower", "multi_modal_projector"}),
+    "gemma4": frozenset({"vision_tower", "embed_vision", "audio_tower", "embed_audio"}),
+}
 _COMPARED_ROWS = 4096  # Rows compared at once, so that two large matrices are never whole in memory.
 
 
@@ -94,10 +99,18 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
 
 
 def _is_set_aside(name: str, architecture: Architecture) -> bool:
-    """Return True if the decoder does not need a tensor: a computed table, or a part of the vision tower."""
+    """Return True if the decoder does not need a tensor.
+
+    That is a computed table, a part of the towers for images and sounds, or keys and values of a layer that uses those
+    of another (Gemma 4's files have them all the same).
+    """
     parts = name.split(".")
-    sees = architecture.model_type == "gemma3" and not {"vision_tower", "multi_modal_projector"}.isdisjoint(parts)
-    return sees or parts[-2:] == ["rotary_emb", "inv_freq"]
+    if not _TOWERS.get(architecture.model_type, frozenset()).isdisjoint(parts):
+        return True
+    if "layers" in parts and not {"k_proj", "v_proj", "k_norm"}.isdisjoint(parts):
+        number = parts[parts.index("layers") + 1]
+        return number.isdecimal() and architecture.is_borrowing(int(number))
+    return parts[-2:] == ["rotary_emb", "inv_freq"]
 
 
 def _some(names: list[str]) -> str:

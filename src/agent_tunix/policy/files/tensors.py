@@ -37,13 +37,32 @@ class Tensor:
 
 def list_tensors(architecture: Architecture) -> list[Tensor]:
     """Return every tensor of a directory of this architecture, in the order of the model."""
-    a = architecture
-    queries, keys = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
-    hidden, inner = a.hidden_size, a.intermediate_size
-    matrices = {
-        "self_attn.q_proj": (queries, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
+    a, hidden = architecture, architecture.hidden_size
+    tensors = [Tensor("embed_tokens.weight", (a.vocab_size, hidden), ("embed_tokens", "embedding"))]
+    if size := a.num_layers * a.layer_embedding_size:
+        name = "embed_tokens_per_layer"
+        tensors += [
+            Tensor(f"{name}.weight", (a.vocab_size, size), (name, "embedding")),
+            _place("", "per_layer_model_projection.weight", (size, hidden)),
+            _place("", "per_layer_projection_norm.weight", (a.layer_embedding_size,)),
+        ]
+    for layer in range(a.num_layers):
+        tensors += _list_layer(a, layer)
+    tensors.append(Tensor("norm.weight", (hidden,), ("norm", "weight")))
+    if not a.tied_embeddings:
+        tensors.append(Tensor("lm_head.weight", (a.vocab_size, hidden), ("lm_head", "kernel")))
+    return tensors
+
+
+def _list_layer(a: Architecture, layer: int) -> list[Tensor]:
+    hidden, inner, head = a.hidden_size, a.mlp_size_of(layer), a.head_dim_of(layer)
+    queries, keys = a.num_heads * head, a.num_kv_heads * head
+    has_keys = not a.is_borrowing(layer)
+    matrices = {"self_attn.q_proj": (queries, hidden)}
+    if has_keys:
+        matrices |= {"self_attn.k_proj": (keys, hidden), "self_attn.v_proj": (keys, hidden)}
+    biases = tuple(matrices) if a.qkv_bias else ()
+    matrices |= {
         "self_attn.o_proj": (hidden, queries),
         "mlp.gate_proj": (inner, hidden),
         "mlp.up_proj": (inner, hidden),
@@ -56,26 +75,27 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
         norms["post_feedforward_layernorm"] = hidden
     if a.input_norms and a.output_norms:
         norms["pre_feedforward_layernorm"] = hidden
-    if a.joint_qk_norm:
-        norms |= {"self_attn.q_norm": queries, "self_attn.k_norm": keys}
-    elif a.qk_norm:
-        norms |= {"self_attn.q_norm": a.head_dim, "self_attn.k_norm": a.head_dim}
-    biases = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj") if a.qkv_bias else ()
+    if a.qk_norm:
+        norms["self_attn.q_norm"] = queries if a.joint_qk_norm else head
+        if has_keys:
+            norms["self_attn.k_norm"] = keys if a.joint_qk_norm else head
+    if size := a.layer_embedding_size:
+        matrices |= {"per_layer_input_gate": (size, hidden), "per_layer_projection": (hidden, size)}
+        norms["post_per_layer_input_norm"] = hidden
+    prefix = f"layers.{layer}."
+    return [
+        *(_place(prefix, f"{name}.weight", shape) for name, shape in matrices.items()),
+        *(_place(prefix, f"{name}.bias", matrices[name][:1]) for name in biases),
+        *(_place(prefix, f"{name}.weight", (size,)) for name, size in norms.items()),
+        *([Tensor(f"{prefix}layer_scalar", (1,), ("layers", layer, "layer_scalar"))] if a.layer_scalars else ()),
+    ]
 
-    tensors = [Tensor("embed_tokens.weight", (a.vocab_size, hidden), ("embed_tokens", "embedding"))]
-    for layer in range(a.num_layers):
-        of_layer = [
-            *((f"{name}.weight", shape, "kernel") for name, shape in matrices.items()),
-            *((f"{name}.bias", matrices[name][:1], "bias") for name in biases),
-            *((f"{name}.weight", (size,), "weight") for name, size in norms.items()),
-        ]
-        for name, shape, leaf in of_layer:
-            module = name.rpartition(".")[0].split(".")
-            tensors.append(Tensor(f"layers.{layer}.{name}", shape, ("layers", layer, *module, leaf)))
-    tensors.append(Tensor("norm.weight", (hidden,), ("norm", "weight")))
-    if not a.tied_embeddings:
-        tensors.append(Tensor("lm_head.weight", (a.vocab_size, hidden), ("lm_head", "kernel")))
-    return tensors
+
+def _place(prefix: str, name: str, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor of a module: a matrix is a kernel, a vector keeps its name."""
+    *module, leaf = f"{prefix}{name}".split(".")
+    path = [int(part) if part.isdecimal() else part for part in module]
+    return Tensor(f"{prefix}{name}", shape, (*path, "kernel" if len(shape) == 2 else leaf))
 
 
 def block_size(inputs: int) -> int:

@@ -85,7 +85,14 @@ class Decoder(nnx.Module):
         self.embed_tokens = nnx.Embed(
             config.vocab_size, config.hidden_size, embedding_init=_sharded("tp", "fsdp"), **kinds
         )
-        self.layers = nnx.List([DecoderLayer(config, kind, few_bits, **kinds) for kind in config.layer_kinds])
+        if config.layer_embedding_size:
+            sizes = config.hidden_size, config.num_layers * config.layer_embedding_size
+            self.embed_tokens_per_layer = nnx.Embed(
+                config.vocab_size, sizes[1], embedding_init=_sharded("tp", "fsdp"), **kinds
+            )
+            self.per_layer_model_projection = Projection(*sizes, ("fsdp", "tp"), **kinds)
+            self.per_layer_projection_norm = RMSNorm(config.layer_embedding_size, config, **kinds)
+        self.layers = nnx.List([DecoderLayer(config, n, few_bits, **kinds) for n in range(config.num_layers)])
         self.norm = RMSNorm(config.hidden_size, config, **kinds)
         self.lm_head = (
             None
@@ -115,6 +122,7 @@ class Decoder(nnx.Module):
             output_hidden: True to return normed hidden states instead of logits; `project` turns them into logits.
         """
         x = self._embed(input_tokens)
+        embedded = self._embed_for_layers(input_tokens, x)
         key_positions = positions = positions.astype(jnp.int32)
         if cache is not None:
             slot = cache["length"][0]
@@ -125,11 +133,14 @@ class Decoder(nnx.Module):
         if prefix is not None:
             prefix_masks = {kind: self._see_text(kind, prefix.mask, prefix.positions, positions) for kind in kinds}
         angles = self._angles(positions)
-        layers = []
+        layers: list[Any] = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
-            before = None if cache is None else (*cache["layers"][number], slot)
-            shared = None if prefix is None else (*prefix.layers[number], prefix_masks[kind])
-            x, after = self._run(layer, x, angles[number], masks[kind], before, shared)
+            lender = self.config.lender_of(number)
+            before = None if cache is None or lender is not None else (*cache["layers"][number], slot)
+            source = number if lender is None else lender
+            shared = None if prefix is None else (*prefix.layers[source], prefix_masks[kind])
+            lent = None if lender is None else layers[lender]
+            x, after = self._run(layer, x, angles[number], masks[kind], before, shared, lent, embedded[number])
             layers.append(after)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
@@ -175,14 +186,20 @@ class Decoder(nnx.Module):
         return logits if cap is None else jnp.tanh(logits / cap) * cap
 
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype) -> Cache:
-        """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens."""
-        shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
+        """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens.
 
-        def empty() -> jax.Array:
+        A layer that uses those of another has None.
+        """
+
+        def empty(layer: int) -> jax.Array:
+            shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim_of(layer))
             return divide(self.mesh, jnp.zeros(shape, dtype), TENSOR)
 
         return {
-            "layers": [(empty(), empty()) for _ in self.config.layer_kinds],
+            "layers": [
+                (empty(layer), empty(layer)) if not self.config.is_borrowing(layer) else None
+                for layer in range(self.config.num_layers)
+            ],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
             # Equal for all rows, but one for each row, so that the rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
@@ -240,10 +257,16 @@ class Decoder(nnx.Module):
                 own & self._near(kind, row_positions, row_positions),
                 self._see_text(kind, mask, text_positions, row_positions),
             )
-        x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
+        tokens = jnp.concatenate([texts, rows.reshape(B, -1)], axis=1)
+        x = self._embed(tokens)
+        embedded = self._embed_for_layers(tokens, x)
         angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
-        for layer, kind, of_layer in zip(self.layers, self.config.layer_kinds, angles, strict=True):
-            x, _ = self._run(layer, x, of_layer, groups[kind], None, None)
+        kept: list[Any] = []
+        for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
+            lender = self.config.lender_of(number)
+            lent = None if lender is None else kept[lender]
+            x, after = self._run(layer, x, angles[number], groups[kind], None, None, lent, embedded[number])
+            kept.append(after)
         hidden = self.norm(x[:, P - 1 :])
         return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1)
 
@@ -253,10 +276,27 @@ class Decoder(nnx.Module):
         x = divide(self.mesh, x, None, "fsdp", rows=("data",))
         return divide(self.mesh, x)
 
+    def _embed_for_layers(
+        self, tokens: Int[Array, "B T"], x: Float[Array, "B T D"]
+    ) -> list[Float[Array, "B T E"] | None]:
+        """Return the embeddings that each layer has of its own; None for each if the family has none.
+
+        They are the mean of two parts, times √2: an embedding of the token, and a projection of the common embedding.
+        """
+        count, size = self.config.num_layers, self.config.layer_embedding_size
+        if not size:
+            return [None] * count
+        own = self.embed_tokens_per_layer(tokens) * jnp.asarray(size**0.5, self.dtype)
+        common = self.per_layer_model_projection(x) * jnp.asarray(self.config.hidden_size**-0.5, self.dtype)
+        common = self.per_layer_projection_norm(common.reshape(*tokens.shape, count, size))
+        both = divide(self.mesh, (common + own.reshape(common.shape)) * jnp.asarray(0.5**0.5, self.dtype))
+        return [both[:, :, layer] for layer in range(count)]
+
     def _angles(self, positions: Int[Array, "B T"]) -> list[Angles | None]:
         """Return the angles for each layer; None for one without rotary embedding."""
         config = self.config
-        angles = {kind: rotation(rope, config.head_dim, positions) for kind, rope in config.rope.items()}
+        widths = {kind: config.head_dim_of(config.layer_kinds.index(kind)) for kind in set(config.layer_kinds)}
+        angles = {kind: rotation(config.rope[kind], width, positions) for kind, width in widths.items()}
         return [
             None if number in config.unrotated_layers else angles[kind]
             for number, kind in enumerate(config.layer_kinds)
