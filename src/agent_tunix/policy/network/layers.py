@@ -115,15 +115,15 @@ class Attention(nnx.Module):
         keys = config.num_kv_heads * self.head_dim
         self.q_proj = Projection(hidden, queries, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
         self.o_proj = Projection(queries, hidden, ("tp", "fsdp"), **matrices)
-        self.q_norm = self.k_norm = None
-        if config.qk_norm:
-            self.q_norm = RMSNorm(queries if config.joint_qk_norm else self.head_dim, config, **kinds)
-        if config.is_borrowing(layer):
-            return
-        self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-        self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
-        if config.qk_norm:
-            self.k_norm = RMSNorm(keys if config.joint_qk_norm else self.head_dim, config, **kinds)
+
+        def norm(size: int) -> RMSNorm | None:
+            return RMSNorm(size if config.joint_qk_norm else self.head_dim, config, **kinds) if config.qk_norm else None
+
+        self.q_norm = norm(queries)
+        if not config.is_borrowing(layer):
+            self.k_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+            self.v_proj = Projection(hidden, keys, ("fsdp", "tp"), use_bias=config.qkv_bias, **matrices)
+            self.k_norm = norm(keys)
 
     def __call__(
         self,
