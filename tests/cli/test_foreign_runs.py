@@ -1269,7 +1269,7 @@ def test_hidden_characters_of_a_warning_do_not_reach_the_terminal(world: World) 
     [
         ("multirun.yaml", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir=theirs"]),
         ("0", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir=theirs"]),
-        ("study.db", ["tune", "seed=1,2", "--trials", "1", "--directory", "theirs"]),
+        ("0", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir='theirs'"]),
         ("trial_0000", ["tune", "seed=1,2", "--trials", "1", "--directory", "theirs"]),
         ("unbroken", ["verify-resume", "--directory", "theirs"]),
     ],

@@ -142,6 +142,17 @@ def test_a_dataset_names_no_file_or_address_elsewhere(
     refusal("dataset_reads_elsewhere" if ours else "damaged_dataset", config)
 
 
+@pytest.mark.parametrize("version", ["{directory}/victim", "../../victim"])
+def test_the_version_of_a_dataset_is_no_directory(version: str, tmp_path: Path) -> None:
+    directory = tmp_path / "rows"
+    directory.mkdir()
+    (directory / "train.csv").write_text("question,answer\na,1\n")
+    configs = f"configs:\n- {{config_name: main, data_files: train.csv, version: {version.format(directory=tmp_path)}}}"
+    (directory / "README.md").write_text(f"---\n{configs}\n---\n")
+    refusal("dataset_writes_elsewhere", config_of(str(directory)))
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_directory_on_this_disk(tmp_path: Path, dataset_hub: LoopbackHub) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)

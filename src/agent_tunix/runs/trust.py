@@ -88,6 +88,31 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
         )
 
 
+def sign_file(path: Path) -> None:
+    """Sign a file that this installation has made: its place, not its content, which may change."""
+    try:
+        write_json(_signature_of(path), {"hmac_sha256": _mac(_read_key() or _make_key(), _place(path))})
+    except (OSError, StoreError) as error:
+        _LOGGER.warning("%s could not be marked as yours: %s", path, error)
+
+
+def is_own_file(path: Path) -> bool:
+    """Return True if this installation signed a file in its place."""
+    try:
+        key, found = _read_key(), json.loads(_read_plain(_signature_of(path), 1024))["hmac_sha256"]
+        return key is not None and hmac.compare_digest(found, _mac(key, _place(path)))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, StoreError):
+        return False
+
+
+def _signature_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.signature")
+
+
+def _place(path: Path) -> dict[str, str]:
+    return {"file": os.path.realpath(path)}
+
+
 def settle_trust(
     config: Config,
     root: Path,

@@ -23,6 +23,8 @@ from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
 from agent_tunix.regular_files import read_regular
 
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
     """Yield the rows of a split; raise DataError if the dataset cannot be loaded, or has no such subset or split."""
@@ -105,6 +107,7 @@ def _load(
     try:
         builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
         _check_files(place, path, builder.config.data_files)
+        _check_version(place, str(builder.config.version))
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
         builder.download_and_prepare()
@@ -134,6 +137,20 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
                 "choose another dataset, or remove the file from the data_files of its README.md",
                 code="dataset_reads_elsewhere",
             )
+
+
+def _check_version(place: RemoteLocation, version: str) -> None:
+    """Refuse a version that is none: the library uses it as a directory of its cache.
+
+    Raises:
+        DataError: It is not three numbers.
+    """
+    if not _VERSION.fullmatch(version):
+        raise DataError(
+            f"{place.key}={place.path} must have a version of three numbers, not {version!r:.100}, which could be a"
+            " path outside the cache; choose another dataset, or remove the version from its README.md",
+            code="dataset_writes_elsewhere",
+        )
 
 
 def _check_saved(place: RemoteLocation, directory: Path) -> None:
