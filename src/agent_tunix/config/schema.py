@@ -25,7 +25,9 @@ class ModelConfig:
     """The policy to train, and which of its weights."""
 
     model_family: str | None = key(
-        None, "Family that `config.json` must have: gemma2, gemma3, llama, olmo3, qwen2, qwen3 or smollm3; null: any."
+        None,
+        "Family that `config.json` must have: gemma2, gemma3, llama, olmo3, qwen2, qwen3, qwen3_moe or smollm3; null: "
+        "any.",
     )
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(
@@ -39,7 +41,7 @@ class ModelConfig:
     lora_module_path: str | None = key(
         None,
         "Regular expression for the projections that get an adapter; it must match the whole name, for example "
-        "`.*self_attn.*`; null: all projections of attention and MLP.",
+        "`.*self_attn.*`; null: all projections of attention and MLP, only those of attention in a model with experts.",
     )
     quantization: str | None = key(
         None,

@@ -23,7 +23,7 @@ from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
-from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
+from agent_tunix.policy.module_names import adapter_pattern, matches
 
 ONE_DEVICE = MeshShape(1, 1, 1)
 # Usable share of a device's memory. The rest is for the compiler's own buffers and for fragmentation.
@@ -110,7 +110,8 @@ def plan_memory(
     a, model = architecture, config.model
     tensors = list_tensors(a)
     weights = sum(_weight_bytes(tensor, model, compute_bytes, shape) for tensor in tensors)
-    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model))
+    pattern = adapter_pattern(model, a)
+    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model, pattern))
     trained = adapter if model.lora_rank > 0 else weights
     batch, group = config.training.batch_size, config.grpo.num_generations
     prompt = config.generation.max_prompt_length
@@ -149,12 +150,8 @@ def _part(size: int, devices: int) -> int:
     return size // devices if size % devices == 0 else size
 
 
-def _is_adapted(tensor: Tensor, model: ModelConfig) -> bool:
-    return (
-        model.lora_rank > 0
-        and tensor.path[-1] == "kernel"
-        and matches(model.lora_module_path or DEFAULT_PATTERN, tensor.name.removesuffix(".weight"))
-    )
+def _is_adapted(tensor: Tensor, model: ModelConfig, pattern: str) -> bool:
+    return model.lora_rank > 0 and tensor.path[-1] == "kernel" and matches(pattern, tensor.name.removesuffix(".weight"))
 
 
 def _count(tensor: Tensor, shape: MeshShape) -> int:
@@ -182,9 +179,14 @@ def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
 
 
 def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
-    """Return the widths of a device's queries, keys and MLP."""
+    """Return the widths of a device's queries, keys and MLP, or of all experts of a token.
+
+    A token's copies for its experts, before and after them, count as a third of their width each, because a token has
+    three numbers in each place of an MLP.
+    """
     heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
-    return heads * a.head_dim, kv_heads * a.head_dim, _part(a.intermediate_size, shape.tp)
+    inner = a.num_experts_per_token * (a.moe_intermediate_size + 2 * a.hidden_size // 3)
+    return heads * a.head_dim, kv_heads * a.head_dim, inner or _part(a.intermediate_size, shape.tp)
 
 
 def _numbers_read(a: Architecture, shape: MeshShape) -> int:

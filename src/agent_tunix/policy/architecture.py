@@ -63,6 +63,11 @@ class Architecture:
         embedding_scale: Factor of embeddings.
         attention_softcap: Bound of attention logits through tanh; None for no bound.
         final_softcap: Bound of output logits through tanh; None for no bound.
+        num_experts: Experts of a layer; 0 if all layers have an MLP.
+        num_experts_per_token: Experts that each token goes through.
+        moe_intermediate_size: Width inside an expert.
+        norm_topk_prob: True if the weights of a token's experts are divided by their sum.
+        dense_layers: Numbers of the layers with an MLP among those with experts, from 0.
     """
 
     model_type: str
@@ -90,3 +95,12 @@ class Architecture:
     embedding_scale: float = 1.0
     attention_softcap: float | None = None
     final_softcap: float | None = None
+    num_experts: int = 0
+    num_experts_per_token: int = 0
+    moe_intermediate_size: int = 0
+    norm_topk_prob: bool = False
+    dense_layers: tuple[int, ...] = ()
+
+    def has_experts(self, layer: int) -> bool:
+        """Return True if a layer, counted from 0, has a mixture of experts instead of an MLP."""
+        return self.num_experts > 0 and layer not in self.dense_layers

@@ -22,7 +22,7 @@ class Tensor:
     Attributes:
         name: Name without the prefix in the files: `layers.0.mlp.up_proj.weight`.
         shape: Shape in the files.
-        path: Path of the weight in the decoder's state.
+        path: Path of the weight in the decoder's state; that of an expert ends with its number in the stack.
     """
 
     name: str
@@ -32,7 +32,12 @@ class Tensor:
     @property
     def transposed(self) -> bool:
         """True if the weight is the transpose of the tensor."""
-        return self.path[-1] == "kernel"
+        return self.path[-1] == "kernel" or self.of_expert
+
+    @property
+    def of_expert(self) -> bool:
+        """True if the tensor is a matrix of one expert."""
+        return isinstance(self.path[-1], int)
 
 
 def list_tensors(architecture: Architecture) -> list[Tensor]:
@@ -45,10 +50,10 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
         "self_attn.k_proj": (keys, hidden),
         "self_attn.v_proj": (keys, hidden),
         "self_attn.o_proj": (hidden, queries),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
     }
+    mlp = {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
+    router, inner = {"mlp.gate": (a.num_experts, hidden)}, a.moe_intermediate_size
+    of_expert = {"gate_proj": (inner, hidden), "up_proj": (inner, hidden), "down_proj": (hidden, inner)}
     norms = {"post_attention_layernorm": hidden}
     if a.input_norms:
         norms["input_layernorm"] = hidden
@@ -64,14 +69,18 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
 
     tensors = [Tensor("embed_tokens.weight", (a.vocab_size, hidden), ("embed_tokens", "embedding"))]
     for layer in range(a.num_layers):
+        experts = range(a.num_experts if a.has_experts(layer) else 0)
         of_layer = [
-            *((f"{name}.weight", shape, "kernel") for name, shape in matrices.items()),
+            *((f"{name}.weight", shape, "kernel") for name, shape in (matrices | (router if experts else mlp)).items()),
             *((f"{name}.bias", matrices[name][:1], "bias") for name in biases),
             *((f"{name}.weight", (size,), "weight") for name, size in norms.items()),
         ]
         for name, shape, leaf in of_layer:
             module = name.rpartition(".")[0].split(".")
             tensors.append(Tensor(f"layers.{layer}.{name}", shape, ("layers", layer, *module, leaf)))
+        for name, shape in of_expert.items():
+            stack = ("layers", layer, "mlp", "experts", name)
+            tensors += [Tensor(f"layers.{layer}.mlp.experts.{n}.{name}.weight", shape, (*stack, n)) for n in experts]
     tensors.append(Tensor("norm.weight", (hidden,), ("norm", "weight")))
     if not a.tied_embeddings:
         tensors.append(Tensor("lm_head.weight", (a.vocab_size, hidden), ("lm_head", "kernel")))

@@ -1,4 +1,4 @@
-"""A layer of the decoder: attention and MLP, whose inputs, outputs or both are normed.
+"""A layer of the decoder: attention and MLP or mixture of experts, whose inputs, outputs or both are normed.
 
 Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to, D hidden.
 """
@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.network.attention import Groups, attend, attend_after, attend_in_groups
+from agent_tunix.policy.network.experts import ExpertLoad, MixtureOfExperts
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection
 from agent_tunix.policy.network.rotation import Angles, rotate
@@ -26,19 +27,19 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and MLP, each added to the residual stream."""
+    """Attention and MLP or mixture of experts, each added to the residual stream."""
 
-    def __init__(self, config: Architecture, kind: LayerKind, matrices: dict[str, Any], **kinds: Any) -> None:
+    def __init__(self, config: Architecture, number: int, matrices: dict[str, Any], **kinds: Any) -> None:
         """Create a layer with random weights.
 
         Args:
             config: The architecture.
-            kind: Kind of attention.
+            number: Number of the layer, from 0.
             matrices: Arguments of projections: types, keys and quantisation.
             kinds: Arguments of all other modules: types and keys.
         """
-        self.self_attn = Attention(config, kind, matrices, **kinds)
-        self.mlp = MLP(config, matrices)
+        self.self_attn = Attention(config, config.layer_kinds[number], matrices, **kinds)
+        self.mlp = MixtureOfExperts(config, **kinds) if config.has_experts(number) else MLP(config, matrices)
         self.input_norms, self.output_norms = config.input_norms, config.output_norms
         if self.input_norms:
             self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
@@ -56,16 +57,22 @@ class DecoderLayer(nnx.Module):
         mask: Bool[Array, "B T S"] | Groups,
         cache: Any,
         prefix: Any,
-    ) -> tuple[Float[Array, "B T D"], Any]:
-        """Return the residual stream after this layer, and its keys and values."""
+        counted: Bool[Array, "B T"] | None,
+    ) -> tuple[Float[Array, "B T D"], Any, ExpertLoad | None]:
+        """Return the residual stream after this layer, its keys and values, and the load of experts."""
         normed = self.input_layernorm(x) if self.input_norms else x
         attended, cache = self.self_attn(normed, angles, mask, cache, prefix)
         if not self.output_norms:
             x = x + attended
-            return x + self.mlp(self.post_attention_layernorm(x)), cache
+            out, load = self._feed(self.post_attention_layernorm(x), counted)
+            return x + out, cache, load
         x = x + self.post_attention_layernorm(attended)
         normed = self.pre_feedforward_layernorm(x) if self.input_norms else x
-        return x + self.post_feedforward_layernorm(self.mlp(normed)), cache
+        out, load = self._feed(normed, counted)
+        return x + self.post_feedforward_layernorm(out), cache, load
+
+    def _feed(self, x: jax.Array, counted: jax.Array | None) -> tuple[jax.Array, ExpertLoad | None]:
+        return (self.mlp(x), None) if isinstance(self.mlp, MLP) else self.mlp(x, counted)
 
 
 class Attention(nnx.Module):
