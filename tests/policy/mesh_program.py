@@ -20,6 +20,7 @@ from tests.policy.support import FAMILIES, make_larger
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
 from agent_tunix.policy.model import load_policy
+from agent_tunix.policy.network import experts
 
 MESHES = {"qwen3": [[1, 8], [8, 1, 1], [2, 2, 2]], "qwen3_moe": [[1, 8], [8, 1, 1], [2, 2, 2]]}
 # Experts train only with all weights.
@@ -71,13 +72,14 @@ def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], poli
 def main() -> None:
     """Compare all families."""
     directory, wrong, seen = Path(sys.argv[1]), {}, []
-    for family in FAMILIES:
+    for family, few_tokens in [*((family, experts.FEW_TOKENS) for family in FAMILIES), ("qwen3_moe", 0)]:
+        experts.FEW_TOKENS = few_tokens
         model = make_larger(directory / family, family, vocab_size=WORDS)
         settings = SETTINGS.get(family, {})
         expected, _, _ = measure(model, family, [1, 1], **settings)
         for shape in MESHES.get(family, [[4, 2]]):
             found, policy, program = measure(model, family, shape, **settings)
-            seen.append(f"{family} {shape}")
+            seen.append(f"{family} {shape}, few tokens: {few_tokens}")
             faults = problems(found, expected, policy, shape)
             # Logits of all rows, or of all words where tp divides them, on one device.
             rows, tp = shape_of(policy[0].mesh).row_shards, shape_of(policy[0].mesh).tp

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,13 +15,14 @@ from tests.training.support import train_run
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.planning.work import count_operations, count_weights
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.module_names import check_experts
-from agent_tunix.policy.network.experts import ExpertLoad
+from agent_tunix.policy.network import experts
 
 E, K = 8, 3
 
@@ -63,9 +65,57 @@ def test_the_load_counts_tokens_and_probabilities_of_each_expert(directory: Path
 def test_a_load_is_described_by_its_largest_share_and_its_balance(
     tokens: Any, probabilities: Any, largest: float, balance: float
 ) -> None:
-    found = ExpertLoad(jnp.asarray(tokens, jnp.float32), jnp.asarray(probabilities, jnp.float32)).describe()
+    found = experts.ExpertLoad(jnp.asarray(tokens, jnp.float32), jnp.asarray(probabilities, jnp.float32)).describe()
     assert float(found["expert_load_max"]) == pytest.approx(largest)
     assert float(found["expert_balance_loss"]) == pytest.approx(balance)
+
+
+def gradients(function: Any, *arrays: Any) -> Any:
+    return jax.jit(jax.value_and_grad(lambda *arrays: (function(*arrays) ** 2).sum(), range(len(arrays))))(*arrays)
+
+
+@pytest.mark.parametrize("sizes", [[300, 0, 128, 1], [1, 1, 1, 1]], ids=["several blocks", "less than a block"])
+def test_groups_and_their_gradients_are_those_of_jax(sizes: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    x, stack = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((450, 16), (4, 16, 24)))
+    total = sum(sizes)
+    found, expected = (
+        gradients(lambda x, stack, of=of: of(x, stack, jnp.asarray(sizes))[:total], x, stack)
+        for of in (experts.multiply_groups, jax.lax.ragged_dot)
+    )
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_many_tokens_are_computed_as_few_are(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mixture = load(directory).layers[0].mlp
+    graphdef, state = nnx.split(mixture)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 120, 64)), jnp.float32)
+
+    def compute() -> Any:
+        return gradients(lambda state, x: nnx.merge(graphdef, state)(x, None)[0], state, x)
+
+    few = compute()
+    monkeypatch.setattr(experts, "FEW_TOKENS", 0)
+    for one, other in zip(jax.tree.leaves(compute()), jax.tree.leaves(few), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_only_tokens_of_completions_are_counted_with_or_without_remat(directory: Path) -> None:
+    model = load(directory)
+    rng = np.random.default_rng(0)
+    prompts, tokens, counted = rng.integers(1, 99, (2, 5)), rng.integers(1, 99, (4, 6)), rng.random((4, 6)) < 0.7
+    arrays = [jnp.asarray(each) for each in (prompts, [5, 3], tokens)]
+
+    def load_of(model: Any) -> Any:
+        return completion_statistics(model, *arrays, temperature=1.0, counted=jnp.asarray(counted)).load
+
+    plain = load_of(model)
+    assert plain.tokens.sum() == K * counted[:, :-1].sum()
+    model.remat = True
+    for one, other in zip(load_of(model), plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_by_default_only_attention_gets_an_adapter(directory: Path) -> None:

@@ -1,12 +1,11 @@
 """A mixture of experts (https://arxiv.org/abs/1701.06538) in place of a layer's MLP, as Qwen 3 computes it.
 
 A router gives each token a distribution over the experts. The token goes through the K likeliest, whose outputs are
-added with their probabilities as weights. Tokens are sorted by expert, so that each expert multiplies its own tokens
-only. On a mesh, `tp` divides the experts. Each device computes the share of its own experts in the output of its rows,
-and the shares are added.
+added with their probabilities as weights. Few tokens, as in sampling, go through all experts, because that takes no
+longer than reading the weights. Many tokens are sorted by expert, so that each expert multiplies its own tokens only.
 
-XLA computes the products of all experts in one instruction on GPUs and TPUs. On CPUs it multiplies every token by
-every expert.
+On a mesh, `tp` divides the experts. Each device computes the share of its own experts in the output of its rows, and
+the shares are added.
 
 Axes: B rows, T tokens given, N = B × T tokens, D hidden, E experts (or those of a device), K experts of a token, F
 width of an expert.
@@ -23,6 +22,11 @@ from jaxtyping import Array, Bool, Float, Int
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.mesh import TENSOR, row_axes, sharding_over
 from agent_tunix.policy.network.projection import Projection
+
+# Up to so many tokens, accelerators read matrices for longer than they multiply by them.
+FEW_TOKENS = 256
+# Rows that an expert multiplies at once.
+_BLOCK = 128
 
 
 class ExpertLoad(NamedTuple):
@@ -126,6 +130,8 @@ class Experts(nnx.Module):
             mesh=self.mesh,
             in_specs=(*[rows] * 3, *[experts] * 3),
             out_specs=rows,
+            # JAX 0.10 takes the result of `argsort` for equal on all devices, and would not add their gradients of x.
+            check_vma=False,
         )
         out: jax.Array = run(x, weights, chosen, *stacks)
         return out
@@ -142,9 +148,6 @@ def _run_experts(
 ) -> Float[Array, "B T D"]:
     """Return the weighted sum of the chosen experts' outputs.
 
-    A token is copied once for each of its experts and the copies are permuted, forth and back. Gradients are then
-    permuted too, and not scattered, for which GPUs do not keep to an order.
-
     Args:
         x: Hidden states.
         weights: Weights of the chosen experts.
@@ -154,26 +157,126 @@ def _run_experts(
         down: Matrices of the outputs.
         axis: Mesh axis that divides the experts; None if all are here.
     """
-    (B, T, D), K, E = x.shape, chosen.shape[-1], gate.shape[0]
-    experts = chosen.reshape(-1)
+    first = 0 if axis is None else jax.lax.axis_index(axis) * gate.shape[0]
+    tokens = x.reshape(-1, x.shape[-1])
+    run = _run_all if len(tokens) <= FEW_TOKENS else _run_sorted
+    K = chosen.shape[-1]
+    out = run(tokens, weights.reshape(-1, K), chosen.reshape(-1, K) - first, gate, up, down)
     if axis is not None:
-        experts = experts - jax.lax.axis_index(axis) * E
-        # JAX 0.10 takes the result of `argsort` for equal on all devices, and would not add their gradients of x.
-        x = jax.lax.pcast(x, axis, to="varying")
-    # Tokens of other devices' experts come last and belong to no group. What `ragged_dot` puts there is ignored.
-    experts = jnp.where((experts >= 0) & (experts < E), experts, E)
+        out = jax.lax.psum(out, axis)  # type: ignore[no-untyped-call]
+    return out.reshape(x.shape)
+
+
+def _run_all(
+    x: Float[Array, "N D"],
+    weights: Float[Array, "N K"],
+    chosen: Int[Array, "N K"],
+    gate: Float[Array, "E D F"],
+    up: Float[Array, "E D F"],
+    down: Float[Array, "E F D"],
+) -> Float[Array, "N D"]:
+    """Return the output of all experts, of which those not chosen have the weight 0."""
+    weights = (jax.nn.one_hot(chosen, len(gate), dtype=x.dtype) * weights[..., None]).sum(axis=1)
+    inner = jax.nn.silu(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
+    return jnp.einsum("nef,efd->nd", inner * weights[..., None], down)
+
+
+def _run_sorted(
+    x: Float[Array, "N D"],
+    weights: Float[Array, "N K"],
+    chosen: Int[Array, "N K"],
+    gate: Float[Array, "E D F"],
+    up: Float[Array, "E D F"],
+    down: Float[Array, "E F D"],
+) -> Float[Array, "N D"]:
+    """Return the output of the chosen experts, each of which multiplies its own tokens.
+
+    A token is copied once for each of its experts, and the copies are permuted, forth and back. Gradients are then
+    permuted too, and not scattered, for which GPUs do not keep to an order.
+    """
+    (N, K), E = chosen.shape, len(gate)
+    # Tokens of other devices' experts come last and belong to no group. What the products have there is ignored.
+    experts = jnp.where((chosen >= 0) & (chosen < E), chosen, E).reshape(-1)
     order = jnp.argsort(experts)
     own = (experts[order] < E)[:, None]
     sizes = jnp.bincount(experts, length=E + 1)[:E].astype(jnp.int32)
-    copies = jnp.where(own, _permute(jnp.repeat(x.reshape(-1, D), K, axis=0), order), 0)
-    inner = jax.nn.silu(jax.lax.ragged_dot(copies, gate, sizes)) * jax.lax.ragged_dot(copies, up, sizes)
-    out = jnp.where(own, jax.lax.ragged_dot(inner, down, sizes), 0)
-    out = _permute(out, jnp.argsort(order)).reshape(B, T, K, D)
-    out = (out * weights[..., None]).sum(axis=2)
-    if axis is not None:
-        out = jax.lax.psum(out, axis)  # type: ignore[no-untyped-call]
-    return out
+    copies = jnp.where(own, _permute(jnp.repeat(x, K, axis=0), order), 0)
+    inner = jax.nn.silu(multiply_groups(copies, gate, sizes)) * multiply_groups(copies, up, sizes)
+    out = jnp.where(own, multiply_groups(inner, down, sizes), 0)
+    return (_permute(out, jnp.argsort(order)).reshape(N, K, -1) * weights[..., None]).sum(axis=1)
 
 
 def _permute(x: Float[Array, "M D"], order: Int[Array, " M"]) -> Float[Array, "M D"]:
     return x.at[order].get(unique_indices=True, mode="promise_in_bounds")
+
+
+@jax.custom_vjp
+def multiply_groups(
+    x: Float[Array, "M I"], stack: Float[Array, "E I O"], sizes: Int[Array, " E"]
+) -> Float[Array, "M O"]:
+    """Return the products of groups of rows, each with its own matrix: `jax.lax.ragged_dot`.
+
+    Except on TPUs, JAX 0.10 multiplies all rows by all matrices, and copies the rows for each matrix first. Other
+    devices therefore multiply blocks of rows, one after the other.
+
+    Args:
+        x: Rows, those of a group side by side.
+        stack: Matrices.
+        sizes: Rows of each group. The result is undefined for rows after the last group.
+    """
+    out: jax.Array = jax.lax.platform_dependent(x, stack, sizes, tpu=jax.lax.ragged_dot, default=_multiply_blocks)
+    return out
+
+
+def _multiply_forward(x: jax.Array, stack: jax.Array, sizes: jax.Array) -> tuple[jax.Array, Any]:
+    return multiply_groups(x, stack, sizes), (x, stack, sizes)
+
+
+def _multiply_backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, None]:
+    x, stack, sizes = kept
+    return multiply_groups(gradient, stack.swapaxes(1, 2), sizes), _add_blocks(x, gradient, stack, sizes), None
+
+
+multiply_groups.defvjp(_multiply_forward, _multiply_backward)
+
+
+def _multiply_blocks(x: jax.Array, stack: jax.Array, sizes: jax.Array) -> jax.Array:
+    experts, starts, _ = _divide(sizes, len(x))
+    rows = jnp.pad(x, ((0, _BLOCK), (0, 0)))
+
+    def multiply(n: Any, out: jax.Array) -> jax.Array:
+        block = jax.lax.dynamic_slice_in_dim(rows, starts[n], _BLOCK)
+        # The last block of a group may go on into the next group, whose own blocks come later and replace that part.
+        return jax.lax.dynamic_update_slice_in_dim(out, block @ stack[experts[n]], starts[n], axis=0)
+
+    out: jax.Array = jnp.zeros((len(rows), stack.shape[-1]), x.dtype)
+    out = jax.lax.fori_loop(0, len(starts), multiply, out)
+    return out[: len(x)]
+
+
+def _add_blocks(x: jax.Array, gradient: jax.Array, stack: jax.Array, sizes: jax.Array) -> jax.Array:
+    """Return the gradient of the matrices."""
+    experts, starts, stops = _divide(sizes, len(x))
+    left, right = (jnp.pad(rows, ((0, _BLOCK), (0, 0))) for rows in (x, gradient))
+    wide = jnp.promote_types(stack.dtype, jnp.float32)
+
+    def add(n: Any, out: jax.Array) -> jax.Array:
+        own = (starts[n] + jnp.arange(_BLOCK) < stops[n])[:, None]
+        a, b = (jnp.where(own, jax.lax.dynamic_slice_in_dim(rows, starts[n], _BLOCK), 0) for rows in (left, right))
+        return out.at[experts[n]].add(jnp.matmul(a.T, b, preferred_element_type=wide))
+
+    out: jax.Array = jax.lax.fori_loop(0, len(starts), add, jnp.zeros(stack.shape, wide))
+    return out.astype(stack.dtype)
+
+
+def _divide(sizes: Int[Array, " E"], num_rows: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the expert, the first row and the end of the group of as many blocks as there can be.
+
+    Blocks that are not needed begin after the last row.
+    """
+    ends, blocks = jnp.cumsum(sizes), -(-sizes // _BLOCK)
+    last = jnp.cumsum(blocks)
+    n = jnp.arange(num_rows // _BLOCK + len(sizes))
+    experts = jnp.minimum(jnp.searchsorted(last, n, side="right"), len(sizes) - 1)
+    starts = (ends - sizes)[experts] + (n - (last - blocks)[experts]) * _BLOCK
+    return experts, jnp.where(n < last[-1], starts, num_rows), ends[experts]
