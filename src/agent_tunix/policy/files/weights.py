@@ -3,6 +3,7 @@
 Each device reads only its own part of a tensor, one tensor at a time.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -113,11 +114,10 @@ def _read_stack(stored: list[Stored], dtype: jnp.dtype, sharding: jax.sharding.N
 
     def read(index: tuple[slice, ...] | None) -> np.ndarray:
         assert index is not None
-        parts = []
-        for one in stored[index[0]]:
-            with open_tensors(one.file) as tensors:
-                parts.append(tensors.get_slice(one.name)[index[:0:-1]].T.astype(dtype))
-        return np.stack(parts)
+        own = stored[index[0]]
+        with contextlib.ExitStack() as files:  # a file is read with its whole header, so it is opened once
+            opened = {file: files.enter_context(open_tensors(file)) for file in {one.file for one in own}}
+            return np.stack([opened[one.file].get_slice(one.name)[index[:0:-1]].T.astype(dtype) for one in own])
 
     weight: jax.Array = jax.make_array_from_callback((len(stored), *stored[0].shape[::-1]), sharding, read)
     return weight.block_until_ready()

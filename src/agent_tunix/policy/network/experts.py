@@ -177,8 +177,8 @@ def _run_all(
 ) -> Float[Array, "N D"]:
     """Return the output of all experts, of which those not chosen have the weight 0."""
     weights = (jax.nn.one_hot(chosen, len(gate), dtype=x.dtype) * weights[..., None]).sum(axis=1)
-    inner = jax.nn.silu(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
-    return jnp.einsum("nef,efd->nd", inner * weights[..., None], down)
+    inner = jax.nn.silu(jnp.einsum("ti,eio->teo", x, gate)) * jnp.einsum("ti,eio->teo", x, up)
+    return jnp.einsum("tei,eio->to", inner * weights[..., None], down)
 
 
 def _run_sorted(
