@@ -36,10 +36,11 @@ _FLOAT32 = 4
 _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
 # Fitted factors. The first four say what a layer keeps of a token for its backward pass, in units of the residual
 # stream, the queries, the keys and the MLP's width; the fifth counts numbers kept per attention probability.
-# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed. The last two are the copies of
+# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed, _EXPERTS_BACKWARD that of a layer
+# with experts, which permutes the copies of tokens once more. The last two are the copies of
 # logits that exist at once: of a chunk in the update, and of all rows in sampling.
 _KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
-_REMAT_BACKWARD = 1.25
+_REMAT_BACKWARD, _EXPERTS_BACKWARD = 1.25, 2.15
 _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
 
 
@@ -131,7 +132,7 @@ def plan_memory(
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
         gradients=2 * trained,
         activations=a.num_layers * (_input_bytes(a, config, compute_bytes, shape) if model.remat else layer),
-        recomputed=round(_REMAT_BACKWARD * layer) if model.remat else 0,
+        recomputed=round((_EXPERTS_BACKWARD if a.num_experts else _REMAT_BACKWARD) * layer) if model.remat else 0,
         logits=_logits_bytes(a, config, compute_bytes, shape),
     )
 
