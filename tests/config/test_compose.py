@@ -104,7 +104,7 @@ def test_every_size_that_is_promised_is_named() -> None:
         "gemma2": "2b 9b",
         "gemma4": "e2b e4b",
         "qwen2_5": "0_5b 1_5b 3b 7b",
-        "qwen3": "0_6b 1_7b 4b 8b 14b 32b",
+        "qwen3": "0_6b 1_7b 4b 8b 14b 32b 30b_a3b",
         "llama3_2": "1b 3b",
         "llama3_1": "8b",
         "olmo3": "7b",

@@ -25,6 +25,14 @@ _LLAMA3_ROPE = {
     "original_max_position_embeddings": 64,
 }
 _YARN_ROPE = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+_MOE = {
+    **_SIZES,
+    "head_dim": 16,
+    "rope_theta": 1e6,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+}
 _GEMMA3_TEXT: dict[str, Any] = {
     **_SIZES,
     "num_hidden_layers": 3,
@@ -67,6 +75,13 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Qwen3ForCausalLM",
         "Qwen3Config",
         {**_SIZES, "head_dim": 16, "rope_theta": 1e6, "tie_word_embeddings": True},
+    ),
+    "Qwen 3, experts": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**_MOE, "norm_topk_prob": True}),
+    # Layers of both kinds, and weights of experts that do not sum to 1.
+    "Qwen 3, experts, mixed": (
+        "Qwen3MoeForCausalLM",
+        "Qwen3MoeConfig",
+        {**_MOE, "num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [3], "norm_topk_prob": False},
     ),
     "Llama 3": ("LlamaForCausalLM", "LlamaConfig", {**_SIZES, "rope_theta": 5e5}),
     "Llama 3.2, tied, stretched": (

@@ -84,6 +84,17 @@ _QWEN3 = {
     "use_sliding_window": False,
     "vocab_size": 151936,
 }
+_EXPERTS = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "decoder_sparse_step": 1,
+    "max_window_layers": 48,
+    "mlp_only_layers": [],
+    "model_type": "qwen3_moe",
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
 _LLAMA3 = {
     "architectures": ["LlamaForCausalLM"],
     "attention_bias": False,
@@ -211,6 +222,9 @@ PUBLISHED: dict[str, Published] = {
         {**_QWEN3, "rope_theta": 5000000, "tie_word_embeddings": True}, 4_022_468_096, 2560, 9728, 36, 32
     ),
     "Qwen/Qwen3-32B": _sized(_QWEN3, 32_762_123_264, 5120, 25600, 64, 64, tie_word_embeddings=False),
+    "Qwen/Qwen3-30B-A3B": _sized(
+        {**_QWEN3, **_EXPERTS}, 30_532_122_624, 2048, 6144, 48, 32, 4, tie_word_embeddings=False
+    ),
     "meta-llama/Llama-3.2-1B-Instruct": _sized(
         {**_LLAMA3, "head_dim": 64, "rope_scaling": _stretched(32.0), "tie_word_embeddings": True},
         *(1_235_814_400, 2048, 8192, 16, 32),

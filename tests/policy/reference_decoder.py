@@ -9,6 +9,7 @@ and without a cache, so that there is nothing to get wrong in either; `tests/par
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ def reference_logits(directory: Path, tokens_T: np.ndarray) -> np.ndarray:
         attended = _attention(c, w, layer, x if olmo3 else norm(x, f"{p}.input_layernorm"), norm, kept)
         x = x + (norm(attended, f"{p}.post_attention_layernorm") if gemma or olmo3 else attended)
         h = x if olmo3 else norm(x, f"{p}.{'pre_feedforward' if gemma else 'post_attention'}_layernorm")
-        gate, up = (h @ w[f"{p}.mlp.{name}_proj.weight"].T for name in ("gate", "up"))
-        out = (_gelu_tanh(gate) if gemma else gate / (1 + np.exp(-gate))) * up @ w[f"{p}.mlp.down_proj.weight"].T
+        if f"{p}.mlp.gate.weight" in w:
+            out = _mixture(c, w, f"{p}.mlp", h)
+        else:
+            out = _mlp(w, f"{p}.mlp", h, _gelu_tanh if gemma else _silu)
         x = x + (norm(out, f"{p}.post_feedforward_layernorm") if gemma or olmo3 else out)
         if embedded is not None:
             gate = _gelu_tanh(x @ w[f"{p}.per_layer_input_gate.weight"].T) * embedded[:, layer]
@@ -59,6 +62,22 @@ def _embeddings_of_layers(
     own = w["embed_tokens_per_layer.weight"][tokens_T].reshape(shape) * math.sqrt(shape[-1])
     common = x @ w["per_layer_model_projection.weight"].T / math.sqrt(c["hidden_size"])
     return np.asarray((norm(common.reshape(shape), "per_layer_projection_norm") + own) / math.sqrt(2))
+
+
+def _mlp(w: dict[str, np.ndarray], p: str, h: np.ndarray, activation: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    gate, up = (h @ w[f"{p}.{name}_proj.weight"].T for name in ("gate", "up"))
+    return np.asarray(activation(gate) * up @ w[f"{p}.down_proj.weight"].T)
+
+
+def _mixture(c: dict[str, Any], w: dict[str, np.ndarray], p: str, h: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(h)
+    for t, logits in enumerate(h @ w[f"{p}.gate.weight"].T):
+        shares = np.exp(logits - logits.max())
+        chosen = np.argsort(-shares)[: c["num_experts_per_tok"]]
+        total = shares[chosen].sum() if c["norm_topk_prob"] else shares.sum()
+        for expert in chosen:
+            out[t] += shares[expert] / total * _mlp(w, f"{p}.experts.{expert}", h[t], _silu)
+    return out
 
 
 def _attention(
@@ -144,6 +163,10 @@ def _frequencies(c: dict[str, Any], size: int, sliding: bool) -> np.ndarray:
                 frequency = (1 - smooth) * frequency / parameters["factor"] + smooth * frequency
         found.append(frequency)
     return np.array(found)
+
+
+def _silu(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x / (1 + np.exp(-x)))
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:

@@ -65,6 +65,16 @@ _GEMMA4 = {
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_PLAIN, "model_type": "qwen2", "tie_word_embeddings": False},
     "qwen3": {**_PLAIN, "head_dim": 6, "tie_word_embeddings": False},
+    "qwen3_moe": {
+        **_PLAIN,
+        "model_type": "qwen3_moe",
+        "num_hidden_layers": 3,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 12,
+        "norm_topk_prob": True,
+        "mlp_only_layers": [1],
+    },
     "llama": {
         **_PLAIN,
         "model_type": "llama",
@@ -110,7 +120,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 # Of every family but SmolLM 3, whose programs have no part that those of Llama lack.
-FAMILIES = ("gemma2", "gemma3_text", "gemma4_text", "llama", "olmo3", "qwen2", "qwen3")
+FAMILIES = ("gemma2", "gemma3_text", "gemma4_text", "llama", "olmo3", "qwen2", "qwen3", "qwen3_moe")
 
 
 def make_family(directory: Path, name: str, **settings: Any) -> Path:

@@ -57,6 +57,14 @@ ARCHITECTURES = {
         output_norms=True,
         unrotated_layers=(1,),
     ),
+    "experts": dataclasses.replace(
+        PLAIN,
+        num_experts=4,
+        num_experts_per_token=2,
+        moe_intermediate_size=12,
+        norm_topk_prob=True,
+        dense_layers=(1,),
+    ),
 }
 # With an adapter, beside a base in few bits.
 ADAPTED: dict[str, Quantization] = {"quantised": "nf4"}
@@ -145,7 +153,7 @@ def _shared(model: Any, *arrays: jax.Array, chunk: int | None) -> tuple[jax.Arra
 
 @pytest.mark.parametrize(
     ("model", "chunk", "remat"),
-    [("sliding", 5, True), ("untied", None, False), ("quantised", None, True)],
+    [("sliding", 5, True), ("untied", None, False), ("experts", 5, False), ("quantised", None, True)],
     indirect=["model"],
 )
 def test_values_and_gradients_are_those_of_the_plain_form(

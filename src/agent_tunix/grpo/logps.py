@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.planning.memory import CHUNK_NUMBERS
 from agent_tunix.policy.mesh import row_parts
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.network.experts import ExpertLoad
 
 
 class TokenStatistics(NamedTuple):
@@ -29,6 +30,7 @@ class TokenStatistics(NamedTuple):
         likeliest: The likeliest token at that position; None unless requested.
         top: Ids of the k likeliest tokens at that position, or the ids given; None unless requested.
         top_logps: Their log-probabilities.
+        load: Load of experts in each layer that has some; None unless requested.
     """
 
     logps: Float[Array, "n T"]
@@ -36,6 +38,7 @@ class TokenStatistics(NamedTuple):
     likeliest: Int[Array, "n T"] | None = None
     top: Int[Array, "n T k"] | None = None
     top_logps: Float[Array, "n T k"] | None = None
+    load: ExpertLoad | None = None
 
 
 def completion_statistics(
@@ -49,6 +52,7 @@ def completion_statistics(
     likeliest: bool = False,
     entropy_gradient: bool = False,
     top: int | Int[Array, "n T k"] | None = None,
+    counted: Bool[Array, "n T"] | None = None,
 ) -> TokenStatistics:
     """Compute log-probability and entropy of every token. Ignore the values at padding.
 
@@ -63,11 +67,13 @@ def completion_statistics(
         entropy_gradient: True if entropies are differentiated.
         top: The number k of likeliest words at each place to find, or the ids of words whose log-probabilities are
             wanted; None for neither.
+        counted: Tokens whose load of experts is returned, less the last of each row; None for none.
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
     # The model need not read the last token, because no token follows it.
-    first_BD, read = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1])
+    counted = None if counted is None else counted[:, :-1]
+    first_BD, read, load = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1], counted)
     hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
     parts = row_parts(model.mesh, n)
@@ -77,6 +83,7 @@ def completion_statistics(
         model, (flat, tokens_nT.reshape(-1), words_NK), temperature, chunk, likeliest, parts, entropy_gradient, k
     )
     statistics: TokenStatistics = jax.tree.map(lambda x: x.reshape(n, T, *x.shape[1:]), found)
+    statistics = statistics._replace(load=load)
     if entropy_gradient:
         return statistics
     return statistics._replace(entropies=jax.lax.stop_gradient(statistics.entropies))

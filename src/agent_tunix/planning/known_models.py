@@ -18,6 +18,14 @@ from agent_tunix.policy.files.location import parse_location
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "rms_norm_eps": 1e-6, "tie_word_embeddings": True}
 _QWEN3 = {**_QWEN2, "model_type": "qwen3", "num_key_value_heads": 8, "head_dim": 128}
+_QWEN3_MOE = {
+    **_QWEN3,
+    "model_type": "qwen3_moe",
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+}
 _LLAMA3 = {
     "model_type": "llama",
     "vocab_size": 128_256,
@@ -55,6 +63,7 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
     "Qwen/Qwen3-8B": _sized(_QWEN3, 4096, 12288, 36, 32, **_UNTIED),
     "Qwen/Qwen3-14B": _sized(_QWEN3, 5120, 17408, 40, 40, **_UNTIED),
     "Qwen/Qwen3-32B": _sized(_QWEN3, 5120, 25600, 64, 64, **_UNTIED),
+    "Qwen/Qwen3-30B-A3B": _sized(_QWEN3_MOE, 2048, 6144, 48, 32, num_key_value_heads=4, **_UNTIED),
     "meta-llama/Llama-3.2-1B-Instruct": _sized(_LLAMA3, 2048, 8192, 16, 32, head_dim=64),
     "meta-llama/Llama-3.2-3B-Instruct": _sized(_LLAMA3, 3072, 8192, 28, 24, head_dim=128),
     "meta-llama/Llama-3.1-8B-Instruct": _sized(_LLAMA3, 4096, 14336, 32, 32, **_UNTIED),

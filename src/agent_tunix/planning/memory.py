@@ -23,7 +23,7 @@ from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
-from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
+from agent_tunix.policy.module_names import adapter_pattern, matches
 
 ONE_DEVICE = MeshShape(1, 1, 1)
 # Usable share of a device's memory. The rest is for the compiler's own buffers and for fragmentation.
@@ -36,10 +36,11 @@ _FLOAT32 = 4
 _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
 # Fitted factors. The first four say what a layer keeps of a token for its backward pass, in units of the residual
 # stream, the queries, the keys and the MLP's width; the fifth counts numbers kept per attention probability.
-# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed. The last two are the copies of
+# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed, _EXPERTS_BACKWARD that of a layer
+# with experts, which permutes the copies of tokens once more. The last two are the copies of
 # logits that exist at once: of a chunk in the update, and of all rows in sampling.
 _KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
-_REMAT_BACKWARD = 1.25
+_REMAT_BACKWARD, _EXPERTS_BACKWARD = 1.25, 2.15
 _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
 
 
@@ -110,7 +111,8 @@ def plan_memory(
     a, model = architecture, config.model
     tensors = list_tensors(a)
     weights = sum(_weight_bytes(tensor, model, compute_bytes, shape) for tensor in tensors)
-    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model))
+    pattern = adapter_pattern(model, a)
+    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model, pattern))
     trained = adapter if model.lora_rank > 0 else weights
     batch, group = config.training.batch_size, config.grpo.num_generations
     prompt = config.generation.max_prompt_length
@@ -130,7 +132,7 @@ def plan_memory(
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
         gradients=2 * trained,
         activations=a.num_layers * (_input_bytes(a, config, compute_bytes, shape) if model.remat else layer),
-        recomputed=round(_REMAT_BACKWARD * layer) if model.remat else 0,
+        recomputed=round((_EXPERTS_BACKWARD if a.num_experts else _REMAT_BACKWARD) * layer) if model.remat else 0,
         logits=_logits_bytes(a, config, compute_bytes, shape),
     )
 
@@ -149,12 +151,8 @@ def _part(size: int, devices: int) -> int:
     return size // devices if size % devices == 0 else size
 
 
-def _is_adapted(tensor: Tensor, model: ModelConfig) -> bool:
-    return (
-        model.lora_rank > 0
-        and tensor.path[-1] == "kernel"
-        and matches(model.lora_module_path or DEFAULT_PATTERN, tensor.name.removesuffix(".weight"))
-    )
+def _is_adapted(tensor: Tensor, model: ModelConfig, pattern: str) -> bool:
+    return model.lora_rank > 0 and tensor.path[-1] == "kernel" and matches(pattern, tensor.name.removesuffix(".weight"))
 
 
 def _count(tensor: Tensor, shape: MeshShape) -> int:
@@ -182,11 +180,16 @@ def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
 
 
 def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
-    """Return the widths of a device's queries, keys and MLP, averaged over the layers."""
+    """Return the widths of a device's queries, keys and MLP, averaged over the layers, or of all experts of a token.
+
+    A token's copies for its experts, before and after them, count as a third of their width each, because a token has
+    three numbers in each place of an MLP.
+    """
     heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
     head_dim = sum(map(a.head_dim_of, range(a.num_layers))) // a.num_layers
+    of_experts = a.num_experts_per_token * (a.moe_intermediate_size + 2 * a.hidden_size // 3)
     inner = sum(_part(a.mlp_size_of(layer), shape.tp) for layer in range(a.num_layers)) // a.num_layers
-    return heads * head_dim, kv_heads * head_dim, inner + a.layer_embedding_size
+    return heads * head_dim, kv_heads * head_dim, (of_experts or inner) + a.layer_embedding_size
 
 
 def _numbers_read(a: Architecture, shape: MeshShape) -> int:

@@ -68,13 +68,16 @@ def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[
         "tp": {
             "num_heads × head_dim": queries,
             "num_key_value_heads × head_dim": keys,
-            "intermediate_size": a.intermediate_size,
             "vocab_size": a.vocab_size,
         },
     }
     if a.layer_embedding_size:
         for divided in sizes.values():
             divided["hidden_size_per_layer_input"] = a.layer_embedding_size
+    if a.num_experts:
+        sizes["tp"]["num_experts"] = a.num_experts
+    if not all(map(a.has_experts, range(a.num_layers))):
+        sizes["tp"]["intermediate_size"] = a.intermediate_size
     if quantization == "nf4":
         sizes["fsdp"]["hidden_size / 2 of nf4"] = a.hidden_size // 2
         sizes["tp"]["num_heads × head_dim / 2 of nf4"] = queries // 2

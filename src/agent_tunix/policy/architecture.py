@@ -72,6 +72,11 @@ class Architecture:
         wide_borrowing_mlps: True if the MLPs of those layers are twice as wide.
         layer_embedding_size: Width of the embedding that each layer has for each token; 0 for none (Gemma 4).
         layer_scalars: True if the output of each layer is multiplied by a number of its own (Gemma 4).
+        num_experts: Experts of a layer; 0 if all layers have an MLP.
+        num_experts_per_token: Experts that each token goes through.
+        moe_intermediate_size: Width inside an expert.
+        norm_topk_prob: True if the weights of a token's experts are divided by their sum.
+        dense_layers: Numbers of the layers with an MLP among those with experts, from 0.
     """
 
     model_type: str
@@ -105,6 +110,11 @@ class Architecture:
     wide_borrowing_mlps: bool = False
     layer_embedding_size: int = 0
     layer_scalars: bool = False
+    num_experts: int = 0
+    num_experts_per_token: int = 0
+    moe_intermediate_size: int = 0
+    norm_topk_prob: bool = False
+    dense_layers: tuple[int, ...] = ()
 
     def head_dim_of(self, layer: int) -> int:
         """Return the width of a head in a layer, counted from 0."""
@@ -129,3 +139,7 @@ class Architecture:
     def mlp_size_of(self, layer: int) -> int:
         """Return the width inside the MLP of a layer."""
         return self.intermediate_size * (2 if self.wide_borrowing_mlps and self.is_borrowing(layer) else 1)
+
+    def has_experts(self, layer: int) -> bool:
+        """Return True if a layer, counted from 0, has a mixture of experts instead of an MLP."""
+        return self.num_experts > 0 and layer not in self.dense_layers

@@ -105,6 +105,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("llama3", "llama31", "llama32", "llama33"), "llama"),
     "olmo31": "olmo3",
     "qwen25": "qwen2",
+    "qwen3moe": "qwen3_moe",
 }
 
 
@@ -209,6 +210,37 @@ def _read_qwen2(config: ConfigFile) -> Architecture:
 def _read_qwen3(config: ConfigFile) -> Architecture:
     """Read Qwen 3, dense (https://arxiv.org/abs/2505.09388)."""
     return _read_plain(config, _common(config, default_head_dim=128), qk_norm=True)
+
+
+_MOE_KEYS = ("moe_intermediate_size", "num_experts", "num_local_experts")
+
+
+def _read_qwen3_moe(config: ConfigFile) -> Architecture:
+    """Read Qwen 3 with mixtures of experts (https://arxiv.org/abs/2505.09388)."""
+    # The second name is that of transformers 5.
+    config = config.with_defaults({"num_experts": config.get("num_local_experts")})
+    common = _common(config, own_keys=_MOE_KEYS)
+    count, step, dense = common["num_layers"], config.whole("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
+    if not isinstance(dense, list):
+        raise ModelError(
+            f"{config.path}: mlp_only_layers must be a list of layers, not {dense!r:.100}", code="invalid_value"
+        )
+    num_experts, of_token = config.whole("num_experts"), config.whole("num_experts_per_tok")
+    if of_token > num_experts:
+        raise ModelError(
+            f"{config.path}: num_experts_per_tok must be at most num_experts {num_experts}, not {of_token}",
+            code="invalid_value",
+        )
+    return _read_plain(
+        config,
+        common,
+        qk_norm=True,
+        num_experts=num_experts,
+        num_experts_per_token=of_token,
+        moe_intermediate_size=config.whole("moe_intermediate_size"),
+        norm_topk_prob=config.flag("norm_topk_prob", False),
+        dense_layers=tuple(layer for layer in range(count) if layer in dense or (layer + 1) % step),
+    )
 
 
 _SMOLLM3_KEYS = ("no_rope_layers", "no_rope_layer_interval", "use_sliding_window")
@@ -421,5 +453,6 @@ FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
     "olmo3": _read_olmo3,
     "qwen2": _read_qwen2,
     "qwen3": _read_qwen3,
+    "qwen3_moe": _read_qwen3_moe,
     "smollm3": _read_smollm3,
 }

@@ -139,6 +139,8 @@ def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtyp
         module, pair = tensor.path[:-1], pairs.get(tensor.path[:-1])
         if tensor.path[-1] == "kernel":
             make = functools.partial(_merge, projections[module], pair, alpha, dtype)
+        elif tensor.of_expert:
+            make = functools.partial(_expert_to_host, weights[module], tensor.path[-1], dtype)
         else:
             make = functools.partial(_to_host, weights[tensor.path], dtype, transposed=tensor.transposed)
         pending[stored.name] = _Pending(math.prod(tensor.shape) * dtype.itemsize, make)
@@ -170,6 +172,10 @@ def _merge(
 def _to_host(array: jax.Array, dtype: jnp.dtype, *, transposed: bool = False) -> np.ndarray:
     host = np.asarray(jax.device_get(array)).astype(dtype)
     return np.ascontiguousarray(host.T if transposed else host)
+
+
+def _expert_to_host(stack: jax.Array, number: Any, dtype: jnp.dtype) -> np.ndarray:
+    return _to_host(stack[number], dtype, transposed=True)
 
 
 def _read(file: Path, name: str) -> np.ndarray:

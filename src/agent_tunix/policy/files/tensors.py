@@ -22,7 +22,7 @@ class Tensor:
     Attributes:
         name: Name without the prefix in the files: `layers.0.mlp.up_proj.weight`.
         shape: Shape in the files.
-        path: Path of the weight in the decoder's state.
+        path: Path of the weight in the decoder's state; that of an expert ends with its number in the stack.
     """
 
     name: str
@@ -32,7 +32,12 @@ class Tensor:
     @property
     def transposed(self) -> bool:
         """True if the weight is the transpose of the tensor."""
-        return self.path[-1] == "kernel"
+        return self.path[-1] == "kernel" or self.of_expert
+
+    @property
+    def of_expert(self) -> bool:
+        """True if the tensor is a matrix of one expert."""
+        return isinstance(self.path[-1], int)
 
 
 def list_tensors(architecture: Architecture) -> list[Tensor]:
@@ -62,12 +67,12 @@ def _list_layer(a: Architecture, layer: int) -> list[Tensor]:
     if has_keys:
         matrices |= {"self_attn.k_proj": (keys, hidden), "self_attn.v_proj": (keys, hidden)}
     biases = tuple(matrices) if a.qkv_bias else ()
-    matrices |= {
-        "self_attn.o_proj": (hidden, queries),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }
+    matrices["self_attn.o_proj"] = (hidden, queries)
+    experts = range(a.num_experts if a.has_experts(layer) else 0)
+    if experts:
+        matrices["mlp.gate"] = (a.num_experts, hidden)
+    else:
+        matrices |= {f"mlp.{name}": shape for name, shape in _mlp(hidden, inner).items()}
     norms = {"post_attention_layernorm": hidden}
     if a.input_norms:
         norms["input_layernorm"] = hidden
@@ -88,7 +93,16 @@ def _list_layer(a: Architecture, layer: int) -> list[Tensor]:
         *(_place(prefix, f"{name}.bias", matrices[name][:1]) for name in biases),
         *(_place(prefix, f"{name}.weight", (size,)) for name, size in norms.items()),
         *([Tensor(f"{prefix}layer_scalar", (1,), ("layers", layer, "layer_scalar"))] if a.layer_scalars else ()),
+        *(
+            Tensor(f"{prefix}mlp.experts.{n}.{name}.weight", shape, ("layers", layer, "mlp", "experts", name, n))
+            for name, shape in _mlp(hidden, a.moe_intermediate_size).items()
+            for n in experts
+        ),
     ]
+
+
+def _mlp(hidden: int, inner: int) -> dict[str, tuple[int, int]]:
+    return {"gate_proj": (inner, hidden), "up_proj": (inner, hidden), "down_proj": (hidden, inner)}
 
 
 def _place(prefix: str, name: str, shape: tuple[int, ...]) -> Tensor:

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide, row_parts
 from agent_tunix.policy.network.attention import Groups, wide
+from agent_tunix.policy.network.experts import ExpertLoad
 from agent_tunix.policy.network.layers import DecoderLayer
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection, Quantization
@@ -121,6 +122,19 @@ class Decoder(nnx.Module):
             prefix: Prefix that the rows continue. Its texts come before everything that `attention_mask` covers.
             output_hidden: True to return normed hidden states instead of logits; `project` turns them into logits.
         """
+        hidden, cache, _ = self._read(input_tokens, positions, cache, attention_mask, prefix)
+        return (hidden if output_hidden else self.project(hidden)), cache
+
+    def _read(
+        self,
+        input_tokens: Int[Array, "B T"],
+        positions: Int[Array, "B T"],
+        cache: Cache | None,
+        attention_mask: Bool[Array, "B T S"],
+        prefix: Prefix | None,
+        counted: Bool[Array, "B T"] | None = None,
+    ) -> tuple[Float[Array, "B T D"], Cache | None, ExpertLoad | None]:
+        """Return normed hidden states, the cache, and the load of experts by the tokens to be counted."""
         x = self._embed(input_tokens)
         embedded = self._embed_for_layers(input_tokens, x)
         key_positions = positions = positions.astype(jnp.int32)
@@ -134,19 +148,20 @@ class Decoder(nnx.Module):
             prefix_masks = {kind: self._see_text(kind, prefix.mask, prefix.positions, positions) for kind in kinds}
         angles = self._angles(positions)
         layers: list[Any] = []
+        loads = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             lender = self.config.lender_of(number)
             before = None if cache is None or lender is not None else (*cache["layers"][number], slot)
             source = number if lender is None else lender
             shared = None if prefix is None else (*prefix.layers[source], prefix_masks[kind])
-            lent = None if lender is None else layers[lender]
-            x, after = self._run(layer, x, angles[number], masks[kind], before, shared, lent, embedded[number])
+            extra = None if lender is None else layers[lender], embedded[number], counted
+            x, after, load = self._run(layer, x, angles[number], masks[kind], before, shared, *extra)
             layers.append(after)
+            loads.append(load)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
             cache = {"layers": layers, "positions": key_positions, "length": length}
-        hidden = self.norm(x)
-        return (hidden if output_hidden else self.project(hidden)), cache
+        return self.norm(x), cache, _stack_loads(loads)
 
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Return the logits of normed hidden states, in float32."""
@@ -223,8 +238,12 @@ class Decoder(nnx.Module):
         return hidden[:, -1], Prefix(cache["layers"], positions, mask)
 
     def read_groups(
-        self, texts: Int[Array, "B P"], lengths: Int[Array, " B"], rows: Int[Array, "N T"]
-    ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"]]:
+        self,
+        texts: Int[Array, "B P"],
+        lengths: Int[Array, " B"],
+        rows: Int[Array, "N T"],
+        counted: Bool[Array, "N T"] | None = None,
+    ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"], ExpertLoad | None]:
         """Read texts and the rows that continue them, each text once.
 
         The result equals that of `read_prefix` followed by a call with that prefix. But everything in a layer except
@@ -234,21 +253,24 @@ class Decoder(nnx.Module):
             texts: Ids, padded on the left.
             lengths: Tokens of each text.
             rows: Ids, padded on the right; R = N / B for each text, side by side.
+            counted: Tokens whose load of experts is returned; None for none.
 
         Returns:
-            The normed hidden state after each text's last token, and those of the rows' tokens.
+            The normed hidden state after each text's last token, those of the rows' tokens, and the load of experts in
+                each layer that has some.
         """
         (B, P), (N, T) = texts.shape, rows.shape
         if T == 0:
             last, _ = self.read_prefix(texts, lengths)
-            return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype)
+            return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype), None
         row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
         own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
         if self.remat or row_parts(self.mesh, B) < row_parts(self.mesh, N):
             # Together, a layer that is recomputed would hold texts and rows at once, and rows would lie on the devices
             # of their texts, which may be fewer than rows alone are divided over.
             last, prefix = self.read_prefix(texts, lengths)
-            return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
+            hidden, _, load = self._read(rows, row_positions, None, own, prefix, counted)
+            return last, hidden, load
         mask, text_positions, causal = _read_from_left(lengths, P)
         groups = {}
         for kind in set(self.config.layer_kinds):
@@ -261,14 +283,18 @@ class Decoder(nnx.Module):
         x = self._embed(tokens)
         embedded = self._embed_for_layers(tokens, x)
         angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
+        if counted is not None:
+            counted = jnp.pad(counted.reshape(B, -1), ((0, 0), (P, 0)))
         kept: list[Any] = []
+        loads = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
             lender = self.config.lender_of(number)
-            lent = None if lender is None else kept[lender]
-            x, after = self._run(layer, x, angles[number], groups[kind], None, None, lent, embedded[number])
+            extra = None if lender is None else kept[lender], embedded[number], counted
+            x, after, load = self._run(layer, x, angles[number], groups[kind], None, None, *extra)
             kept.append(after)
+            loads.append(load)
         hidden = self.norm(x[:, P - 1 :])
-        return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1)
+        return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1), _stack_loads(loads)
 
     def _embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         x = self.embed_tokens(tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
@@ -302,11 +328,13 @@ class Decoder(nnx.Module):
             for number, kind in enumerate(config.layer_kinds)
         ]
 
-    def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
-        """Run a layer; return its output, and the keys and values for a cache."""
+    def _run(
+        self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any
+    ) -> tuple[Float[Array, "B T D"], Any, ExpertLoad | None]:
+        """Run a layer; return its output, the keys and values for a cache, and the load of experts."""
         run = jax.checkpoint(_run_layer) if self.remat else _run_layer
-        x, after = run(*nnx.split(layer), x, *args)
-        return divide(self.mesh, x), after
+        x, after, load = run(*nnx.split(layer), x, *args)
+        return divide(self.mesh, x), after, load
 
     def _near(
         self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
@@ -349,6 +377,12 @@ def grow_cache(cache: Cache, cache_size: int) -> Cache:
         "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
         "length": cache["length"],
     }
+
+
+def _stack_loads(loads: list[ExpertLoad | None]) -> ExpertLoad | None:
+    """Return the loads of all layers that have one, or None."""
+    found = [load for load in loads if load is not None]
+    return jax.tree.map(lambda *sums: jnp.stack(sums), *found) if found else None
 
 
 def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:

@@ -1,4 +1,4 @@
-"""A layer of the decoder: attention and MLP, whose inputs, outputs or both are normed.
+"""A layer of the decoder: attention and MLP or mixture of experts, whose inputs, outputs or both are normed.
 
 Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to, D hidden.
 """
@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.mesh import TENSOR, divide
 from agent_tunix.policy.network.attention import Groups, attend, attend_after, attend_in_groups, wide
+from agent_tunix.policy.network.experts import ExpertLoad, MixtureOfExperts
 from agent_tunix.policy.network.norms import RMSNorm, rms_norm
 from agent_tunix.policy.network.projection import Projection, Scale
 from agent_tunix.policy.network.rotation import Angles, rotate
@@ -26,7 +27,7 @@ _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and MLP, each added to the residual stream."""
+    """Attention and MLP or mixture of experts, each added to the residual stream."""
 
     def __init__(self, config: Architecture, layer: int, matrices: dict[str, Any], **kinds: Any) -> None:
         """Create a layer with random weights.
@@ -38,7 +39,11 @@ class DecoderLayer(nnx.Module):
             kinds: Arguments of all other modules: types and keys.
         """
         self.self_attn = Attention(config, layer, matrices, **kinds)
-        self.mlp = MLP(config, config.mlp_size_of(layer), matrices)
+        self.mlp = (
+            MixtureOfExperts(config, **kinds)
+            if config.has_experts(layer)
+            else MLP(config, config.mlp_size_of(layer), matrices)
+        )
         self.input_norms, self.output_norms = config.input_norms, config.output_norms
         if self.input_norms:
             self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
@@ -65,8 +70,9 @@ class DecoderLayer(nnx.Module):
         prefix: Any,
         lent: Any = None,
         embedded: Float[Array, "B T E"] | None = None,
-    ) -> tuple[Float[Array, "B T D"], Any]:
-        """Return the residual stream after this layer, and its keys and values if there is a cache or it lends them.
+        counted: Bool[Array, "B T"] | None = None,
+    ) -> tuple[Float[Array, "B T D"], Any, ExpertLoad | None]:
+        """Compute the layer.
 
         Args:
             x: The residual stream.
@@ -76,22 +82,31 @@ class DecoderLayer(nnx.Module):
             prefix: Keys and values of a prefix and the mask over it; None without a prefix.
             lent: Keys and values that another layer returned, for a layer without its own.
             embedded: The layer's own embeddings of the tokens, for families that have them.
+            counted: Tokens to count in the load of experts; None to count none.
+
+        Returns:
+            The residual stream, the keys and values if there is a cache or the layer lends them, and the load.
         """
         normed = self.input_layernorm(x) if self.input_norms else x
         attended, kept = self.self_attn(normed, angles, mask, cache, prefix, lent)
         if self.output_norms:
             x = x + self.post_attention_layernorm(attended)
             normed = self.pre_feedforward_layernorm(x) if self.input_norms else x
-            x = x + self.post_feedforward_layernorm(self.mlp(normed))
+            out, load = self._feed(normed, counted)
+            x = x + self.post_feedforward_layernorm(out)
         else:
             x = x + attended
-            x = x + self.mlp(self.post_attention_layernorm(x))
+            out, load = self._feed(self.post_attention_layernorm(x), counted)
+            x = x + out
         if embedded is not None:
             gate = _ACTIVATIONS[self.activation](self.per_layer_input_gate(x))
             x = x + self.post_per_layer_input_norm(self.per_layer_projection(gate * embedded))
         if self.layer_scalar is not None:
             x = x * self.layer_scalar[...].astype(x.dtype)
-        return x, kept
+        return x, kept, load
+
+    def _feed(self, x: jax.Array, counted: jax.Array | None) -> tuple[jax.Array, ExpertLoad | None]:
+        return (self.mlp(x), None) if isinstance(self.mlp, MLP) else self.mlp(x, counted)
 
 
 class Attention(nnx.Module):
