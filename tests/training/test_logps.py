@@ -153,7 +153,10 @@ def _shared(model: Any, *arrays: jax.Array, chunk: int | None) -> tuple[jax.Arra
 
 @pytest.mark.parametrize(
     ("model", "chunk", "remat"),
-    [("sliding", 5, True), ("untied", None, False), ("experts", 5, False), ("quantised", None, True)],
+    [
+        *(("sliding", 5, True), ("untied", None, False), ("experts", 5, False)),
+        *(("quantised", None, True), ("quantised", 5, False)),
+    ],
     indirect=["model"],
 )
 def test_values_and_gradients_are_those_of_the_plain_form(
@@ -167,6 +170,23 @@ def test_values_and_gradients_are_those_of_the_plain_form(
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
     monkeypatch.setattr(model, "remat", remat)
     assert_close(gradients(model, lambda model: (shared(model, chunk)[0] * weights).sum()), expected)
+
+
+@pytest.mark.parametrize("model", ["quantised"], indirect=True)
+def test_logits_of_tokens_without_loss_are_not_computed(model: Any) -> None:
+    """With a frozen output matrix. Gradients are those of the tokens that count."""
+    mask = np.arange(T) < RNG.integers(0, T, (B * G, 1))
+
+    @nnx.jit
+    def masked(model: Any) -> jax.Array:
+        arrays = map(jnp.asarray, (PROMPTS, LENGTHS, TOKENS))
+        return completion_statistics(model, *arrays, temperature=TEMPERATURE, mask_nT=jnp.asarray(mask), chunk=5).logps
+
+    np.testing.assert_allclose(masked(model)[mask], plain(model)[0][mask], rtol=1e-9)
+    # The last chunk is filled up with fewer than five of them.
+    assert (np.asarray(masked(model))[~mask] != 0).sum() < 5
+    expected = gradients(model, lambda model: (plain(model)[0] * mask).sum())
+    assert_close(gradients(model, lambda model: (masked(model) * mask).sum()), expected)
 
 
 def test_slots_that_no_row_fills_change_nothing(model: Any) -> None:

@@ -62,6 +62,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
                 example.prompt_lengths,
                 example.tokens,
                 temperature=temperature,
+                mask_nT=example.mask,
                 entropy_gradient=example.settings.entropy_coefficient is not None,
                 top=None if teacher is None else teacher.words,
                 counted=example.mask if policy.config.num_experts else None,

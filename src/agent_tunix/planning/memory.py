@@ -28,7 +28,7 @@ from agent_tunix.policy.module_names import adapter_pattern, matches
 ONE_DEVICE = MeshShape(1, 1, 1)
 # Usable share of a device's memory. The rest is for the compiler's own buffers and for fragmentation.
 USABLE_MEMORY = 0.9
-# Maximum numbers in the logits of a chunk of tokens (`grpo/logps.py`): 16 MB in float32.
+# Numbers in the logits of a chunk of tokens (`chunk_tokens`): 16 MB in float32.
 CHUNK_NUMBERS = 1 << 22
 
 _FLOAT32 = 4
@@ -226,10 +226,19 @@ def _input_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 
 def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
     _, completions, _, completion = _micro_batch(config, shape)
-    numbers = completions * completion * a.vocab_size
-    chunk = round(_UPDATE_LOGITS * min(CHUNK_NUMBERS, numbers) * _FLOAT32)
+    tokens, chunk = completions * completion, chunk_tokens(a)
+    logits = round(_UPDATE_LOGITS * min(chunk, tokens) * a.vocab_size * _FLOAT32)
     # Without chunks, no copy of the output matrix is made.
-    return chunk + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if numbers > CHUNK_NUMBERS else 0)
+    return logits + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if tokens > chunk else 0)
+
+
+def chunk_tokens(a: Architecture) -> int:
+    """Return how many tokens' logits exist at once in an update (`grpo/logps.py`).
+
+    Each chunk reads the whole output matrix. With a large vocabulary, 16 MB of logits would be a few tokens, and most
+    of the time would go into reading. A chunk may therefore have up to a quarter of that matrix's numbers.
+    """
+    return max(1, CHUNK_NUMBERS // a.vocab_size, a.hidden_size // 4)
 
 
 def check_memory(plan: MemoryPlan, available: int) -> str | None:

@@ -114,6 +114,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     micro_batches = B // micro_batch_size(config)
     tokens = B * P + N * T
     layers, attention = tokens * counts.of_token, (B * P**2 + N * T * (P + T)) * counts.of_pair
+    # An upper bound for frozen matrices: on one device, chunks of logits are not computed again for the backward pass.
     logits = N * T * counts.of_logits
     gathered = _gathered_weights(a, config, compute_bytes, shape)
     one_way = _sent_tokens(a, compute_bytes, shape, tokens)

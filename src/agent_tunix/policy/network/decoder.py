@@ -192,6 +192,15 @@ class Decoder(nnx.Module):
         return project
 
     @property
+    def head_is_frozen(self) -> bool:
+        """True if an adapter trains, and the output matrix has none."""
+
+        def has_adapter(module: nnx.Module) -> bool:
+            return bool(jax.tree.leaves(nnx.state(module, nnx.LoRAParam)))
+
+        return has_adapter(self) and not has_adapter(self._head)
+
+    @property
     def _head(self) -> nnx.Module:
         return self.embed_tokens if self.lm_head is None else self.lm_head
 
