@@ -160,7 +160,7 @@ ARRAY_OF_32_MB = f'{{"$type":"array","dtype":"<U1024","shape":[8192],"values":{[
         f'{{"$type":"array","dtype":"<U900","shape":[100000],"values":{[0] * 100_000}}}',
         '{"$type":"array","dtype":"(9,)i4","shape":[1],"values":[1]}',
         f'{{"$type":"array","dtype":"<U1024","shape":[1],"values":[{[1] * 100_000}]}}',
-        f'[{",".join([ARRAY_OF_32_MB] * 4)}]',
+        f"[{','.join([ARRAY_OF_32_MB] * 4)}]",
     ],
 )
 def test_an_array_that_takes_far_more_memory_than_its_text_is_refused(text: str) -> None:
