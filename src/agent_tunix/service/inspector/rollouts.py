@@ -104,7 +104,8 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
         run = service.runs.get(id)
         page = run.rollouts.group(step, group, in_full=True)
         if not page.rows:
-            raise Problem(404, "group_not_found", f"no completions of group {group} of step {step} are stored", "group")
+            said = [f"no completions of group {group} of step {step} can be shown", *page.problems]
+            raise Problem(404, "group_not_found", "; ".join(said), "group")
         shown = [show(row, _LONGEST_IN_GROUP) for row in page.rows[:_MOST_OF_A_GROUP]]
         groups = run.rollouts.groups(step)
         place = groups.index(group) if group in groups else 0
@@ -150,16 +151,18 @@ async def compare(
             other=second,
             shared=shared,
             chosen=chosen,
-            sides=[_side(run, *group) for group in groups],
+            sides=[_side(run, *group, problems) for group in groups],
             problems=problems,
         )
 
     return await service.run_reads.run(look)
 
 
-def _side(run: RunView, step: int, group: int) -> dict[str, Any]:
-    """Return the completions of a group, highest reward first."""
-    rows = run.rollouts.group(step, group, in_full=True).rows[:_MOST_OF_A_GROUP]
+def _side(run: RunView, step: int, group: int, problems: list[str]) -> dict[str, Any]:
+    """Return the completions of a group, highest reward first; add what was left out to the problems."""
+    page = run.rollouts.group(step, group, in_full=True)
+    problems += page.problems
+    rows = page.rows[:_MOST_OF_A_GROUP]
     shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
     return {"step": step, "group": group, "rollouts": shown} | _statistics(rows)
 
