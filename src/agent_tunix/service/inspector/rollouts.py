@@ -17,7 +17,7 @@ from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery, StopReason
 from agent_tunix.service.runs.rollouts import RolloutPage
 from agent_tunix.service.runs.view import RunView
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 
 _ROLLOUTS_A_PAGE = 20
 _LONGEST_IN_LIST = 20_000
@@ -73,7 +73,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
             max_query=MAX_QUERY,
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 def _has_environment(run: RunView) -> bool:
@@ -126,7 +126,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
             **_statistics(page.rows),
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 async def compare(
@@ -155,7 +155,7 @@ async def compare(
             problems=problems,
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 def _side(run: RunView, step: int, group: int, problems: list[str]) -> dict[str, Any]:
