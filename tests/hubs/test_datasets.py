@@ -252,6 +252,16 @@ def test_a_saved_dataset_names_no_file_elsewhere(name: str, tmp_path: Path) -> N
     refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None))
 
 
+def test_a_directory_has_no_links_to_files_elsewhere_except_in_the_cache_of_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "1").write_bytes(as_jsonl(TRAIN))
+    for name in ("data", "snapshots/0"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "train.jsonl").symlink_to(tmp_path / "blobs" / "1")
+    refusal("dataset_reads_elsewhere", config_of(str(tmp_path / "data"), subset=None))
+    assert rows_of(config_of(str(tmp_path / "snapshots" / "0"), subset=None)) == TRAIN
+
+
 @pytest.mark.parametrize("streaming", [False, True])
 def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.png"

@@ -121,20 +121,24 @@ def _load(
 
 
 def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
-    """Refuse a dataset whose description names local files or addresses outside the dataset itself.
+    """Refuse a dataset whose description or links name local files or addresses outside the dataset itself.
 
     Raises:
         DataError: It names such a file.
     """
     within: tuple[str, ...] = (f"hf://datasets/{path}@",)
-    if os.path.isdir(path):
-        within = tuple(f"{start}{os.sep}" for start in {os.path.abspath(path), os.path.realpath(path)})
+    if is_local := os.path.isdir(path):
+        real = Path(os.path.realpath(path))
+        within = (f"{real}{os.sep}",)
+        if real.parent.name == "snapshots":  # in the hub's cache, whose files are links to blobs
+            within += (f"{real.parents[1] / 'blobs'}{os.sep}",)
     for file in (file for of_split in (files or {}).values() for file in of_split):
-        plain = file if "://" in file else os.path.abspath(file)
+        plain = os.path.realpath(file) if is_local and "://" not in file else file
         if not plain.startswith(within) or ".." in file.split("/"):
             raise DataError(
                 f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; "
-                "choose another dataset, or remove the file from the data_files of its README.md",
+                "choose another dataset, replace a link by its target, or remove the file from the data_files of its"
+                " README.md",
                 code="dataset_reads_elsewhere",
             )
 
