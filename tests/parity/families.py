@@ -124,6 +124,16 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Gemma4TextConfig",
         {**_GEMMA4_TEXT, "use_double_wide_mlp": True},
     ),
+    "Gemma 4, with vision": (
+        "Gemma4ForConditionalGeneration",
+        "Gemma4Config",
+        {
+            "text_config": {**_GEMMA4_TEXT, "pad_token_id": 0},
+            "vision_config": {**_VISION, "num_key_value_heads": 2, "head_dim": 8},
+            # Pictures and sounds have ids outside the vocabulary.
+            **{f"{kind}_token_id": VOCAB_SIZE + n for n, kind in enumerate(("image", "audio", "video"))},
+        },
+    ),
     "Gemma 3, with vision": (
         "Gemma3ForConditionalGeneration",
         "Gemma3Config",
