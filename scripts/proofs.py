@@ -592,7 +592,7 @@ def main(argv: list[str] | None = None) -> int:
         "--torch", default=sys.executable, metavar="PYTHON", help="interpreter with torch and transformers, or TRL too"
     )
     real.add_argument("--steps", type=int, default=30, help="training steps (default: 30)")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     overrides = tuple(name for name in arguments.names if "=" in name)
     names = [name for name in arguments.names if "=" not in name]
     if unknown := set(names) - PROOFS.keys() - {REAL_MODEL}:

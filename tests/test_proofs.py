@@ -35,6 +35,6 @@ def test_real_model_says_that_torch_is_missing_before_it_trains(tmp_path: Path) 
 
 
 def test_real_model_needs_a_model_directory(tmp_path: Path) -> None:
-    done = call("real model", "--model", str(tmp_path))
+    done = call("real model", "--model", str(tmp_path), "training.batch_size=2")
     assert done.returncode == 2
     assert "config.json" in done.stderr
