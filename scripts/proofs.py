@@ -1,13 +1,22 @@
 """Long proofs of the whole program, as a table: every seed, every kill, every fast failure.
 
-`scripts/check --full` runs all of them; `python scripts/proofs.py NAME…` runs some. Results are kept in
-`.check/proofs.json` under a hash of `src/`, `conf/` and this file. A proof that held is not repeated until the code
-changes, so an interrupted call resumes. The exit status is 1 if a proof failed.
+    python scripts/proofs.py                                # list the proofs
+    python scripts/proofs.py "main job, seed 0" "ten kills"
+    python scripts/proofs.py --all                          # as `scripts/check --full` does
+    python scripts/proofs.py "real model" --model DIR [--torch PYTHON] [--steps 30] [KEY=VALUE ...]
+
+Results are kept in `.check/proofs.json` under a hash of `src/`, `conf/` and this file. A proof that held is not
+repeated until the code changes, so an interrupted call resumes. The exit status is 1 if a proof failed.
+
+"real model" trains any pretrained Hugging Face directory with LoRA on the shipped word problems. It compares token ids,
+logits and greedy completions with transformers, and prints reward and held-out accuracy before and after, and the time
+of a step beside TRL's.
 
 A proof returns its figures, or raises ProofFailedError. Proofs of the store and the service run on SQLite, and on
 PostgreSQL if it can be started.
 """
 
+import argparse
 import contextlib
 import functools
 import hashlib
@@ -521,6 +530,13 @@ def prove_processes() -> dict[str, Any]:
     return {"runs": len(proofs.PROOFS)}
 
 
+def prove_real_model(arguments: argparse.Namespace, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Compare a pretrained model with transformers, train it, and time its steps beside TRL's."""
+    proof = _load("scripts.prove_real_model")
+    options = proof.RealModel(arguments.model, arguments.torch, arguments.steps, overrides)
+    return _asserting(lambda: proof.prove_real_model(options))
+
+
 def _load(module: str) -> ModuleType:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
@@ -560,20 +576,49 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def main(names: list[str]) -> int:
-    """Run the proofs that have not held yet, and print the table."""
-    unknown = set(names) - PROOFS.keys()
-    if unknown:
-        print(f"no such proof: {', '.join(sorted(unknown))}; there are: {', '.join(PROOFS)}", file=sys.stderr)
-        return 2
+REAL_MODEL = "real model"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the proofs that have not held yet, and print the table; without names, list the proofs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="proofs to run; KEY=VALUE changes the real model's run"
+    )
+    parser.add_argument("--all", action="store_true", help="run all proofs, the real model's only with --model")
+    real = parser.add_argument_group(REAL_MODEL)
+    real.add_argument("--model", type=Path, metavar="DIR", help="Hugging Face directory of the model")
+    real.add_argument(
+        "--torch", default=sys.executable, metavar="PYTHON", help="interpreter with torch and transformers, or TRL too"
+    )
+    real.add_argument("--steps", type=int, default=30, help="training steps (default: 30)")
+    arguments = parser.parse_intermixed_args(argv)
+    overrides = tuple(name for name in arguments.names if "=" in name)
+    names = [name for name in arguments.names if "=" not in name]
+    if unknown := set(names) - PROOFS.keys() - {REAL_MODEL}:
+        parser.error(f"no such proof: {', '.join(sorted(unknown))}; without names, this program lists the proofs")
+    if arguments.all:
+        names = [*PROOFS, *([REAL_MODEL] if arguments.model else [])]
+    if not names:
+        print("\n".join([*PROOFS, f"{REAL_MODEL} (needs --model)"]))
+        return 0
+    if overrides and REAL_MODEL not in names:
+        parser.error(f"{', '.join(overrides)}: only {REAL_MODEL!r} takes overrides")
+    proofs = dict(PROOFS)
+    if REAL_MODEL in names:
+        _check_real_model(parser, arguments)
+        # The result is kept for this model and these settings.
+        kept_as = " ".join([REAL_MODEL, str(arguments.model.resolve()), str(arguments.steps), *overrides])
+        proofs[kept_as] = functools.partial(prove_real_model, arguments, overrides)
+        names = [kept_as if name == REAL_MODEL else name for name in names]
     version = _hash_of_code()
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     failed = False
-    for name in names or PROOFS:
+    for name in names:
         result = kept.get(name, {})
         if result.get("code") != version or result.get("held") is not True:
             try:
-                result = {"code": version, "held": True, "seen": PROOFS[name]()}
+                result = {"code": version, "held": True, "seen": proofs[name]()}
             except ProofFailedError as error:
                 result, failed = {"code": version, "held": False, "seen": str(error)}, True
             kept[name] = result
@@ -581,6 +626,19 @@ def main(names: list[str]) -> int:
             KEPT.write_text(json.dumps(kept, indent=1))
         print(f"{'held  ' if result['held'] else 'FAILED'}  {name:28}  {result['seen']}", flush=True)
     return int(failed)
+
+
+def _check_real_model(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    if arguments.model is None or not (arguments.model / "config.json").is_file():
+        parser.error(
+            f"{REAL_MODEL!r} needs --model, a Hugging Face directory with a config.json, not {arguments.model}"
+        )
+    missing = _load("scripts.prove_real_model").missing_modules(arguments.torch, "torch", "transformers")
+    if missing is not None:
+        parser.error(
+            f"{REAL_MODEL!r} needs torch and transformers: {missing}; name an interpreter that has them with --torch, "
+            "or pip install -e '.[parity]'"
+        )
 
 
 def _hash_of_code() -> str:
@@ -591,4 +649,4 @@ def _hash_of_code() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -30,7 +30,7 @@ def make_config(scenario: Scenario) -> Config:
     return replace(
         config,
         seed=scenario.seed,
-        model=replace(config.model, path=scenario.model),
+        model=replace(config.model, path=scenario.model, lora_rank=scenario.lora_rank, lora_alpha=scenario.lora_alpha),
         training=replace(
             config.training,
             batch_size=scenario.prompts,

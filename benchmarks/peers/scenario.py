@@ -26,6 +26,7 @@ class Scenario:
         turn_tokens: Maximum tokens of a turn.
         reply: What the tool or environment answers to every turn.
         result_tokens: Tokens of that.
+        lora_rank: Rank of the adapters of all projections; 0 trains all weights.
     """
 
     model: str
@@ -48,6 +49,8 @@ class Scenario:
     turn_tokens: int = 0
     reply: str = ""
     result_tokens: int = 0
+    lora_rank: int = 0
+    lora_alpha: float = 16.0
 
     def read_rows(self) -> list[dict[str, Any]]:
         """Return the rows, one for each prompt of the run."""

@@ -29,6 +29,17 @@ def call_every_turn(scenario: Scenario) -> dict[str, Any]:
     return {"tools": [look], "processing_class": tokenizer}
 
 
+def make_adapter(scenario: Scenario) -> Any:
+    """Return PEFT's adapter of all projections, or None if all weights train."""
+    if not scenario.lora_rank:
+        return None
+    import peft
+
+    return peft.LoraConfig(
+        r=scenario.lora_rank, lora_alpha=scenario.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+
+
 def main() -> None:
     """Load everything, then take a step per turn. A wrapper of the trainer's step waits for the turn."""
     turns = Turns()
@@ -108,6 +119,7 @@ def main() -> None:
                 max_tool_calling_iterations=scenario.turns - 1 if scenario.turns else None,
             ),
             train_dataset=Dataset.from_list([{"prompt": prompt_of(row), "answer": row["answer"]} for row in rows]),
+            peft_config=make_adapter(scenario),
             **of_episodes,
             callbacks=[taking],
         )

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Peer:
         return self._receive()
 
     def step(self) -> dict[str, Any]:
-        """Let the program take a step, and return `seconds`, `reward` and its other figures."""
+        """Let the program take a step, and return `seconds`, `cpu_seconds`, `reward` and its other figures."""
         self._send("step")
         return self._receive()
 
@@ -79,13 +80,15 @@ class Turns:
         """Open the descriptor of the command line and read the scenario from the input."""
         self._answers = os.fdopen(int(sys.argv[1]), "w")
         self.scenario = Scenario.from_json(sys.stdin.readline())
+        self._began = time.process_time()
 
     def wait(self) -> None:
         """Wait for the request of a step; exit if the input ends."""
         if not sys.stdin.readline():
             os._exit(0)
+        self._began = time.process_time()
 
     def answer(self, **facts: Any) -> None:
-        """Report a step, or that everything is loaded."""
-        self._answers.write(json.dumps(facts) + "\n")
+        """Report a step, or that everything is loaded, with the processor time that it took."""
+        self._answers.write(json.dumps({**facts, "cpu_seconds": time.process_time() - self._began}) + "\n")
         self._answers.flush()

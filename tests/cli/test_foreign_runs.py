@@ -1164,6 +1164,15 @@ def test_training_does_not_write_through_links_of_a_stranger(name: str, has_conf
         check_directory(world.run, Config())
 
 
+def test_a_directory_that_is_a_link_is_trained_in_only_if_it_leads_to_a_run_of_ones_own(own: World) -> None:
+    link = own.elsewhere / "run"
+    link.symlink_to(own.run)
+    check_directory(link, Config())
+    (own.run / "config.yaml").unlink()
+    with raises(RunDirectoryError, "link_in_directory"):
+        check_directory(link, Config())
+
+
 def test_training_does_not_wait_for_pipes_of_a_stranger(world: World) -> None:
     (world.run / "train.log").unlink(missing_ok=True)
     os.mkfifo(world.run / "train.log")
@@ -1269,7 +1278,7 @@ def test_hidden_characters_of_a_warning_do_not_reach_the_terminal(world: World) 
     [
         ("multirun.yaml", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir=theirs"]),
         ("0", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir=theirs"]),
-        ("study.db", ["tune", "seed=1,2", "--trials", "1", "--directory", "theirs"]),
+        ("0", ["train", "--multirun", "seed=1,2", "hydra.sweep.dir='theirs'"]),
         ("trial_0000", ["tune", "seed=1,2", "--trials", "1", "--directory", "theirs"]),
         ("unbroken", ["verify-resume", "--directory", "theirs"]),
     ],

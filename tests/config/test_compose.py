@@ -93,7 +93,7 @@ def test_a_named_model_can_be_trained_and_says_its_licence(choices: tuple[str, .
     assert choice.endswith(model.model_size.replace(".", "_"))
     text = (CONF / f"{choice}.yaml").read_text("utf-8")
     assert f"https://huggingface.co/{location.name}\n" in text
-    gated = location.name.startswith(("google/", "meta-llama/"))
+    gated = location.name.startswith(("google/gemma-2", "google/gemma-3", "meta-llama/"))
     assert ("; gated: accept" in text) == gated
     assert ("; not gated." in text) != gated
 
@@ -102,8 +102,9 @@ def test_every_size_that_is_promised_is_named() -> None:
     sizes = {
         "gemma3": "270m 1b 4b 12b 27b",
         "gemma2": "2b 9b",
+        "gemma4": "e2b e4b",
         "qwen2_5": "0_5b 1_5b 3b 7b",
-        "qwen3": "0_6b 1_7b 4b 8b 14b 32b",
+        "qwen3": "0_6b 1_7b 4b 8b 14b 32b 30b_a3b",
         "qwen3_5": "0_8b 2b 4b",
         "llama3_2": "1b 3b",
         "llama3_1": "8b",

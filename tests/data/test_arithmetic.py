@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.data.generated.arithmetic import MOST_PROBLEMS, Split, draw_arithmetic, make_arithmetic
+from agent_tunix.config.compose import with_overrides
+from agent_tunix.config.schema import Config
+from agent_tunix.data.dropped import Dropped
+from agent_tunix.data.generated.arithmetic import Split, draw_arithmetic, make_arithmetic
 from agent_tunix.data.generated.numbers import make_numbers
+from agent_tunix.data.sources.synthetic import read_synthetic
 from agent_tunix.environments.builtin.calculator import calculator
+from agent_tunix.errors import ConfigError
+from tests.raising import raises
 
 OPERATORS: dict[type[ast.operator], Any] = {ast.Add: operator.add, ast.Mult: operator.mul}
 
@@ -80,6 +86,8 @@ def test_impossible_arguments_are_refused(make: Any) -> None:
         make("train", -1, seed=0)
 
 
-def test_more_arithmetic_than_there_is_is_refused() -> None:
-    with pytest.raises(ValueError, match="count"):
-        make_arithmetic("train", MOST_PROBLEMS + 1, seed=0)
+@pytest.mark.parametrize("problems", ["word_problems", "arithmetic", "numbers"])
+def test_more_problems_than_there_are_is_a_configuration_error(problems: str) -> None:
+    config = with_overrides(Config(), [f"data.problems={problems}", "data.num_test=10000000000"])
+    with raises(ConfigError, "too_many_problems"):
+        list(read_synthetic(config, "test", Dropped()))

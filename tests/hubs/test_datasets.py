@@ -142,6 +142,17 @@ def test_a_dataset_names_no_file_or_address_elsewhere(
     refusal("dataset_reads_elsewhere" if ours else "damaged_dataset", config)
 
 
+@pytest.mark.parametrize("version", ["{directory}/victim", "../../victim"])
+def test_the_version_of_a_dataset_is_no_directory(version: str, tmp_path: Path) -> None:
+    directory = tmp_path / "rows"
+    directory.mkdir()
+    (directory / "train.csv").write_text("question,answer\na,1\n")
+    configs = f"configs:\n- {{config_name: main, data_files: train.csv, version: {version.format(directory=tmp_path)}}}"
+    (directory / "README.md").write_text(f"---\n{configs}\n---\n")
+    refusal("dataset_writes_elsewhere", config_of(str(directory)))
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_directory_on_this_disk(tmp_path: Path, dataset_hub: LoopbackHub) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
@@ -239,6 +250,16 @@ def test_a_saved_dataset_names_no_file_elsewhere(name: str, tmp_path: Path) -> N
     state["_data_files"] = [{"filename": name.format(directory=tmp_path)}]
     (directory / "state.json").write_text(json.dumps(state))
     refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None))
+
+
+def test_a_directory_has_no_links_to_files_elsewhere_except_in_the_cache_of_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "1").write_bytes(as_jsonl(TRAIN))
+    for name in ("data", "snapshots/0"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "train.jsonl").symlink_to(tmp_path / "blobs" / "1")
+    refusal("dataset_reads_elsewhere", config_of(str(tmp_path / "data"), subset=None))
+    assert rows_of(config_of(str(tmp_path / "snapshots" / "0"), subset=None)) == TRAIN
 
 
 @pytest.mark.parametrize("streaming", [False, True])

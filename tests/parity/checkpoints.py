@@ -23,6 +23,9 @@ def make_checkpoint(family: str, directory: Path) -> None:
         if name.endswith(".A_log"):
             # As initialised, the state forgets all but one token.
             parameter.data.sub_(4.0)
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):  # it never trains
+            buffer.uniform_(0.5, 1.5)
     model.save_pretrained(directory, max_shard_size="100KB")
 
 

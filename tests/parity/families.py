@@ -25,6 +25,14 @@ _LLAMA3_ROPE = {
     "original_max_position_embeddings": 64,
 }
 _YARN_ROPE = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+_MOE = {
+    **_SIZES,
+    "head_dim": 16,
+    "rope_theta": 1e6,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+}
 _GEMMA3_TEXT: dict[str, Any] = {
     **_SIZES,
     "num_hidden_layers": 3,
@@ -33,6 +41,18 @@ _GEMMA3_TEXT: dict[str, Any] = {
     "sliding_window": WINDOW,
     "query_pre_attn_scalar": 24,
     "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
+_GEMMA4_TEXT: dict[str, Any] = {
+    **_SIZES,
+    "vocab_size_per_layer_input": VOCAB_SIZE,
+    "num_hidden_layers": 6,
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "sliding_window": WINDOW,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 3,
+    "hidden_size_per_layer_input": 8,
+    "final_logit_softcapping": 100.0,  # lower, logits of random weights are equal in float32
 }
 _VISION = {
     "hidden_size": 16,
@@ -77,6 +97,13 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Qwen3ForCausalLM",
         "Qwen3Config",
         {**_SIZES, "head_dim": 16, "rope_theta": 1e6, "tie_word_embeddings": True},
+    ),
+    "Qwen 3, experts": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**_MOE, "norm_topk_prob": True}),
+    # Layers of both kinds, and weights of experts that do not sum to 1.
+    "Qwen 3, experts, mixed": (
+        "Qwen3MoeForCausalLM",
+        "Qwen3MoeConfig",
+        {**_MOE, "num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [3], "norm_topk_prob": False},
     ),
     "Qwen 3.5, text": ("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", _QWEN3_5_TEXT),
     "Qwen 3.5, with vision, tied": (
@@ -123,6 +150,22 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
     "Gemma 3, text": ("Gemma3ForCausalLM", "Gemma3TextConfig", _GEMMA3_TEXT),
+    "Gemma 4, text": ("Gemma4ForCausalLM", "Gemma4TextConfig", _GEMMA4_TEXT),
+    "Gemma 4, text, wide MLPs": (
+        "Gemma4ForCausalLM",
+        "Gemma4TextConfig",
+        {**_GEMMA4_TEXT, "use_double_wide_mlp": True},
+    ),
+    "Gemma 4, with vision": (
+        "Gemma4ForConditionalGeneration",
+        "Gemma4Config",
+        {
+            "text_config": {**_GEMMA4_TEXT, "pad_token_id": 0},
+            "vision_config": {**_VISION, "num_key_value_heads": 2, "head_dim": 8},
+            # Pictures and sounds have ids outside the vocabulary.
+            **{f"{kind}_token_id": VOCAB_SIZE + n for n, kind in enumerate(("image", "audio", "video"))},
+        },
+    ),
     "Gemma 3, with vision": (
         "Gemma3ForConditionalGeneration",
         "Gemma3Config",

@@ -5,6 +5,7 @@ Needs the optional group `parity`: pip install -e '.[parity]'. `python -m tests.
 
 import importlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_the_forward_pass_in_numpy_is_that_of_transformers(name: str, tmp_path: 
     classes = {
         "qwen2": "Qwen2ForCausalLM",
         "qwen3": "Qwen3ForCausalLM",
+        "qwen3_moe": "Qwen3MoeForCausalLM",
         "llama": "LlamaForCausalLM",
         "olmo3": "Olmo3ForCausalLM",
         "smollm3": "SmolLM3ForCausalLM",
@@ -68,6 +70,7 @@ def test_the_forward_pass_in_numpy_is_that_of_transformers(name: str, tmp_path: 
         "qwen3_5": "Qwen3_5ForConditionalGeneration",
         "gemma2": "Gemma2ForCausalLM",
         "gemma3_text": "Gemma3ForCausalLM",
+        "gemma4_text": "Gemma4ForCausalLM",
         "gemma3": "Gemma3ForConditionalGeneration",
     }
     if "vision_config" in config:
@@ -99,11 +102,26 @@ def ours_of(name: str, directory: Path) -> Any:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_model_has_the_tensors_that_transformers_gives_it(name: str, tmp_path: Path) -> None:
     found = {tensor.name: tensor.shape for tensor in list_tensors(ours_of(name, tmp_path))}
-    expected = {}
-    for full, parameter in theirs_of(name).named_parameters():
+    expected: dict[str, tuple[int, ...]] = {}
+    theirs = theirs_of(name)
+    scalars = (pair for pair in theirs.named_buffers() if pair[0].endswith("layer_scalar"))
+    for full, parameter in (*theirs.named_parameters(), *scalars):
         if not {"vision_tower", "multi_modal_projector", "visual"}.intersection(full.split(".")):
-            expected[full.removeprefix("model.").removeprefix("language_model.")] = tuple(parameter.shape)
+            plain = full.removeprefix("model.").removeprefix("language_model.")
+            expected |= dict(as_stored(plain, tuple(parameter.shape)))
     assert found == expected
+
+
+def as_stored(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """A parameter as files have it: experts apart, which transformers holds in stacks, the first two in one."""
+    module, _, leaf = name.rpartition(".")
+    if not module.endswith(".experts"):
+        yield name, shape
+        return
+    stacked = ("gate_proj", "up_proj") if leaf == "gate_up_proj" else (leaf,)
+    for part in stacked:
+        for number in range(shape[0]):
+            yield f"{module}.{number}.{part}.weight", (shape[1] // len(stacked), shape[2])
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -111,7 +129,7 @@ def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(n
     architecture = ours_of(name, tmp_path)
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(PUBLISHED[name].config)))
     config = getattr(config, "text_config", config)
-    family = {"gemma3_text": "gemma3", "qwen3_5_text": "qwen3_5"}.get(config.model_type, config.model_type)
+    family = config.model_type.removesuffix("_text")
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
     names = [name for name in vars(module) if name.endswith("RotaryEmbedding") and "Vision" not in name]
     (rotary,) = (vars(module)[name](config) for name in names)
@@ -123,7 +141,8 @@ def test_the_rotary_frequencies_of_a_published_model_are_those_of_transformers(n
         theirs, magnitude = (
             getattr(rotary, f"{kind}_{name}" if by_kind else name) for name in ("inv_freq", "attention_scaling")
         )
-        np.testing.assert_allclose(np.asarray(frequencies(rope, architecture.head_dim)), theirs.numpy(), rtol=1e-6)
+        head_dim = architecture.head_dim_of(architecture.layer_kinds.index(kind))
+        np.testing.assert_allclose(np.asarray(frequencies(rope, head_dim)), theirs.numpy(), rtol=1e-6)
         assert rope.magnitude == pytest.approx(magnitude)
     text_layers = getattr(config, "layer_types", None)
     if text_layers is not None:

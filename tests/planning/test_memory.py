@@ -37,6 +37,7 @@ SETTINGS = [(0, None, "float32"), (4, None, "bfloat16"), (4, "int8", "float32"),
     [
         *(("qwen3", each) for each in SETTINGS),
         *((family, SETTINGS[3]) for family in ("gemma2", "llama", "qwen2", "qwen3_5_text")),
+        *(("qwen3_moe", each) for each in SETTINGS[:2]),
     ],
 )
 def test_weights_and_adapter_are_planned_to_the_byte(tmp_path: Path, family: str, settings: Any) -> None:

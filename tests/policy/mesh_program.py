@@ -20,8 +20,11 @@ from tests.policy.support import FAMILIES, make_larger
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
 from agent_tunix.policy.model import load_policy
+from agent_tunix.policy.network import experts
 
-MESHES = {"qwen3": [[1, 8], [8, 1, 1], [2, 2, 2]]}
+MESHES = {"qwen3": [[1, 8], [8, 1, 1], [2, 2, 2]], "qwen3_moe": [[1, 8], [8, 1, 1], [2, 2, 2]]}
+# Experts train only with all weights.
+SETTINGS = {"qwen3_moe": {"lora_rank": 0}}
 ROWS, LENGTH, WORDS = 8, 12, 96
 
 
@@ -30,10 +33,11 @@ def measure(directory: Path, family: str, shape: list[int], **settings: Any) -> 
     mesh = make_mesh(shape)
     config = ModelConfig(**{"model_family": family, "dtype": "float32", "lora_rank": 4, **settings})
     model = load_policy(directory, config, mesh)
-    optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.LoRAParam)
+    wrt = nnx.LoRAParam if config.lora_rank else nnx.Param
+    optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=wrt)
     tokens = place_rows(mesh, np.arange(ROWS * LENGTH, dtype=np.int32).reshape(ROWS, LENGTH) * 7 % 64)
     graphdef, state = nnx.split(model)
-    trained, frozen = nnx.split_state(state, nnx.LoRAParam, ...)
+    trained, frozen = nnx.split_state(state, wrt, ...)
 
     def loss(trained: Any, frozen: Any, tokens: jax.Array) -> jax.Array:
         mask = jnp.tril(jnp.ones((ROWS, LENGTH, LENGTH), jnp.bool_))
@@ -68,12 +72,14 @@ def problems(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], poli
 def main() -> None:
     """Compare all families."""
     directory, wrong, seen = Path(sys.argv[1]), {}, []
-    for family in FAMILIES:
+    for family, few_tokens in [*((family, experts.FEW_TOKENS) for family in FAMILIES), ("qwen3_moe", 0)]:
+        experts.FEW_TOKENS = few_tokens
         model = make_larger(directory / family, family, vocab_size=WORDS)
-        expected, _, _ = measure(model, family, [1, 1])
+        settings = SETTINGS.get(family, {})
+        expected, _, _ = measure(model, family, [1, 1], **settings)
         for shape in MESHES.get(family, [[4, 2]]):
-            found, policy, program = measure(model, family, shape)
-            seen.append(f"{family} {shape}")
+            found, policy, program = measure(model, family, shape, **settings)
+            seen.append(f"{family} {shape}, few tokens: {few_tokens}")
             faults = problems(found, expected, policy, shape)
             # Logits of all rows, or of all words where tp divides them, on one device.
             rows, tp = shape_of(policy[0].mesh).row_shards, shape_of(policy[0].mesh).tp

@@ -108,6 +108,17 @@ _QWEN3_5_TEXT = {
     "tie_word_embeddings": True,
     "vocab_size": 248320,
 }
+_EXPERTS = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "decoder_sparse_step": 1,
+    "max_window_layers": 48,
+    "mlp_only_layers": [],
+    "model_type": "qwen3_moe",
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
 _LLAMA3 = {
     "architectures": ["LlamaForCausalLM"],
     "attention_bias": False,
@@ -199,6 +210,29 @@ _GEMMA3_TEXT = {
     "sliding_window": 512,
     "vocab_size": 262144,
 }
+_GEMMA4_TEXT = {
+    "architectures": ["Gemma4ForCausalLM"],
+    "attention_k_eq_v": False,
+    "enable_moe_block": False,
+    "final_logit_softcapping": 30.0,
+    "global_head_dim": 512,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size_per_layer_input": 256,
+    "max_position_embeddings": 131072,
+    "model_type": "gemma4_text",
+    "num_attention_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_parameters": {
+        "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type": "proportional"},
+        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+    },
+    "sliding_window": 512,
+    "tie_word_embeddings": True,
+    "use_bidirectional_attention": None,
+    "vocab_size": 262144,
+    "vocab_size_per_layer_input": 262144,
+}
 
 PUBLISHED: dict[str, Published] = {
     "Qwen/Qwen2.5-0.5B-Instruct": _sized(
@@ -222,6 +256,9 @@ PUBLISHED: dict[str, Published] = {
         {**_QWEN3, "rope_theta": 5000000, "tie_word_embeddings": True}, 4_022_468_096, 2560, 9728, 36, 32
     ),
     "Qwen/Qwen3-32B": _sized(_QWEN3, 32_762_123_264, 5120, 25600, 64, 64, tie_word_embeddings=False),
+    "Qwen/Qwen3-30B-A3B": _sized(
+        {**_QWEN3, **_EXPERTS}, 30_532_122_624, 2048, 6144, 48, 32, 4, tie_word_embeddings=False
+    ),
     "meta-llama/Llama-3.2-1B-Instruct": _sized(
         {**_LLAMA3, "head_dim": 64, "rope_scaling": _stretched(32.0), "tie_word_embeddings": True},
         *(1_235_814_400, 2048, 8192, 16, 32),
@@ -239,6 +276,18 @@ PUBLISHED: dict[str, Published] = {
         query_pre_attn_scalar=144,
         sliding_window_size=4096,
         use_bidirectional_attention=None,
+    ),
+    # The text models, each layer's scalar counted.
+    "google/gemma-4-E2B-it": _sized(
+        *(_GEMMA4_TEXT, 4_628_569_379, 1536, 6144, 35, 8, 1),
+        layer_types=[*["sliding_attention"] * 4, "full_attention"] * 7,
+        num_kv_shared_layers=20,
+        use_double_wide_mlp=True,
+    ),
+    "google/gemma-4-E4B-it": _sized(
+        *(_GEMMA4_TEXT, 7_463_013_418, 2560, 10240, 42, 8, 2),
+        num_kv_shared_layers=18,
+        use_double_wide_mlp=False,
     ),
     "google/gemma-3-270m-it": _sized(
         *(_GEMMA3_TEXT, 268_098_176, 640, 2048, 18),

@@ -64,9 +64,32 @@ _QWEN3_5_TEXT = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
     "tie_word_embeddings": False,
 }
+_GEMMA4 = {
+    **_GEMMA,
+    "model_type": "gemma4_text",
+    "query_pre_attn_scalar": ...,
+    "rope_theta": ...,
+    "rope_scaling": ...,
+    "global_head_dim": 16,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "hidden_size_per_layer_input": 4,
+    "final_logit_softcapping": 3.0,
+}
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_PLAIN, "model_type": "qwen2", "tie_word_embeddings": False},
     "qwen3": {**_PLAIN, "head_dim": 6, "tie_word_embeddings": False},
+    "qwen3_moe": {
+        **_PLAIN,
+        "model_type": "qwen3_moe",
+        "num_hidden_layers": 3,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 12,
+        "norm_topk_prob": True,
+        "mlp_only_layers": [1],
+    },
     "llama": {
         **_PLAIN,
         "model_type": "llama",
@@ -91,6 +114,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 3.0,
     },
     "gemma3_text": _GEMMA3_TEXT,
+    "gemma4_text": _GEMMA4,
     "olmo3": {
         **_PLAIN,
         "model_type": "olmo3",
@@ -118,7 +142,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 # Of every family but SmolLM 3, whose programs have no part that those of Llama lack.
-FAMILIES = ("gemma2", "gemma3_text", "llama", "olmo3", "qwen2", "qwen3", "qwen3_5_text")
+FAMILIES = ("gemma2", "gemma3_text", "gemma4_text", "llama", "olmo3", "qwen2", "qwen3", "qwen3_5_text", "qwen3_moe")
 
 
 def make_family(directory: Path, name: str, **settings: Any) -> Path:
@@ -142,23 +166,30 @@ def make_larger(directory: Path, family: str, **settings: Any) -> Path:
     if family == "qwen3_5_text":
         sizes["layer_types"] = ["linear_attention", "full_attention"]
         sizes |= {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_value_head_dim": 8}
+    if family == "gemma4_text":
+        sizes |= {"num_hidden_layers": 4, "global_head_dim": 32, "hidden_size_per_layer_input": 16}
     return make_family(directory, family, **{**sizes, **settings})
 
 
 def make_directory(directory: Path, *, prefix: str = "model.", **settings: Any) -> Path:
     """`config.json` and `model.safetensors`, large enough weights that every part shows in the logits."""
     config = {name: value for name, value in {**BASE_CONFIG, **settings}.items() if value is not ...}
+    if config["model_type"] == "gemma4_text":
+        config["vocab_size_per_layer_input"] = config["vocab_size"]
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config))
     rng = np.random.default_rng(0)
-    # Gemma and Qwen 3.5 add 1 to the weights of their norms, though not to those within linear attention.
-    adds_one = config["model_type"].startswith(("gemma", "qwen3_5"))
+    # Gemma 2, Gemma 3 and Qwen 3.5 add 1 to the weights of their norms, but not within linear attention.
+    adds_one = config["model_type"] in ("gemma2", "gemma3", "gemma3_text", "qwen3_5", "qwen3_5_text")
     tensors = {}
     for tensor in list_tensors(read_architecture(directory)):
         name, shape = tensor.name, tensor.shape
         noise = rng.normal(size=shape)
         norm = 0.0 if adds_one and "linear_attn" not in name else 1.0
-        array = norm + 0.3 * noise if "norm" in name else 2 * noise / shape[-1] ** 0.5
+        array = norm + 0.3 * noise if "norm" in name or "scalar" in name else 2 * noise / shape[-1] ** 0.5
+        if config["model_type"] == "gemma4_text":
+            # Rounding errors would grow behind a nearly closed gate, by the norm after it, and in sharp attention.
+            array *= 0.3 if "per_layer_input_gate" in name or "q_norm" in name else 1.0
         if name.endswith("A_log"):
             array -= 3.0  # Or linear attention would forget all but one token.
         tensors[name if name == "lm_head.weight" else prefix + name] = array.astype(np.float32)

@@ -19,10 +19,12 @@ QWEN2 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct"].config
 QWEN3 = PUBLISHED["Qwen/Qwen3-0.6B"].config
 QWEN3_5 = PUBLISHED["Qwen/Qwen3.5-0.8B"].config
 QWEN3_5_TEXT = QWEN3_5["text_config"]
+QWEN3_MOE = PUBLISHED["Qwen/Qwen3-30B-A3B"].config
 SMOLLM3 = PUBLISHED["HuggingFaceTB/SmolLM3-3B"].config
 OLMO3 = PUBLISHED["allenai/Olmo-3-7B-Instruct"].config
 GEMMA2 = PUBLISHED["google/gemma-2-2b-it"].config
 GEMMA3_TEXT = PUBLISHED["google/gemma-3-1b-it"].config
+GEMMA4_TEXT = PUBLISHED["google/gemma-4-E2B-it"].config
 GEMMA3 = PUBLISHED["google/gemma-3-4b-it"].config
 
 
@@ -54,7 +56,7 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
         (
             "Qwen/Qwen3.5-0.8B",
             {
-                "rope": {"full_attention": Rope(1e7, share=0.25)},
+                "rope": {"full_attention": Rope(1e7, rotated_share=0.25)},
                 "layer_kinds": (*["linear_attention"] * 3, "full_attention") * 6,
                 "delta_net": DeltaNetSizes(16, 16, 128, 128, 4),
                 "attention_gate": True,
@@ -129,11 +131,38 @@ def test_a_published_model_has_the_parameters_that_its_page_counts(name: str, tm
                 "tied_embeddings": True,
             },
         ),
+        (
+            "google/gemma-4-E4B-it",
+            {
+                "query_scale": 1.0,
+                "final_softcap": 30.0,
+                "window": 512,
+                "head_dim": 256,
+                "global_head_dim": 512,
+                "rope": {
+                    "full_attention": Rope(1e6, "proportional", rotated_share=0.25),
+                    "sliding_attention": Rope(1e4),
+                },
+                "layer_kinds": (*["sliding_attention"] * 5, "full_attention") * 7,
+                "num_borrowing_layers": 18,
+                "wide_borrowing_mlps": False,
+                "layer_embedding_size": 256,
+                "norm_offset": 0.0,
+                "value_norm": True,
+            },
+        ),
     ],
 )
 def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[str, Any], tmp_path: Path) -> None:
     architecture = read(tmp_path, PUBLISHED[name].config)
     assert {field: getattr(architecture, field) for field in expected} == expected
+
+
+def test_layers_of_gemma_4_borrow_keys_and_values_of_the_last_layer_of_their_kind(tmp_path: Path) -> None:
+    architecture = read(tmp_path, GEMMA4_TEXT)
+    assert [architecture.lender_of(layer) for layer in (14, 15, 19, 34)] == [None, 13, 14, 14]
+    assert [layer for layer in range(35) if architecture.lends(layer)] == [13, 14]
+    assert architecture.mlp_size_of(14) * 2 == architecture.mlp_size_of(15)
 
 
 # Keys left out, and keys by other names.
@@ -148,9 +177,19 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
         (change(LLAMA, tie_word_embeddings=...), "tied_embeddings", False),
         (change(QWEN3, head_dim=...), "head_dim", 128),
         (change(QWEN3_5_TEXT, layer_types=...), "layer_kinds", (*["linear_attention"] * 3, "full_attention") * 6),
-        (change(QWEN3_5_TEXT, rope_parameters={"rope_theta": 1e7}), "rope", {"full_attention": Rope(1e7, share=0.25)}),
+        (
+            change(QWEN3_5_TEXT, rope_parameters={"rope_theta": 1e7}),
+            "rope",
+            {"full_attention": Rope(1e7, rotated_share=0.25)},
+        ),
         (change(QWEN3_5_TEXT, linear_num_value_heads=...), "delta_net", DeltaNetSizes(16, 32, 128, 128, 4)),
         (change(QWEN3_5, tie_word_embeddings=...), "tied_embeddings", False),
+        (change(QWEN3_MOE, num_experts=..., num_local_experts=64), "num_experts", 64),
+        (
+            change(QWEN3_MOE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3]),
+            "dense_layers",
+            (0, 2, 3, 4),
+        ),
         (change(SMOLLM3, no_rope_layers=..., num_hidden_layers=5, layer_types=...), "unrotated_layers", (3,)),
         (
             change(SMOLLM3, num_hidden_layers=4, layer_types=..., use_sliding_window=True, sliding_window=8),
@@ -168,6 +207,16 @@ def test_a_published_model_is_read_as_it_is_computed(name: str, expected: dict[s
             change(GEMMA3_TEXT, num_hidden_layers=4, sliding_window_pattern=2),
             "layer_kinds",
             ("sliding_attention", "full_attention") * 2,
+        ),
+        (change(GEMMA4_TEXT, global_head_dim=...), "global_head_dim", 512),
+        (
+            change(
+                *(GEMMA4_TEXT,),
+                global_head_dim=...,
+                per_layer_config={str(n): {"head_dim": 128} for n in range(4, 35, 5)},
+            ),
+            "global_head_dim",
+            128,
         ),
         (
             change(GEMMA3_TEXT, num_hidden_layers=2, layer_types=["full_attention"] * 2, sliding_window=None),
@@ -231,11 +280,13 @@ def test_a_file_may_hold_what_no_model_is_computed_by(tmp_path: Path) -> None:
     [
         ("gemma2", ["Gemma-2"]),
         ("gemma3", ["gemma3", "gemma3_text", "Gemma-3"]),
+        ("gemma4", ["gemma4", "gemma4_text", "Gemma-4"]),
         ("llama", ["llama", "llama3", "llama_3.1", "llama3.2"]),
         ("qwen2", ["qwen2", "qwen2.5", "Qwen2_5"]),
         ("olmo3", ["olmo3", "OLMo-3.1"]),
         ("qwen3", ["Qwen3"]),
         ("qwen3_5", ["qwen3_5", "Qwen3.5", "qwen3_5_text"]),
+        ("qwen3_moe", ["qwen3_moe", "Qwen3-MoE"]),
         ("smollm3", ["SmolLM3"]),
     ],
 )
@@ -265,6 +316,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
         (GEMMA3, {"text_config": [1]}),
         (QWEN3_5_TEXT, {"linear_num_value_heads": 24, "linear_conv_kernel_dim": 0, "full_attention_interval": 0}),
+        (GEMMA4_TEXT, {"num_kv_shared_layers": 34, "hidden_size_per_layer_input": -1}),
+        (QWEN3_MOE, {"num_experts_per_tok": 129, "mlp_only_layers": 3, "decoder_sparse_step": 0, "num_experts": 0}),
         (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
         (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
         (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),
@@ -296,9 +349,12 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (LLAMA, {"sliding_window": 4096, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 4}),
         (LLAMA, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "num_local_experts": 8}),
         (LLAMA, {"attention_multiplier": 0.015625, "residual_multiplier": 0.22, "logits_scaling": 8.0}),
+        (QWEN3_MOE, {"use_sliding_window": True, "attention_bias": True, "n_routed_experts": 8}),
         (LLAMA, {"scale_embeddings": True, "attn_logit_softcapping": 50.0}),
         (GEMMA2, {"hidden_activation": "gelu", "tie_word_embeddings": False}),
         (GEMMA3, {"tie_word_embeddings": False}),
+        (GEMMA4_TEXT, {"enable_moe_block": True, "attention_k_eq_v": True, "vocab_size_per_layer_input": 8}),
+        (GEMMA4_TEXT, {"use_bidirectional_attention": "all", "per_layer_config": {"4": {"head_dim": 128}}}),
     ],
     "quantised_weights": [
         (LLAMA, {"quantization_config": {"quant_method": "gptq"}}),
@@ -326,7 +382,7 @@ def test_unknown_features_are_refused(code: str, base: dict[str, Any], key: str,
     assert str(tmp_path / "config.json") in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["qwen3_moe", "granite", "gemma3n_text", None])
+@pytest.mark.parametrize("name", ["qwen2_moe", "granite", "gemma3n_text", None])
 def test_an_unsupported_family_is_refused_with_those_supported(name: str | None, tmp_path: Path) -> None:
     with raises(ModelError, "unsupported_model_type") as caught:
         read(tmp_path, change(QWEN3, model_type=name))

@@ -48,6 +48,10 @@ def test_a_template_that_makes_too_much_is_refused_by_name(source: str) -> None:
 # on one large value again and again.
 # fmt: off
 ATTACKS = [
+    "{{ 5|round(-4000000) }}",
+    "{{ 'x'|slice(4000000)|select('none')|list }}",
+    "{% for i in range(99999) %}{{ 'x'|batch(4000)|select('none')|first }}{% endfor %}",
+    "{{ range(99999)|map(attribute='0.' * 9999)|list }}",
     "{% macro m() %}{{ varargs|length }}{% endmacro %}{% for i in range(999) %}{{ m(*range(99999)) }}{% endfor %}",
     "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "{% set x = 200000000 * 'a' %}",

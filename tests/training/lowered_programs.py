@@ -24,6 +24,7 @@ from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
 from agent_tunix.grpo.reference import trained_kind
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
+from agent_tunix.policy.network import experts
 from agent_tunix.policy.optimizer import make_optimizer
 from agent_tunix.policy.schedules import make_schedules
 from agent_tunix.sampling.sampler import Completions, Sampler
@@ -132,6 +133,8 @@ def main() -> None:
     """Lower them all."""
     logging.getLogger("agent_tunix").setLevel(logging.WARNING)
     found = {}
+    # So that experts sort the tokens of an update, but not those of sampling.
+    experts.FEW_TOKENS = 32
     for number, family in enumerate(FAMILIES):
         directory = make_larger(Path(sys.argv[1]) / family, family)
         # All for the first family; the others share its projections.

@@ -47,7 +47,7 @@ SLIDING = {
 LINEAR = dataclasses.replace(
     PLAIN,
     layer_kinds=("linear_attention", "full_attention"),
-    rope={"full_attention": Rope(10_000.0, share=0.5)},
+    rope={"full_attention": Rope(10_000.0, rotated_share=0.5)},
     delta_net=DeltaNetSizes(key_heads=2, value_heads=4, key_dim=4, value_dim=6, conv_width=3),
     attention_gate=True,
     norm_offset=1.0,
@@ -65,6 +65,14 @@ ARCHITECTURES = {
         input_norms=False,
         output_norms=True,
         unrotated_layers=(1,),
+    ),
+    "experts": dataclasses.replace(
+        PLAIN,
+        num_experts=4,
+        num_experts_per_token=2,
+        moe_intermediate_size=12,
+        norm_topk_prob=True,
+        dense_layers=(1,),
     ),
 }
 # With an adapter, beside a base in few bits.
@@ -155,11 +163,9 @@ def _shared(model: Any, *arrays: jax.Array, chunk: int | None) -> tuple[jax.Arra
 @pytest.mark.parametrize(
     ("model", "chunk", "remat"),
     [
-        ("sliding", 5, True),
-        ("untied", None, False),
-        ("quantised", None, True),
-        ("linear", None, False),
-        ("linear", 5, True),
+        *(("sliding", 5, True), ("untied", None, False), ("experts", 5, False)),
+        *(("quantised", None, True), ("quantised", 5, False)),
+        *(("linear", None, False), ("linear", 5, True)),
     ],
     indirect=["model"],
 )
@@ -174,6 +180,23 @@ def test_values_and_gradients_are_those_of_the_plain_form(
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
     monkeypatch.setattr(model, "remat", remat)
     assert_close(gradients(model, lambda model: (shared(model, chunk)[0] * weights).sum()), expected)
+
+
+@pytest.mark.parametrize("model", ["quantised"], indirect=True)
+def test_logits_of_tokens_without_loss_are_not_computed(model: Any) -> None:
+    """With a frozen output matrix. Gradients are those of the tokens that count."""
+    mask = np.arange(T) < RNG.integers(0, T, (B * G, 1))
+
+    @nnx.jit
+    def masked(model: Any) -> jax.Array:
+        arrays = map(jnp.asarray, (PROMPTS, LENGTHS, TOKENS))
+        return completion_statistics(model, *arrays, temperature=TEMPERATURE, mask_nT=jnp.asarray(mask), chunk=5).logps
+
+    np.testing.assert_allclose(masked(model)[mask], plain(model)[0][mask], rtol=1e-9)
+    # The last chunk is filled up with fewer than five of them.
+    assert (np.asarray(masked(model))[~mask] != 0).sum() < 5
+    expected = gradients(model, lambda model: (plain(model)[0] * mask).sum())
+    assert_close(gradients(model, lambda model: (masked(model) * mask).sum()), expected)
 
 
 def test_slots_that_no_row_fills_change_nothing(model: Any) -> None:

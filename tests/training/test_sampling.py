@@ -114,6 +114,28 @@ def test_a_forbidden_token_that_outweighs_all_others_is_not_chosen() -> None:
         assert float(logp_N[0]) == pytest.approx(-499.0)
 
 
+# As users compile; tests compile faster, and compute softcapped logits only once.
+AS_USERS: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "3",
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_use_fusion_emitters": True,
+}
+
+
+def test_a_greedy_choice_is_the_largest_of_softcapped_logits() -> None:
+    """Compiled with the softcap, which XLA may compute twice, with different roundings."""
+
+    def choose_capped(hidden_ND: jax.Array, head_DV: jax.Array) -> tuple[jax.Array, jax.Array]:
+        logits_NV = jnp.tanh(hidden_ND @ head_DV / 30) * 30
+        return choose(logits_NV, None, SamplingParams(1, greedy=True), forbidden=0)
+
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        hidden_ND, head_DV = rng.normal(size=(3, 32)).astype(np.float32), rng.normal(size=(32, 1024)).astype(np.float32)
+        chosen_N, _ = jax.jit(choose_capped).lower(hidden_ND, head_DV).compile(AS_USERS)(hidden_ND, head_DV)
+        np.testing.assert_array_equal(chosen_N, 1 + (hidden_ND @ head_DV)[:, 1:].argmax(axis=1))
+
+
 def test_logits_that_are_no_numbers_give_a_word() -> None:
     token_N, _ = choose(jnp.full((1, 5), jnp.nan), jnp.array([[0.5, 0.5]]), SamplingParams(1), None)
     assert 0 <= int(token_N[0]) < 5

@@ -17,13 +17,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -95,13 +96,17 @@ def find_own_conf() -> None:
     Plugins.instance().register(OwnConf)
 
 
-def _refuse_links_in_sweep(arguments: Sequence[str]) -> None:
-    """Refuse a sweep in a directory with links: Hydra and the jobs write there before any run is checked."""
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key.lstrip("+") == "hydra.sweep.dir" and os.path.isdir(value):
-            for path in Path(value).iterdir():
+class NoLinksInSweep(Callback):
+    """Callback that refuses a sweep in a directory with links: Hydra writes there before any run is checked."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Check the directory and what lies in it. Exits, because Hydra makes an error of a callback a warning."""
+        directory = Path(config.hydra.sweep.dir)
+        try:
+            for path in (directory, *(directory.iterdir() if directory.is_dir() else ())):
                 require_no_link(path)
+        except RunDirectoryError as error:
+            _fail(error)
 
 
 def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
@@ -146,10 +151,6 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
             echo(_describe(error), err=True)
             raise  # the sweep continues, and ends with this error
 
-    try:
-        _refuse_links_in_sweep(sys.argv[1:])
-    except RunDirectoryError as error:
-        _fail(error)
     conf = str(compose.find_conf_directory())
     interrupted = False
     try:

@@ -100,10 +100,12 @@ def plan(
     from agent_tunix.config.mesh_shape import read_mesh_shape
     from agent_tunix.planning.forecast import Assumptions, forecast_run
     from agent_tunix.planning.known_models import plannable_architecture
+    from agent_tunix.policy.module_names import check_experts
 
     config = _compose(overrides)
     used = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
     architecture = plannable_architecture(config.model)
+    check_experts(config.model, architecture)
     given = read_mesh_shape(config.model.mesh_shape)
     if devices is not None and given is not None and devices != given.size:
         raise ConfigError(
@@ -120,7 +122,8 @@ def plan(
     if as_json:
         echo(json.dumps(_to_data(found, used, shape, dtype, hours, cost), indent=2))
     else:
-        echo(f"{architecture.model_type} {config.model.model_size}, computed in {dtype}")
+        size = f"{config.model.model_size}{_active(architecture)}"
+        echo(f"{architecture.model_type} {size}, computed in {dtype}")
         echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
         for line in _lines(found, config, cost):
             echo(line)
@@ -188,6 +191,14 @@ def _shape(
     if problems := shape_problems(architecture, shape, quantization):
         raise ConfigError("\n".join(problems))
     return shape
+
+
+def _active(architecture: "Architecture") -> str:
+    """Return how many weights a model with experts has, and how many a token goes through."""
+    from agent_tunix.planning.work import count_weights
+
+    total, active = (f"{count / 1e9:,.3g}" for count in count_weights(architecture))
+    return f" ({total} billion weights, {active} billion for each token)" if architecture.num_experts else ""
 
 
 def _describe(device: "Accelerator") -> str:

@@ -26,7 +26,8 @@ class ModelConfig:
 
     model_family: str | None = key(
         None,
-        "Family that `config.json` must have: gemma2, gemma3, llama, olmo3, qwen2, qwen3, qwen3_5, smollm3; null: any.",
+        "Family that `config.json` must have: gemma2, gemma3, gemma4, llama, olmo3, qwen2, qwen3, qwen3_5, qwen3_moe "
+        "or smollm3; null: any.",
     )
     model_size: str = key("tiny", "Name of the size, for logs and reports.")
     path: str | None = key(
@@ -40,7 +41,7 @@ class ModelConfig:
     lora_module_path: str | None = key(
         None,
         "Regular expression for the projections that get an adapter; it must match the whole name, for example "
-        "`.*self_attn.*`; null: all projections of attention and MLP.",
+        "`.*self_attn.*`; null: all projections of attention and MLP, only those of attention in a model with experts.",
     )
     quantization: str | None = key(
         None,

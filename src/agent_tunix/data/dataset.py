@@ -151,8 +151,8 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
     unchanged as the reference, and a warning says how many there are.
 
     Args:
-        config: The run's configuration. For a set of a mixture, its section `data` has that set's own keys in place.
-        split: Split to read. Only training rows must have the column of a curriculum.
+        config: The run's configuration. For a set of a mixture, the set's keys must already be merged into `data`.
+        split: Split to read. Only training rows need the column by which a curriculum sorts.
         dropped: Tally to which dropped rows are added.
         name: Name of the set in a mixture. It becomes the column `data_source`.
 

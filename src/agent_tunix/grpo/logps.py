@@ -3,21 +3,24 @@
 This is the only place where a model is called on whole completions: in updates, which differentiate it, and in the pass
 of the reference policy. A prompt goes through the model once, and its G completions attend to it (the idea of
 https://arxiv.org/abs/2506.05433): P + G T tokens per group instead of G (P + T). Only the logits of `chunk` tokens
-exist at a time. The same holds in the backward pass, which computes them again.
+exist at a time. The same holds in the backward pass, which computes them again, unless the output matrix is frozen.
 
 Axes: B prompts, G completions each, n = B × G, P prompt slots padded on the left, T completion slots padded on the
 right, D hidden, V words.
 """
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from agent_tunix.planning.memory import CHUNK_NUMBERS
+from agent_tunix.planning.memory import chunk_tokens
 from agent_tunix.policy.mesh import row_parts
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.network.experts import ExpertLoad
 
 
 class TokenStatistics(NamedTuple):
@@ -29,6 +32,7 @@ class TokenStatistics(NamedTuple):
         likeliest: The likeliest token at that position; None unless requested.
         top: Ids of the k likeliest tokens at that position, or the ids given; None unless requested.
         top_logps: Their log-probabilities.
+        load: Load of experts in each layer that has some; None unless requested.
     """
 
     logps: Float[Array, "n T"]
@@ -36,6 +40,7 @@ class TokenStatistics(NamedTuple):
     likeliest: Int[Array, "n T"] | None = None
     top: Int[Array, "n T k"] | None = None
     top_logps: Float[Array, "n T k"] | None = None
+    load: ExpertLoad | None = None
 
 
 def completion_statistics(
@@ -45,10 +50,12 @@ def completion_statistics(
     tokens_nT: Int[Array, "n T"],
     *,
     temperature: float,
+    mask_nT: Bool[Array, "n T"] | None = None,
     chunk: int | None = None,
     likeliest: bool = False,
     entropy_gradient: bool = False,
     top: int | Int[Array, "n T k"] | None = None,
+    counted: Bool[Array, "n T"] | None = None,
 ) -> TokenStatistics:
     """Compute log-probability and entropy of every token. Ignore the values at padding.
 
@@ -58,25 +65,38 @@ def completion_statistics(
         prompt_lengths_B: Tokens of each prompt.
         tokens_nT: Ids of the completions, those of a prompt side by side.
         temperature: Sampling temperature.
-        chunk: Tokens whose logits exist at once; by default as many as fit in 16 MB.
+        mask_nT: Tokens whose values are used; None for all. The values of others are of no meaning.
+        chunk: Tokens whose logits exist at once; by default `chunk_tokens`.
         likeliest: True to return the likeliest tokens too.
         entropy_gradient: True if entropies are differentiated.
         top: The number k of likeliest words at each place to find, or the ids of words whose log-probabilities are
             wanted; None for neither.
+        counted: Tokens whose load of experts is returned, less the last of each row; None for none.
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
     # The model need not read the last token, because no token follows it.
-    first_BD, read = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1])
+    counted = None if counted is None else counted[:, :-1]
+    first_BD, read, load = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1], counted)
     hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
     parts = row_parts(model.mesh, n)
     words_NK = None if top is None or isinstance(top, int) else top.reshape(n * T, -1)
     k = top if isinstance(top, int) else None
+    mask_N = jnp.ones(n * T, jnp.bool_) if mask_nT is None else mask_nT.reshape(-1)
     found = _in_chunks(
-        model, (flat, tokens_nT.reshape(-1), words_NK), temperature, chunk, likeliest, parts, entropy_gradient, k
+        model,
+        (flat, tokens_nT.reshape(-1), words_NK),
+        mask_N,
+        temperature,
+        chunk,
+        likeliest,
+        parts,
+        entropy_gradient,
+        k,
     )
     statistics: TokenStatistics = jax.tree.map(lambda x: x.reshape(n, T, *x.shape[1:]), found)
+    statistics = statistics._replace(load=load)
     if entropy_gradient:
         return statistics
     return statistics._replace(entropies=jax.lax.stop_gradient(statistics.entropies))
@@ -85,6 +105,7 @@ def completion_statistics(
 def _in_chunks(
     model: Decoder,
     inputs: tuple[Float[Array, "N D"], Int[Array, " N"], Int[Array, "N k"] | None],
+    mask_N: Bool[Array, " N"],
     temperature: float,
     chunk: int | None,
     likeliest: bool,
@@ -99,10 +120,9 @@ def _in_chunks(
     """
     N = inputs[1].shape[0]
     own = N // parts
-    chunk = min(own, chunk or max(1, CHUNK_NUMBERS // model.config.vocab_size))
+    chunk = min(own, chunk or chunk_tokens(model.config))
     project = model.project if parts == 1 or chunk == own else model.project_in_parts(parts)
 
-    @jax.checkpoint
     def statistics(hidden_CD: jax.Array, tokens_C: jax.Array, words_CK: jax.Array | None) -> TokenStatistics:
         logits_CV = project(hidden_CD) / temperature
         normaliser_C = jax.nn.logsumexp(logits_CV, axis=-1)
@@ -119,8 +139,13 @@ def _in_chunks(
         top_logps_CK = None if top_CK is None else top_CK - normaliser_C[..., None]
         return TokenStatistics(chosen_C - normaliser_C, entropy_C, top_C, words_CK, top_logps_CK)
 
+    one_device = model.mesh is None or model.mesh.size == 1
+    only_logps_have_gradients = not entropy_gradient and k is None and inputs[2] is None
+    if chunk < own and one_device and only_logps_have_gradients and model.head_is_frozen:
+        return _once(statistics, inputs[0], inputs[1], mask_N, chunk)
+    recomputed = jax.checkpoint(statistics)
     if chunk == own:
-        whole: TokenStatistics = statistics(*inputs)
+        whole: TokenStatistics = recomputed(*inputs)
         return whole
     count = -(-own // chunk)
 
@@ -136,6 +161,63 @@ def _in_chunks(
         x = x.reshape(count, parts, chunk, *rest).swapaxes(0, 1).reshape(parts, -1, *rest)
         return x[:, :own].reshape(-1, *rest)
 
-    found = jax.lax.map(lambda chunks: statistics(*chunks), jax.tree.map(to_chunks, inputs))
+    found = jax.lax.map(lambda chunks: recomputed(*chunks), jax.tree.map(to_chunks, inputs))
     joined: TokenStatistics = jax.tree.map(to_tokens, found)
     return joined
+
+
+def _once(
+    statistics: Callable[..., TokenStatistics],
+    hidden_ND: Float[Array, "N D"],
+    tokens_N: Int[Array, " N"],
+    mask_N: Bool[Array, " N"],
+    chunk: int,
+) -> TokenStatistics:
+    """Return the statistics of the tokens of a mask under an output matrix that does not train; zeros for the others.
+
+    Logits are computed once, and only for these tokens. The gradient of a token's log-probability with respect to its
+    own hidden state does not depend on the loss. So the forward pass computes it too, and the backward pass scales it.
+    """
+    N = tokens_N.shape[0]
+    # Tokens of the mask first. The last chunk has the others behind them, or N, which is dropped when it is stored.
+    order_N = jnp.pad(jnp.argsort(~mask_N), (0, -N % chunk), constant_values=N)
+    num_chunks = -(-mask_N.sum() // chunk)
+
+    def of_chunk(hidden_CD: jax.Array, tokens_C: jax.Array) -> TokenStatistics:
+        return statistics(hidden_CD, tokens_C, None)
+
+    # A function with its own derivative takes all arrays as arguments, the output matrix included.
+    of_chunk, matrices = jax.closure_convert(of_chunk, hidden_ND[:chunk], tokens_N[:chunk])
+    arrays = (tokens_N, order_N, num_chunks, *matrices)
+
+    def with_slopes(hidden_CD: jax.Array, *others: jax.Array) -> tuple[TokenStatistics, jax.Array]:
+        def logps(hidden_CD: jax.Array) -> tuple[jax.Array, TokenStatistics]:
+            found = of_chunk(hidden_CD, *others)
+            return found.logps, found
+
+        logps_C, pull, found = jax.vjp(logps, hidden_CD, has_aux=True)
+        return found, pull(jnp.ones_like(logps_C))[0]
+
+    def run(of_chunk: Callable[..., Any], hidden_ND: jax.Array, *arrays: jax.Array) -> Any:
+        tokens_N, order_N, num_chunks, *matrices = arrays
+        shapes = jax.eval_shape(of_chunk, hidden_ND[:chunk], tokens_N[:chunk], *matrices)
+        zeros = jax.tree.map(lambda x: jnp.zeros((N, *x.shape[1:]), x.dtype), shapes)
+
+        def add_chunk(number: jax.Array, found: Any) -> Any:
+            where = jax.lax.dynamic_slice_in_dim(order_N, number * chunk, chunk)
+            new = of_chunk(hidden_ND[where], tokens_N[where], *matrices)
+            return jax.tree.map(lambda whole, part: whole.at[where].set(part, mode="drop"), found, new)
+
+        return jax.lax.fori_loop(0, num_chunks, add_chunk, zeros)
+
+    def forward(*arguments: jax.Array) -> tuple[TokenStatistics, jax.Array]:
+        found: tuple[TokenStatistics, jax.Array] = run(with_slopes, *arguments)
+        return found
+
+    def backward(slopes_ND: jax.Array, cotangents: TokenStatistics) -> tuple[jax.Array | None, ...]:
+        return (cotangents.logps[:, None] * slopes_ND).astype(slopes_ND.dtype), *[None] * len(arrays)
+
+    compute = jax.custom_vjp(functools.partial(run, of_chunk))
+    compute.defvjp(forward, backward)
+    result: TokenStatistics = compute(hidden_ND, *arrays)
+    return result

@@ -49,7 +49,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     """Return the loss function of a run.
 
     It returns the loss and the statistics of `policy_objective` with `entropy`, the entropies of the tokens in nats,
-    aggregated as their losses are.
+    aggregated as their losses are, and the load of experts in a model that has some.
     """
     temperature = config.generation.temperature
 
@@ -62,8 +62,10 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
                 example.prompt_lengths,
                 example.tokens,
                 temperature=temperature,
+                mask_nT=example.mask,
                 entropy_gradient=example.settings.entropy_coefficient is not None,
                 top=None if teacher is None else teacher.words,
+                counted=example.mask if policy.config.num_experts else None,
             )
         batch = LossBatch(
             logps=found.logps,
@@ -79,7 +81,8 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
-            return loss, {**statistics, "entropy": aggregate(found.entropies, batch.mask, batch.weights)}
+            load = {} if found.load is None else found.load.describe()
+            return loss, {**statistics, **load, "entropy": aggregate(found.entropies, batch.mask, batch.weights)}
 
     return policy_loss
 

@@ -55,6 +55,8 @@ def describe_updates(
         "entropy": weighed_mean("entropy"),
         "sampler_mismatch_kl": _of_first_update(records, tokens, accumulation),
         **optional("masked_share", token_mean),
+        **optional("expert_load_max", token_mean),
+        **optional("expert_balance_loss", token_mean),
         **optional("entropy_coefficient", lambda name: float(found(name)[0])),
         "grad_norm": float(found("grad_norm")[np.array(ends) - 1].mean()),
         **describe_norms([records[end - 1] for end in ends]),

@@ -77,7 +77,9 @@ class CachePlan:
     prompt_slots: int  # P
     completion_slots: int  # T
     copied: int  # additional slots that exist while rows move to the next stage
-    slot_bytes: int  # bytes of a slot: 2 × layers × key-value heads on the device × width of a head × bytes of a number
+    slot_bytes: (
+        int  # bytes of a slot: 2 × key-value heads on the device × their widths in all layers × bytes of a number
+    )
     copied_states: int = 0  # additional recurrent states that exist while rows move to the next stage
     state_bytes: int = 0  # bytes of a text in the recurrent states of all layers; 0 without linear attention
 
@@ -141,7 +143,12 @@ def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape)
     """Return the bytes of a token on one device, in the keys and values of all layers that have them."""
     a = architecture
     heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
-    return 2 * a.num_attention_layers * heads * a.head_dim * compute_bytes
+    widths = (
+        a.head_dim_of(layer)
+        for layer, kind in enumerate(a.layer_kinds)
+        if kind != "linear_attention" and not a.is_borrowing(layer)
+    )
+    return 2 * heads * sum(widths) * compute_bytes
 
 
 def state_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:

@@ -18,6 +18,14 @@ from agent_tunix.policy.files.location import parse_location
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "rms_norm_eps": 1e-6, "tie_word_embeddings": True}
 _QWEN3 = {**_QWEN2, "model_type": "qwen3", "num_key_value_heads": 8, "head_dim": 128}
+_QWEN3_MOE = {
+    **_QWEN3,
+    "model_type": "qwen3_moe",
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+}
 # The text model. Heads of linear attention that differ from these are given with the size.
 _QWEN3_5 = {**_QWEN2, "model_type": "qwen3_5_text", "vocab_size": 248_320, "linear_num_value_heads": 16}
 _LLAMA3 = {
@@ -31,8 +39,9 @@ _SMOLLM3 = {"model_type": "smollm3", "vocab_size": 128_256, "num_key_value_heads
 _OLMO3 = {"model_type": "olmo3", "vocab_size": 100_278, "sliding_window": 4096, "rms_norm_eps": 1e-6}
 _GEMMA2 = {"model_type": "gemma2", "vocab_size": 256_000}
 _GEMMA3 = {"model_type": "gemma3_text", "vocab_size": 262_144, "sliding_window": 512}
-# The text model of the sizes that have a vision tower.
+# The text model of models that have a vision tower.
 _GEMMA3_VISION = {"model_type": "gemma3_text", "vocab_size": 262_208, "sliding_window": 1024}
+_GEMMA4 = {"model_type": "gemma4_text", "final_logit_softcapping": 30.0}
 
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _UNTIED = {"tie_word_embeddings": False}
@@ -56,6 +65,7 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
     "Qwen/Qwen3-8B": _sized(_QWEN3, 4096, 12288, 36, 32, **_UNTIED),
     "Qwen/Qwen3-14B": _sized(_QWEN3, 5120, 17408, 40, 40, **_UNTIED),
     "Qwen/Qwen3-32B": _sized(_QWEN3, 5120, 25600, 64, 64, **_UNTIED),
+    "Qwen/Qwen3-30B-A3B": _sized(_QWEN3_MOE, 2048, 6144, 48, 32, num_key_value_heads=4, **_UNTIED),
     "Qwen/Qwen3.5-0.8B": _sized(_QWEN3_5, 1024, 3584, 24, 8, num_key_value_heads=2),
     "Qwen/Qwen3.5-2B": _sized(_QWEN3_5, 2048, 6144, 24, 8, num_key_value_heads=2),
     "Qwen/Qwen3.5-4B": _sized(_QWEN3_5, 2560, 9216, 32, 16, num_key_value_heads=4, linear_num_value_heads=32),
@@ -66,6 +76,14 @@ KNOWN_MODELS: dict[str, dict[str, Any]] = {
     "allenai/Olmo-3-7B-Instruct": _sized(_OLMO3, 4096, 11008, 32, 32),
     "google/gemma-2-2b-it": _sized(_GEMMA2, 2304, 9216, 26, 8),
     "google/gemma-2-9b-it": _sized(_GEMMA2, 3584, 14336, 42, 16, num_key_value_heads=8),
+    "google/gemma-4-E2B-it": _sized(
+        *(_GEMMA4, 1536, 6144, 35, 8),
+        num_key_value_heads=1,
+        layer_types=[*["sliding_attention"] * 4, "full_attention"] * 7,
+        num_kv_shared_layers=20,
+        use_double_wide_mlp=True,
+    ),
+    "google/gemma-4-E4B-it": _sized(_GEMMA4, 2560, 10240, 42, 8, num_key_value_heads=2, num_kv_shared_layers=18),
     "google/gemma-3-270m-it": _sized(_GEMMA3, 640, 2048, 18, 4, num_key_value_heads=1),
     "google/gemma-3-1b-it": _sized(_GEMMA3, 1152, 6912, 26, 4, num_key_value_heads=1),
     "google/gemma-3-4b-it": _sized(_GEMMA3_VISION, 2560, 10240, 34, 8),

@@ -23,12 +23,12 @@ from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.policy.architecture import DELTA_CHUNK, Architecture
 from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
-from agent_tunix.policy.module_names import DEFAULT_PATTERN, matches
+from agent_tunix.policy.module_names import adapter_pattern, matches
 
 ONE_DEVICE = MeshShape(1, 1, 1)
 # Usable share of a device's memory. The rest is for the compiler's own buffers and for fragmentation.
 USABLE_MEMORY = 0.9
-# Maximum numbers in the logits of a chunk of tokens (`grpo/logps.py`): 16 MB in float32.
+# Numbers in the logits of a chunk of tokens (`chunk_tokens`): 16 MB in float32.
 CHUNK_NUMBERS = 1 << 22
 
 _FLOAT32 = 4
@@ -36,10 +36,11 @@ _FLOAT32 = 4
 _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
 # Fitted factors. The first four say what a layer keeps of a token for its backward pass, in units of the residual
 # stream, the queries, the keys and the MLP's width; the fifth counts numbers kept per attention probability.
-# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed. The last two are the copies of
+# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed, _EXPERTS_BACKWARD that of a layer
+# with experts, which permutes the copies of tokens once more. The last two are the copies of
 # logits that exist at once: of a chunk in the update, and of all rows in sampling.
 _KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
-_REMAT_BACKWARD = 1.25
+_REMAT_BACKWARD, _EXPERTS_BACKWARD = 1.25, 2.15
 # What linear attention keeps of a token, always in float32, in units of its convolution's channels, its keys and values
 # in all heads, and the heads' shares of a chunk and states between chunks.
 _KEPT_CHANNELS, _KEPT_LINEAR_KEYS, _KEPT_LINEAR_VALUES, _KEPT_CHUNK, _KEPT_STATES = 7.0, 11.0, 8.0, 6.5, 3.0
@@ -113,7 +114,8 @@ def plan_memory(
     a, model = architecture, config.model
     tensors = list_tensors(a)
     weights = sum(_weight_bytes(tensor, model, compute_bytes, shape) for tensor in tensors)
-    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model))
+    pattern = adapter_pattern(model, a)
+    adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model, pattern))
     trained = adapter if model.lora_rank > 0 else weights
     batch, group = config.training.batch_size, config.grpo.num_generations
     prompt = config.generation.max_prompt_length
@@ -135,7 +137,9 @@ def plan_memory(
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
         gradients=2 * trained,
         activations=a.num_layers * _input_bytes(a, config, compute_bytes, shape) if model.remat else kept,
-        recomputed=round(_REMAT_BACKWARD * max(layer, linear)) if model.remat else 0,
+        recomputed=round((_EXPERTS_BACKWARD if a.num_experts else _REMAT_BACKWARD) * max(layer, linear))
+        if model.remat
+        else 0,
         logits=_logits_bytes(a, config, compute_bytes, shape),
     )
 
@@ -150,16 +154,12 @@ def _teacher_bytes(config: Config, compute_bytes: int, shape: MeshShape, trained
 
 
 def _part(size: int, devices: int) -> int:
-    """Return a size divided by the number of devices, or the whole size if that is uneven."""
+    """Return `size / devices`, or `size` if the number of devices does not divide it."""
     return size // devices if size % devices == 0 else size
 
 
-def _is_adapted(tensor: Tensor, model: ModelConfig) -> bool:
-    return (
-        model.lora_rank > 0
-        and tensor.path[-1] == "kernel"
-        and matches(model.lora_module_path or DEFAULT_PATTERN, tensor.name.removesuffix(".weight"))
-    )
+def _is_adapted(tensor: Tensor, model: ModelConfig, pattern: str) -> bool:
+    return model.lora_rank > 0 and tensor.path[-1] == "kernel" and matches(pattern, tensor.name.removesuffix(".weight"))
 
 
 def _count(tensor: Tensor, shape: MeshShape) -> int:
@@ -187,9 +187,16 @@ def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
 
 
 def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
-    """Return the widths of a device's queries, keys and MLP."""
+    """Return the widths of a device's queries, keys and MLP, averaged over the layers, or of all experts of a token.
+
+    A token's copies for its experts, before and after them, count as a third of their width each, because a token has
+    three numbers in each place of an MLP.
+    """
     heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
-    return heads * a.head_dim, kv_heads * a.head_dim, _part(a.intermediate_size, shape.tp)
+    head_dim = sum(map(a.head_dim_of, range(a.num_layers))) // a.num_layers
+    of_experts = a.num_experts_per_token * (a.moe_intermediate_size + 2 * a.hidden_size // 3)
+    inner = sum(_part(a.mlp_size_of(layer), shape.tp) for layer in range(a.num_layers)) // a.num_layers
+    return heads * head_dim, kv_heads * head_dim, (of_experts or inner) + a.layer_embedding_size
 
 
 def _numbers_read(a: Architecture, shape: MeshShape) -> int:
@@ -239,10 +246,19 @@ def _input_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 
 def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
     _, completions, _, completion = _micro_batch(config, shape)
-    numbers = completions * completion * a.vocab_size
-    chunk = round(_UPDATE_LOGITS * min(CHUNK_NUMBERS, numbers) * _FLOAT32)
+    tokens, chunk = completions * completion, chunk_tokens(a)
+    logits = round(_UPDATE_LOGITS * min(chunk, tokens) * a.vocab_size * _FLOAT32)
     # Without chunks, no copy of the output matrix is made.
-    return chunk + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if numbers > CHUNK_NUMBERS else 0)
+    return logits + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if tokens > chunk else 0)
+
+
+def chunk_tokens(a: Architecture) -> int:
+    """Return how many tokens' logits exist at once in an update (`grpo/logps.py`).
+
+    Each chunk reads the whole output matrix. With a large vocabulary, 16 MB of logits would be a few tokens, and most
+    of the time would go into reading. A chunk may therefore have up to a quarter of that matrix's numbers.
+    """
+    return max(1, CHUNK_NUMBERS // a.vocab_size, a.hidden_size // 4)
 
 
 def check_memory(plan: MemoryPlan, available: int) -> str | None:

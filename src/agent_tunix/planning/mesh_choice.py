@@ -68,10 +68,16 @@ def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[
         "tp": {
             "num_heads × head_dim": queries,
             "num_key_value_heads × head_dim": keys,
-            "intermediate_size": a.intermediate_size,
             "vocab_size": a.vocab_size,
         },
     }
+    if a.layer_embedding_size:
+        for divided in sizes.values():
+            divided["hidden_size_per_layer_input"] = a.layer_embedding_size
+    if a.num_experts:
+        sizes["tp"]["num_experts"] = a.num_experts
+    if not all(map(a.has_experts, range(a.num_layers))):
+        sizes["tp"]["intermediate_size"] = a.intermediate_size
     if a.delta_net is not None:
         values = a.delta_net.value_heads * a.delta_net.value_dim
         sizes["tp"] |= {
@@ -119,8 +125,8 @@ def choose_mesh_shape(
     if not shapes:
         raise ConfigError(
             f"model.mesh_shape=auto must use all {devices.count} devices of {devices.count // devices.per_process} "
-            f"processes, but the model and the {num_rows} rows of a micro-batch cannot be divided so; use a "
-            f"micro-batch (training.micro_batch_size × grpo.num_generations) of a multiple of {devices.count} rows",
+            f"processes, but the model and the {num_rows} rows of a micro-batch cannot be divided evenly among "
+            f"them; make training.micro_batch_size × grpo.num_generations a multiple of {devices.count}",
             code="idle_devices",
         )
     needed = {shape: needs(shape) for shape in [*shapes, _WHOLE]}

@@ -20,7 +20,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.planning.cache_plan import slot_bytes, state_bytes
 from agent_tunix.planning.memory import plan_memory
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.files.tensors import list_tensors
+from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
 _FLOAT32 = 4
 # Times that logits go through memory in sampling: one write, and reads for the choice and for the log-probability.
@@ -46,19 +46,33 @@ class Counts:
 
 
 def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
-    """Return the operations of a forward pass. An adapter of the given rank counts for every matrix."""
+    """Return the operations of a forward pass, with an adapter of the given rank on every matrix that may have one."""
     a = architecture
-    matrices = [t.shape for t in list_tensors(a) if t.path[0] == "layers" and len(t.shape) == 2]
+    matrices = [t for t in list_tensors(a) if t.transposed and t.path[0] != "lm_head"]
+    adapted = [t for t in matrices if not a.num_experts or "self_attn" in t.path]
+    with_keys = [layer for layer, kind in enumerate(a.layer_kinds) if kind != "linear_attention"]
     of_states = 0.0
     if a.delta_net is not None:
         # A state decays, is read for the correction, corrected, and read for the output.
         state = a.delta_net.value_heads * a.delta_net.key_dim * a.delta_net.value_dim
         of_states = a.num_linear_layers * (7.0 * state + 2.0 * a.delta_net.conv_width * a.delta_net.conv_channels)
     return Counts(
-        of_token=2.0 * sum(math.prod(shape) + lora_rank * sum(shape) for shape in matrices) + of_states,
-        of_pair=4.0 * a.num_attention_layers * a.num_heads * a.head_dim,
+        of_token=2.0 * (_count(matrices, a)[1] + lora_rank * sum(sum(t.shape) for t in adapted)) + of_states,
+        of_pair=4.0 * a.num_heads * sum(map(a.head_dim_of, with_keys)),
         of_logits=2.0 * a.hidden_size * a.vocab_size,
     )
+
+
+def count_weights(architecture: Architecture) -> tuple[int, int]:
+    """Return the weights of a model, and those that each token goes through: without the other tokens' experts."""
+    return _count(list_tensors(architecture), architecture)
+
+
+def _count(tensors: list[Tensor], a: Architecture) -> tuple[int, int]:
+    of_experts = sum(math.prod(t.shape) for t in tensors if t.of_expert)
+    total = sum(math.prod(t.shape) for t in tensors)
+    unused = of_experts * (a.num_experts - a.num_experts_per_token) // a.num_experts if of_experts else 0
+    return total, total - unused
 
 
 def work_of_sampling(
@@ -107,6 +121,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     micro_batches = B // micro_batch_size(config)
     tokens = B * P + N * T
     layers, attention = tokens * counts.of_token, (B * P**2 + N * T * (P + T)) * counts.of_pair
+    # An upper bound for frozen matrices: on one device, chunks of logits are not computed again for the backward pass.
     logits = N * T * counts.of_logits
     gathered = _gathered_weights(a, config, compute_bytes, shape)
     one_way = _sent_tokens(a, compute_bytes, shape, tokens)

@@ -12,13 +12,14 @@ from flax import nnx
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.mesh import sharding_over
-from agent_tunix.policy.module_names import DEFAULT_PATTERN, abbreviate, explain_no_match, matches, name_of
+from agent_tunix.policy.module_names import abbreviate, adapter_pattern, explain_no_match, matches, name_of
+from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection
 
 _LOGGER = logging.getLogger("agent_tunix.model")
 
 
-def add_adapter(model: nnx.Module, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int) -> None:
+def add_adapter(model: Decoder, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int) -> None:
     """Add an adapter to every projection that `model.lora_module_path` matches.
 
     A is uniform within ± sqrt(6 / inputs) (He initialisation, as in Qwix and Tunix). B is 0, so at first the adapter
@@ -35,7 +36,7 @@ def add_adapter(model: nnx.Module, config: ModelConfig, mesh: jax.sharding.Mesh,
     """
     names = {name_of(path): module for path, module in nnx.iter_modules(model) if path}
     projections = {name: module for name, module in names.items() if isinstance(module, Projection)}
-    pattern = DEFAULT_PATTERN if config.lora_module_path is None else config.lora_module_path
+    pattern = adapter_pattern(config, model.config)
     chosen = [name for name in projections if matches(pattern, name)]
     others = [name for name, module in names.items() if matches(pattern, name) and _holds_weights(module)]
     others = [name for name in others if name not in projections]
@@ -67,7 +68,7 @@ def _first_weights(
 
 @functools.cache
 def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
-    """Return compiled functions that create A and B with their sharding.
+    """Return compiled functions that create the LoRA matrices A and B with their sharding.
 
     The cache lets projections of one shape share a compiled program.
     """

@@ -14,7 +14,8 @@ class Rope:
     Attributes:
         theta: Base of the wavelengths.
         kind: `default`; `linear` divides all frequencies by `factor`; `llama3` and `yarn`
-            (https://arxiv.org/abs/2309.00071) divide only those of long wavelengths.
+            (https://arxiv.org/abs/2309.00071) divide only those of long wavelengths; `proportional` rotates only the
+            pairs of short wavelengths (Gemma 4).
         factor: Divisor of frequencies, at least 1.
         low_freq_factor: llama3, yarn: frequencies with wavelengths above `original_length / low_freq_factor` are
             divided in full.
@@ -22,17 +23,18 @@ class Rope:
             change.
         original_length: llama3, yarn: context length before scaling, in tokens.
         magnitude: yarn: factor of rotated queries and keys.
-        share: Share of a head's dimensions that is rotated: the first ones (Qwen 3.5).
+        rotated_share: proportional: share of a head's pairs that rotate; default: share of its dimensions, the first
+            ones (Qwen 3.5).
     """
 
     theta: float
-    kind: Literal["default", "linear", "llama3", "yarn"] = "default"
+    kind: Literal["default", "linear", "llama3", "yarn", "proportional"] = "default"
     factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_length: int = 8192
     magnitude: float = 1.0
-    share: float = 1.0
+    rotated_share: float = 1.0
 
 
 # Tokens that a layer of linear attention computes together.
@@ -96,6 +98,17 @@ class Architecture:
         embedding_scale: Factor of embeddings.
         attention_softcap: Bound of attention logits through tanh; None for no bound.
         final_softcap: Bound of output logits through tanh; None for no bound.
+        global_head_dim: Width of a head in layers that see all positions; None for `head_dim` (Gemma 4).
+        value_norm: True if values are normalised, without a weight (Gemma 4).
+        num_borrowing_layers: Number of last layers without keys and values of their own (Gemma 4); see `lender_of`.
+        wide_borrowing_mlps: True if the MLPs of those layers are twice as wide.
+        layer_embedding_size: Width of the embedding that each layer has for each token; 0 for none (Gemma 4).
+        layer_scalars: True if the output of each layer is multiplied by a number of its own (Gemma 4).
+        num_experts: Experts of a layer; 0 if all layers have an MLP.
+        num_experts_per_token: Experts that each token goes through.
+        moe_intermediate_size: Width inside an expert.
+        norm_topk_prob: True if the weights of a token's experts are divided by their sum.
+        dense_layers: Numbers of the layers with an MLP among those with experts, from 0.
     """
 
     model_type: str
@@ -125,6 +138,45 @@ class Architecture:
     embedding_scale: float = 1.0
     attention_softcap: float | None = None
     final_softcap: float | None = None
+    global_head_dim: int | None = None
+    value_norm: bool = False
+    num_borrowing_layers: int = 0
+    wide_borrowing_mlps: bool = False
+    layer_embedding_size: int = 0
+    layer_scalars: bool = False
+    num_experts: int = 0
+    num_experts_per_token: int = 0
+    moe_intermediate_size: int = 0
+    norm_topk_prob: bool = False
+    dense_layers: tuple[int, ...] = ()
+
+    def head_dim_of(self, layer: int) -> int:
+        """Return the width of a head in a layer, counted from 0."""
+        is_global = self.layer_kinds[layer] == "full_attention"
+        return self.global_head_dim if is_global and self.global_head_dim is not None else self.head_dim
+
+    def lender_of(self, layer: int) -> int | None:
+        """Return the layer whose keys and values a layer uses: the last of its kind with its own. None for its own."""
+        if not self.is_borrowing(layer):
+            return None
+        own = range(self.num_layers - self.num_borrowing_layers)
+        return max(other for other in own if self.layer_kinds[other] == self.layer_kinds[layer])
+
+    def is_borrowing(self, layer: int) -> bool:
+        """Return True if a layer has no keys and values of its own."""
+        return self.num_layers - self.num_borrowing_layers <= layer < self.num_layers
+
+    def lends(self, layer: int) -> bool:
+        """Return True if later layers use the keys and values of a layer."""
+        return any(self.lender_of(other) == layer for other in range(self.num_layers))
+
+    def mlp_size_of(self, layer: int) -> int:
+        """Return the width inside the MLP of a layer."""
+        return self.intermediate_size * (2 if self.wide_borrowing_mlps and self.is_borrowing(layer) else 1)
+
+    def has_experts(self, layer: int) -> bool:
+        """Return True if a layer, counted from 0, has a mixture of experts instead of an MLP."""
+        return self.num_experts > 0 and layer not in self.dense_layers
 
     @property
     def num_linear_layers(self) -> int:

@@ -5,8 +5,9 @@ Gemma 3's files leave out most keys, while Llama's and Qwen's contain every size
 have is refused under its name in the file; it is never ignored.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,12 @@ def family_of(name: str) -> str:
 
 _OTHER_NAMES = {
     "gemma3text": "gemma3",
+    "gemma4text": "gemma4",
     **dict.fromkeys(("llama3", "llama31", "llama32", "llama33"), "llama"),
     "olmo31": "olmo3",
     "qwen25": "qwen2",
     **dict.fromkeys(("qwen35", "qwen35text"), "qwen3_5"),
+    "qwen3moe": "qwen3_moe",
 }
 
 
@@ -208,6 +211,37 @@ def _read_qwen2(config: ConfigFile) -> Architecture:
 def _read_qwen3(config: ConfigFile) -> Architecture:
     """Read Qwen 3, dense (https://arxiv.org/abs/2505.09388)."""
     return _read_plain(config, _common(config, default_head_dim=128), qk_norm=True)
+
+
+_MOE_KEYS = ("moe_intermediate_size", "num_experts", "num_local_experts")
+
+
+def _read_qwen3_moe(config: ConfigFile) -> Architecture:
+    """Read Qwen 3 with mixtures of experts (https://arxiv.org/abs/2505.09388)."""
+    # The second name is that of transformers 5.
+    config = config.with_defaults({"num_experts": config.get("num_local_experts")})
+    common = _common(config, own_keys=_MOE_KEYS)
+    count, step, dense = common["num_layers"], config.whole("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
+    if not isinstance(dense, list):
+        raise ModelError(
+            f"{config.path}: mlp_only_layers must be a list of layers, not {dense!r:.100}", code="invalid_value"
+        )
+    num_experts, of_token = config.whole("num_experts"), config.whole("num_experts_per_tok")
+    if of_token > num_experts:
+        raise ModelError(
+            f"{config.path}: num_experts_per_tok must be at most num_experts {num_experts}, not {of_token}",
+            code="invalid_value",
+        )
+    return _read_plain(
+        config,
+        common,
+        qk_norm=True,
+        num_experts=num_experts,
+        num_experts_per_token=of_token,
+        moe_intermediate_size=config.whole("moe_intermediate_size"),
+        norm_topk_prob=config.flag("norm_topk_prob", False),
+        dense_layers=tuple(layer for layer in range(count) if layer in dense or (layer + 1) % step),
+    )
 
 
 _SMOLLM3_KEYS = ("no_rope_layers", "no_rope_layer_interval", "use_sliding_window")
@@ -320,11 +354,11 @@ def _read_gemma3_text(config: ConfigFile) -> Architecture:
 def _read_gemma3(config: ConfigFile) -> Architecture:
     """Read the text model of a Gemma 3 with a vision tower."""
     config.allow("tie_word_embeddings", True)
-    return _read_text(config, _read_gemma3_text)
+    return _read_text_of(config, _read_gemma3_text)
 
 
-def _read_text(config: ConfigFile, read: Callable[[ConfigFile], Architecture]) -> Architecture:
-    """Read the text model of a family with a vision tower."""
+def _read_text_of(config: ConfigFile, read: Callable[[ConfigFile], Architecture]) -> Architecture:
+    """Read the text model of a model that has others beside it."""
     _refuse_variants(config, _NEUTRAL)
     text = config.section("text_config")
     if not text:
@@ -372,18 +406,98 @@ def _read_qwen3_5_text(config: ConfigFile) -> Architecture:
 def _read_qwen3_5(config: ConfigFile) -> Architecture:
     """Read the text model of a Qwen 3.5 with a vision tower, which all published ones have."""
     tied = config.flag("tie_word_embeddings", False)
-    return replace(_read_text(config, _read_qwen3_5_text), tied_embeddings=tied)
+    return replace(_read_text_of(config, _read_qwen3_5_text), tied_embeddings=tied)
+
+
+_GEMMA4_DEFAULTS = {
+    **_GEMMA_DEFAULTS,
+    "vocab_size": 262_144,
+    "vocab_size_per_layer_input": 262_144,
+    "num_hidden_layers": 30,
+    "global_head_dim": 512,
+    "hidden_size_per_layer_input": 256,
+    "sliding_window": 512,
+}
+_GEMMA4_ROPE: dict[LayerKind, dict[str, Any]] = {
+    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0},
+    "sliding_attention": {"rope_theta": 10_000.0},
+}
+
+
+def _read_gemma4_text(config: ConfigFile) -> Architecture:
+    """Read Gemma 4, text only, without experts (https://huggingface.co/docs/transformers/model_doc/gemma4)."""
+    config = config.with_defaults({**_GEMMA4_DEFAULTS, "rope_parameters": _GEMMA4_ROPE})
+    for name, neutral in (("enable_moe_block", False), ("attention_k_eq_v", False), ("tie_word_embeddings", True)):
+        config.allow(name, neutral)
+    config.allow("hidden_activation", "gelu_pytorch_tanh")
+    config.allow("vocab_size_per_layer_input", config.whole("vocab_size"))
+    common = _common(config, own_keys=("use_bidirectional_attention",))
+    config.allow("use_bidirectional_attention", "vision")  # which leaves text as it is
+    kinds = config.layer_kinds(lambda layer: (layer + 1) % 6 != 0)
+    kinds = (*kinds[:-1], "full_attention")
+    num_borrowing = config.get("num_kv_shared_layers", 0) and config.whole("num_kv_shared_layers")
+    own = set(kinds[: len(kinds) - num_borrowing])
+    if own != set(kinds):
+        raise ModelError(
+            f"{config.path}: num_kv_shared_layers must leave layers of each kind with keys and values of their own,"
+            f" but {num_borrowing} of {len(kinds)} layers use those of others",
+            code="invalid_value",
+        )
+    return Architecture(
+        **{**common, "query_scale": 1.0},
+        tied_embeddings=True,
+        activation="gelu_tanh",
+        layer_kinds=kinds,
+        rope={kind: config.rope_of(kind, "rope_theta", 10_000.0) for kind in sorted(set(kinds))},
+        window=_window(config, kinds),
+        qk_norm=True,
+        output_norms=True,
+        embedding_scale=common["hidden_size"] ** 0.5,
+        final_softcap=config.cap("final_logit_softcapping"),
+        global_head_dim=_global_head_dim(config, kinds),
+        value_norm=True,
+        num_borrowing_layers=num_borrowing,
+        wide_borrowing_mlps=config.flag("use_double_wide_mlp", False),
+        layer_embedding_size=config.get("hidden_size_per_layer_input") and config.whole("hidden_size_per_layer_input"),
+        layer_scalars=True,
+    )
+
+
+def _global_head_dim(config: ConfigFile, kinds: Sequence[LayerKind]) -> int:
+    """Return the width of a head in layers that see all positions, from `global_head_dim` or `per_layer_config`."""
+    by_layer = config.section("per_layer_config")
+    if not by_layer:
+        return config.whole("global_head_dim")
+    expected = {str(layer) for layer, kind in enumerate(kinds) if kind == "full_attention"}
+    values = [ConfigFile(config.path, value) for value in by_layer.values() if isinstance(value, dict)]
+    found = {json.dumps(value.values, sort_keys=True) for value in values}
+    if set(by_layer) != expected or len(found) != 1 or set(values[0].values) != {"head_dim"}:
+        raise ModelError(
+            f"{config.path}: per_layer_config must give head_dim, the same, to each layer of full_attention and nothing"
+            f" else, not {by_layer!r:.200}",
+            code="unsupported_feature",
+        )
+    return values[0].whole("head_dim")
+
+
+def _read_gemma4(config: ConfigFile) -> Architecture:
+    """Read the text model of a Gemma 4 with towers for images and sounds."""
+    config.allow("tie_word_embeddings", True)
+    return _read_text_of(config, _read_gemma4_text)
 
 
 FAMILIES: dict[str, Callable[[ConfigFile], Architecture]] = {
     "gemma2": _read_gemma2,
     "gemma3": _read_gemma3,
     "gemma3_text": _read_gemma3_text,
+    "gemma4": _read_gemma4,
+    "gemma4_text": _read_gemma4_text,
     "llama": _read_llama,
     "olmo3": _read_olmo3,
     "qwen2": _read_qwen2,
     "qwen3": _read_qwen3,
     "qwen3_5": _read_qwen3_5,
     "qwen3_5_text": _read_qwen3_5_text,
+    "qwen3_moe": _read_qwen3_moe,
     "smollm3": _read_smollm3,
 }

@@ -15,8 +15,10 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.families import family_of, read_architecture
 from agent_tunix.policy.files.tensor_files import locate_tensors
 from agent_tunix.policy.files.weights import read_weights
+from agent_tunix.policy.module_names import check_experts
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.deltanet import GatedDeltaNet
+from agent_tunix.policy.network.experts import Experts
 from agent_tunix.policy.network.layers import Attention
 from agent_tunix.policy.network.projection import Projection, Quantization
 
@@ -32,7 +34,8 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
 
     Raises:
         ModelError: The architecture or a feature of it is not supported, or a file is damaged.
-        ConfigError: The mesh does not divide a weight, or the adapter's pattern matches nothing.
+        ConfigError: The mesh does not divide a weight, the adapter's pattern matches nothing, or experts would get an
+            adapter or be quantised.
     """
     architecture = read_architecture(directory)
     family = family_of(architecture.model_type)
@@ -42,6 +45,7 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
             f"contains {architecture.model_type}; set model.model_family={family} or null",
             code="wrong_model_family",
         )
+    check_experts(config, architecture)
     dtype = compute_dtype(config.dtype)
     # Small updates would be lost on weights in bfloat16, so trained weights are float32 with any compute type.
     param_dtype = dtype if config.lora_rank > 0 else jnp.dtype("float32")
@@ -82,7 +86,7 @@ def load_decoder(
     graphdef, state = nnx.split(shapes)
     model: Decoder = nnx.merge(graphdef, read_weights(located, state, mesh))
     for _, module in nnx.iter_modules(model):
-        if isinstance(module, Decoder | Attention | GatedDeltaNet):
+        if isinstance(module, Decoder | Attention | GatedDeltaNet | Experts):
             module.mesh = mesh
     return model
 

@@ -7,12 +7,50 @@ from typing import Any
 
 import regex
 
+from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.tensors import list_tensors
 
-# The projections of attention and MLP, in every family.
 _TIMEOUT_S = 1.0
-# Of linear attention all but those of a few outputs each, which set how long a state lasts.
-DEFAULT_PATTERN = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj|in_proj_qkv|in_proj_z|out_proj)"
+# The projections of attention, and those of attention and MLP, in every family. Of linear attention all but those of a
+# few outputs each, which set how long a state lasts.
+_ATTENTION = ".*(q_proj|k_proj|v_proj|o_proj)"
+_ATTENTION_AND_MLP = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj|in_proj_qkv|in_proj_z|out_proj)"
+
+
+def adapter_pattern(config: ModelConfig, architecture: Architecture) -> str:
+    """Return `model.lora_module_path`, or what null stands for: attention and MLP, only attention beside experts."""
+    if config.lora_module_path is not None:
+        return config.lora_module_path
+    return _ATTENTION if architecture.num_experts else _ATTENTION_AND_MLP
+
+
+def check_experts(config: ModelConfig, architecture: Architecture) -> None:
+    """Refuse quantised weights and adapters outside attention for a model with experts.
+
+    PEFT takes an adapter on any MLP of such a model for one on its experts.
+
+    Raises:
+        ConfigError: `model.quantization` is set, or `model.lora_module_path` matches a router, an expert or an MLP.
+    """
+    if architecture.num_experts == 0 or config.lora_rank == 0:
+        return
+    if config.quantization is not None:
+        raise ConfigError(
+            f"model.quantization must be null for a model with experts ({architecture.model_type}), not "
+            f"{config.quantization}, because stacks of experts cannot be quantised; divide the model over more devices "
+            "along tp or fsdp of model.mesh_shape instead",
+            code="quantised_experts",
+        )
+    pattern = adapter_pattern(config, architecture)
+    names = (tensor.name.removesuffix(".weight") for tensor in list_tensors(architecture) if ".mlp." in tensor.name)
+    if (found := next((name for name in names if matches(pattern, name)), None)) is not None:
+        raise ConfigError(
+            f"model.lora_module_path must match only projections of attention in a model with experts, but {pattern!r} "
+            f"matches {found}; use {_ATTENTION!r}, or null",
+            code="adapted_experts",
+        )
 
 
 def name_of(path: Iterable[Any]) -> str:

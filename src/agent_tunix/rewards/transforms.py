@@ -39,7 +39,7 @@ def normalize_reward(value: float, mean: float = 0.5, std: float = 0.2) -> float
 
 
 class Transform(Protocol):
-    """Protocol of a function that changes the values of a component, one for each completion."""
+    """Protocol of a function that maps a component's raw values, one per completion, to new values."""
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
         """Transform [B] values of the groups `groups_B`.

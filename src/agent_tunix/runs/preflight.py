@@ -18,6 +18,7 @@ from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.policy.files.teacher import check_teacher, teacher_model
+from agent_tunix.policy.module_names import check_experts
 from agent_tunix.rewards import EpisodeSummary, Mixture, Sample, settle_completions
 from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
@@ -58,7 +59,7 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     _check_subset(config)
     register_own_algorithm(config, working_directory)
     if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
-        _check_mesh(config, find_model_directory(config.model))
+        _check_model(config, find_model_directory(config.model))
     if config.grpo.teacher is not None:
         teacher = teacher_model(config)
         if not (is_on_hub(config.model) or is_on_hub(teacher)):
@@ -118,16 +119,18 @@ def _check_filter(mixture: Mixture, config: Config) -> None:
         )
 
 
-def _check_mesh(config: Config, directory: Path) -> None:
-    """Refuse a mesh that cannot divide the model.
+def _check_model(config: Config, directory: Path) -> None:
+    """Refuse a mesh that cannot divide the model, and adapters or few bits for experts.
 
     Raises:
-        ConfigError: The mesh does not divide some sizes; the message lists them.
+        ConfigError: The mesh does not divide some sizes, which the message lists; or see `check_experts`.
     """
+    architecture = read_architecture(directory)
+    check_experts(config.model, architecture)
     shape = read_mesh_shape(config.model.mesh_shape)
     if shape is None or shape.weight_shards == 1:
         return
-    if problems := shape_problems(read_architecture(directory), shape, config.model.quantization):
+    if problems := shape_problems(architecture, shape, config.model.quantization):
         raise ConfigError("\n".join(problems), code="indivisible_model")
 
 

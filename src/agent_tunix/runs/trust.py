@@ -34,7 +34,7 @@ from agent_tunix.rewards.code_parts import CodePart, digest_code, digest_file, f
 from agent_tunix.rewards.registry import is_name
 from agent_tunix.rewards.resolve import read_components, read_components_file
 from agent_tunix.runs.algorithm_setup import algorithm_parts
-from agent_tunix.runs.directory import write_json
+from agent_tunix.runs.directory import require_no_link, write_json
 from agent_tunix.runs.reward_setup import components_file, correct_spec, reward_directories, reward_spec
 from agent_tunix.runs.weights.initial import find_initial
 from agent_tunix.store.home import home, make_home
@@ -86,6 +86,31 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
         _LOGGER.warning(
             "the run could not be marked as yours, so commands will ask before they run its rewards: %s", error
         )
+
+
+def sign_file(path: Path) -> None:
+    """Sign a file that this installation has made: its place, not its content, which may change."""
+    try:
+        write_json(_signature_of(path), {"hmac_sha256": _mac(_read_key() or _make_key(), _place(path))})
+    except (OSError, StoreError) as error:
+        _LOGGER.warning("%s could not be marked as yours: %s", path, error)
+
+
+def is_own_file(path: Path) -> bool:
+    """Return True if this installation signed a file in its place."""
+    try:
+        key, found = _read_key(), json.loads(_read_plain(_signature_of(path), 1024))["hmac_sha256"]
+        return key is not None and hmac.compare_digest(found, _mac(key, _place(path)))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, StoreError):
+        return False
+
+
+def _signature_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.signature")
+
+
+def _place(path: Path) -> dict[str, str]:
+    return {"file": os.path.realpath(path)}
 
 
 def settle_trust(
@@ -178,7 +203,7 @@ def _is_own_in_place(root: Path) -> bool:
 
 
 def check_directory(root: Path, config: Config) -> None:
-    """Refuse to train in a foreign directory with links or pipes, or whose uploaded rewards would run unsandboxed.
+    """Refuse to train in a foreign directory that is or has links or pipes, or has uploads that would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
 
@@ -187,11 +212,12 @@ def check_directory(root: Path, config: Config) -> None:
         config: The user's own configuration.
 
     Raises:
-        RunDirectoryError: Links in the directory would redirect writes to another place, or pipes would block them.
+        RunDirectoryError: Links would redirect writes to another place, or pipes would block them.
         UntrustedRunError: Uploaded code in the directory would run without isolation.
     """
     if _is_own_in_place(root):
         return
+    require_no_link(root)
     within = [os.path.join(directory, name) for directory, inner, names in os.walk(root) for name in (*inner, *names)]
     links = [path for path in within if os.path.islink(path)]
     if others := [path for path in within if not (os.path.isfile(path) or os.path.isdir(path) or path in links)]:

@@ -98,7 +98,8 @@ def choose(
     if forbidden is not None:
         normaliser_N = jnp.logaddexp(normaliser_N, logits_NV[:, forbidden] - highest_N1[:, 0])
     if sampling.greedy:
-        token_N = _first(weights_NV == 1.0)
+        # Not the first of weight 1: XLA may compute a softcapped logit and the highest one with different roundings.
+        token_N = jnp.argmax(allowed_NV, axis=-1).astype(jnp.int32)
     else:
         assert uniforms_N2 is not None
         token_N = pick(keep(weights_NV, sampling.top_k, sampling.top_p, sampling.min_p), uniforms_N2)

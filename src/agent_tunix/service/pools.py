@@ -1,11 +1,15 @@
 """Threads for work that must not block other requests, with a limit on how much may wait."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from agent_tunix.service.problems import Problem
+from agent_tunix.store import Key
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -19,18 +23,48 @@ class WorkThreads:
         self._most = most
         self._what = what
         self._begun = 0
+        self._begun_of: Counter[str] = Counter()
+        # All threads but one, so that slow calls of a key do not hold up those of others.
+        self._at_once_of_a_key = max(threads - 1, 1)
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Run a call in a thread; raise Problem if there are too many."""
-        if self._begun >= self._most:
-            raise Problem(503, "busy", f"the server is busy: {self._begun} {self._what}; try again in a moment")
-        done = asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
-        self._begun += 1
-        done.add_done_callback(self._count_down)
-        return await done
+        with self._place():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
 
-    def _count_down(self, _: object) -> None:
-        self._begun -= 1
+    async def run_for(
+        self, key: Key, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Run a call of a key, which may have half of the places; raise Problem if there are too many."""
+        if (mine := self._begun_of[key.id]) >= self._most // 2:
+            raise self._busy(f", {mine} of them with this key")
+        turns = self._turns.setdefault(key.id, asyncio.Semaphore(self._at_once_of_a_key))
+        self._begun_of[key.id] += 1
+        try:
+            with self._place():
+                async with turns:
+                    return await asyncio.get_running_loop().run_in_executor(
+                        self._threads, lambda: call(*args, **kwargs)
+                    )
+        finally:
+            self._begun_of[key.id] -= 1
+            self._begun_of += Counter()  # drops keys with no calls left
+
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[None]:
+        """Hold one of the places for the block."""
+        if self._begun >= self._most:
+            raise self._busy()
+        self._begun += 1
+        try:
+            yield
+        finally:
+            self._begun -= 1
+
+    def _busy(self, of_these: str = "") -> Problem:
+        said = f"the server is busy: {self._begun} {self._what}{of_these}; try again in a moment"
+        return Problem(503, "busy", said)
 
     def close(self) -> None:
         """Wait for running calls; drop those that wait."""

@@ -11,6 +11,7 @@ from agent_tunix.service.replaying.running import Replays
 from agent_tunix.service.runs.index import RunIndex
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.trying import Tries
+from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 
 
@@ -58,6 +59,12 @@ class Service:
         self.reviews.close()
         self.run_reads.close()
         self.calls.close()
+
+
+def key_of(request: Request) -> Key:
+    """Return the key of a request that was admitted, to the API or with a login."""
+    key: Key = request.state.key
+    return key
 
 
 def service_of(request: Request) -> Service:

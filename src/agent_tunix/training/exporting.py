@@ -91,7 +91,7 @@ def export_run(
 
 
 def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
-    """Refuse a target directory early that `_replacing` would refuse after a long computation.
+    """Refuse, before the long computation, a target directory that could not be written.
 
     Raises:
         ExportError: The directory may not be written or replaced.

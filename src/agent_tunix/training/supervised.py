@@ -112,7 +112,13 @@ class SupervisedTrainer:
 def _loss(policy: Decoder, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the weighted sum of −log π over target tokens; and as statistics their plain sum and the correct ones."""
     found = completion_statistics(
-        policy, example.prompt_ids, example.prompt_lengths, example.target_ids, temperature=1.0, likeliest=True
+        policy,
+        example.prompt_ids,
+        example.prompt_lengths,
+        example.target_ids,
+        temperature=1.0,
+        mask_nT=example.mask,
+        likeliest=True,
     )
     assert found.likeliest is not None
     nll_nT = jnp.where(example.mask, -found.logps, 0.0)

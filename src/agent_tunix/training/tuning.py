@@ -1,7 +1,7 @@
 """Hyperparameter search with Optuna: `agent-tunix tune`. Each trial is a run in its own process and directory.
 
     DIR/
-      study.db         Optuna's storage, unless another is given
+      study.db         Optuna's storage, unless another is given, with its signature beside it
       trial_0000/      the run of the first trial, with its output in output.txt
 
 An interrupted search continues where it stopped: the storage counts the trials, and a trial that was interrupted is
@@ -30,6 +30,7 @@ from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.regular_files import open_lock
 from agent_tunix.runs.directory import require_no_link
+from agent_tunix.runs.trust import is_own_file, sign_file
 from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
 
@@ -163,9 +164,17 @@ def _open_study(optuna: Any, search: Search) -> Any:
     Raises:
         ConfigError: The storage cannot be opened, or holds another search.
     """
+    database = search.directory / "study.db"
     if search.storage is None:
-        require_no_link(search.directory / "study.db")
-    storage = search.storage or f"sqlite:///{search.directory / 'study.db'}"
+        # SQLite believes a journal beside a database, which may name any file to delete.
+        if any(search.directory.glob("study.db*")) and not is_own_file(database):
+            raise ConfigError(
+                f"{database} must be from a search on this installation, but lacks its signature; if you trust it, give"
+                f" --storage sqlite:///{database}, or choose another --directory",
+                code="foreign_study",
+            )
+        sign_file(database)
+    storage = search.storage or f"sqlite:///{database}"
     try:
         study = optuna.create_study(
             storage=storage,

@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -9,13 +10,13 @@ import pytest
 from agent_tunix.environments import StopReason
 from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs import rollouts
-from agent_tunix.service.runs.queries import RolloutQuery
+from agent_tunix.service.runs.queries import Order, RolloutQuery
 from agent_tunix.service.runs.queries import StopReason as StopReasonName
 from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.service.runs.selection import Reading
 from tests.service.runs.support import write_many
 from tests.tracking.report.support import G, write_run
-from tests.tracking.rollouts.support import make_step, write
+from tests.tracking.rollouts.support import make_samples, make_step, write
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,31 @@ def test_a_search_ends_at_its_budget_and_goes_on(large: StoredRollouts, monkeypa
             break
         after = page.next
     assert (seen, pages) == (100, 4)
+
+
+@pytest.mark.parametrize("order", ["place", "-reward"])
+def test_a_page_ends_before_it_is_too_large_and_the_next_goes_on(stored: StoredRollouts, order: Order) -> None:
+    query, rows, pages, after = RolloutQuery(order=order), [], 0, None
+    while not pages or after:
+        reading = Reading()
+        page = stored.page(query, 100, after, reading, most_bytes=3000)
+        assert 0 < reading.num_bytes_shown <= 3000
+        rows += page.rows
+        pages, after = pages + 1, page.next
+    assert rows == _all(stored, query)
+    assert pages > 6
+
+
+def test_a_completion_larger_than_a_page_is_left_out_and_reported(tmp_path: Path) -> None:
+    samples = [*make_samples(1)]
+    samples[1] = dataclasses.replace(samples[1], response="a" * 20_000)
+    write(tmp_path, make_step(1, samples=samples, scores=make_step(1).scores))
+    stored = StoredRollouts(tmp_path)
+    first = stored.page(RolloutQuery(), 2, most_bytes=10_000)
+    second = stored.page(RolloutQuery(), 2, first.next, most_bytes=10_000)
+    names = [sample.rollout_id for sample in samples]
+    assert [row["rollout_id"] for row in first.rows + second.rows] == [names[0], *names[2:]]
+    assert [problem.split()[0] for problem in first.problems] == [names[1]]
 
 
 def _damaged(directory: Path, kind: str) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -16,6 +16,8 @@ from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking import report
 from agent_tunix.tracking.metrics_file import MetricsFile
 from agent_tunix.tracking.report import write_analysis, write_report, writing
+from agent_tunix.tracking.report.pictures import Chart, PlotLine, Section
+from agent_tunix.tracking.report.plots import draw_section
 from agent_tunix.tracking.stored_run import StoredRun
 from tests.raising import raises
 from tests.tracking.report.support import write_run
@@ -67,6 +69,15 @@ def test_plots_drawn_again_are_the_same_whatever_the_names(tmp_path: Path) -> No
     run = write_run(tmp_path / "run", 2, ["<b>", "$x_{", "漢"])
     drawn = [write_report(run, tmp_path / name).parent / "plots" / "policy.png" for name in ("one", "other")]
     assert drawn[0].read_bytes() == drawn[1].read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["line", "stack"])
+def test_long_names_are_cut_in_plots(kind: Literal["line", "stack"]) -> None:
+    drawn = []
+    for length in (400, 30_000):  # drawing the longer ones whole takes a minute
+        lines = [PlotLine(f"${letter}_" * length, [1, 2], [0.0, 1.0], colour=ord(letter)) for letter in "ab"]
+        drawn.append(draw_section(Section("a", "A", "", [Chart("W$" * length, kind=kind, lines=lines)])))
+    assert drawn[0] == drawn[1]
 
 
 def test_the_page_asks_for_nothing_and_names_its_own_script_alone(tmp_path: Path) -> None:

@@ -150,12 +150,17 @@ def test_subclasses_come_back_as_what_they_are_a_kind_of() -> None:
     assert same(found, ["yes", (1,), {"a": 1}, {"b": 2}])
 
 
+ARRAY_OF_32_MB = f'{{"$type":"array","dtype":"<U1024","shape":[8192],"values":{[1] * 8192}}}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
         '{"$type":"scalar","dtype":"<U500000000","value":"a"}',
         f'{{"$type":"array","dtype":"<U900","shape":[100000],"values":{[0] * 100_000}}}',
         '{"$type":"array","dtype":"(9,)i4","shape":[1],"values":[1]}',
+        f'{{"$type":"array","dtype":"<U1024","shape":[1],"values":[{[1] * 100_000}]}}',
+        f"[{','.join([ARRAY_OF_32_MB] * 4)}]",
     ],
 )
 def test_an_array_that_takes_far_more_memory_than_its_text_is_refused(text: str) -> None:

@@ -192,6 +192,16 @@ def test_a_column_that_cannot_be_stored_is_told_from_one_that_was() -> None:
     assert isinstance(found.samples[0].columns["picture"], Opaque)
 
 
+def test_the_arrays_of_a_step_share_one_limit_of_memory() -> None:
+    padded = [[np.array(["a" * 1024, *[number] * 8191])] for number in "123"]  # three times 32 MB, of little text
+    samples = [dataclasses.replace(make_samples(1)[0], columns={"array": one}) for one in padded]
+    table = to_table(make_step(1, samples=samples, scores=mixture().score(make_samples(1))[:3]))
+    settings = make_step(1).settings
+    from_table(table.slice(0, 1), settings)
+    with pytest.raises(ValueError, match="<U1024"):
+        from_table(table, settings)
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "rollouts.md"
 
 

@@ -18,6 +18,11 @@ def test_figures_in_a_message_make_no_other_reason() -> None:
     assert group_reasons(["ran 10.1 s", "ran 10.2 s"]) == [("ran 10.1 s", 2)]
 
 
+def test_a_long_text_is_grouped_by_its_beginning() -> None:
+    ((text, count),) = group_reasons(["a: " * 10**5, "a: " * 10**6])  # whole, the search would take minutes
+    assert (len(text), count) == (1000, 2)
+
+
 def test_a_finding_names_the_most_frequent_reason_of_the_total_or_of_a_component() -> None:
     part = Score(None, outcome=Outcome.ERROR, detail="ValueError: no (/x/mine.py:1: f())")
     score = Score(None, outcome=Outcome.ERROR, detail=f"component 'a': {part.detail}", parts={"a": part})

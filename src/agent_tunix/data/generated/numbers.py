@@ -9,6 +9,7 @@ from typing import Any, Literal
 Split = Literal["train", "test"]
 
 LOW, HIGH = 1, 10
+MOST_ROWS = 1_000_000
 
 _QUESTIONS = {
     "train": ("Find my number.", "Guess the number.", "What is my number?", "Find the number I have in mind."),
@@ -23,19 +24,19 @@ def make_numbers(split: Split, count: int, seed: int) -> list[dict[str, Any]]:
 
     Args:
         split: Split to draw from; the two share no question.
-        count: Number of rows, at least 0.
+        count: Number of rows, 0 to `MOST_ROWS`.
         seed: Any integer; decides the questions and the order of the numbers.
 
     Returns:
         `count` rows ``{"question": "Find my number.", "target": 7}``.
 
     Raises:
-        ValueError: The split is unknown, or the count is negative.
+        ValueError: The split is unknown, or the count is out of range.
     """
     if split not in _QUESTIONS:
         raise ValueError(f'split must be "train" or "test"; got {split!r}')
-    if count < 0:
-        raise ValueError(f"count must be at least 0; got {count}")
+    if not 0 <= count <= MOST_ROWS:
+        raise ValueError(f"count must be between 0 and {MOST_ROWS}; got {count}")
     # Python guarantees only random() to give the same sequence in every version, so all choices are built on it.
     uniform = random.Random(seed).random
     questions = _QUESTIONS[split]

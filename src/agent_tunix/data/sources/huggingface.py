@@ -23,6 +23,8 @@ from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
 from agent_tunix.regular_files import read_regular
 
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
     """Yield the rows of a split; raise DataError if the dataset cannot be loaded, or has no such subset or split."""
@@ -105,6 +107,7 @@ def _load(
     try:
         builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
         _check_files(place, path, builder.config.data_files)
+        _check_version(place, str(builder.config.version))
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
         builder.download_and_prepare()
@@ -118,22 +121,40 @@ def _load(
 
 
 def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
-    """Refuse a dataset whose description names local files or addresses outside the dataset itself.
+    """Refuse a dataset whose description or links name local files or addresses outside the dataset itself.
 
     Raises:
         DataError: It names such a file.
     """
     within: tuple[str, ...] = (f"hf://datasets/{path}@",)
-    if os.path.isdir(path):
-        within = tuple(f"{start}{os.sep}" for start in {os.path.abspath(path), os.path.realpath(path)})
+    if is_local := os.path.isdir(path):
+        real = Path(os.path.realpath(path))
+        within = (f"{real}{os.sep}",)
+        if real.parent.name == "snapshots":  # in the hub's cache, whose files are links to blobs
+            within += (f"{real.parents[1] / 'blobs'}{os.sep}",)
     for file in (file for of_split in (files or {}).values() for file in of_split):
-        plain = file if "://" in file else os.path.abspath(file)
+        plain = os.path.realpath(file) if is_local and "://" not in file else file
         if not plain.startswith(within) or ".." in file.split("/"):
             raise DataError(
                 f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; "
-                "choose another dataset, or remove the file from the data_files of its README.md",
+                "choose another dataset, replace a link by its target, or remove the file from the data_files of its"
+                " README.md",
                 code="dataset_reads_elsewhere",
             )
+
+
+def _check_version(place: RemoteLocation, version: str) -> None:
+    """Refuse a version that is none: the library uses it as a directory of its cache.
+
+    Raises:
+        DataError: It is not three numbers.
+    """
+    if not _VERSION.fullmatch(version):
+        raise DataError(
+            f"{place.key}={place.path} must have a version of three numbers, not {version!r:.100}, which could be a"
+            " path outside the cache; choose another dataset, or remove the version from its README.md",
+            code="dataset_writes_elsewhere",
+        )
 
 
 def _check_saved(place: RemoteLocation, directory: Path) -> None:

@@ -47,7 +47,7 @@ class McpAdapter(EnvironmentAdapter):
             import mcp  # noqa: F401
         except ImportError as error:
             raise InvalidEnvironmentError(
-                f"environment.mcp requires the MCP SDK ({error}): pip install agent_tunix[mcp]",
+                f"environment.mcp requires the MCP SDK ({error}); run `pip install agent_tunix[mcp]`",
                 code="missing_dependency",
             ) from error
         try:

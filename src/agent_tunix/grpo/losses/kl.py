@@ -28,7 +28,7 @@ def k2(batch: LossBatch) -> Float[Array, "B T"]:
 
 
 def k3(batch: LossBatch) -> Float[Array, "B T"]:
-    """Return exp(d) − d − 1; at least 0, unbiased, of low variance."""
+    """Return exp(d) − d − 1, with the log-ratio d; at least 0, unbiased, of low variance."""
     difference = _log_ratios_to_reference(batch)
     return jnp.expm1(difference) - difference
 

@@ -10,6 +10,7 @@ import codecs
 import functools
 import re
 import threading
+import time
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ MAX_SIZE = 4_000_000
 MAX_OUTPUT = 4 * MAX_SIZE
 # Maximum work, about two seconds. An iteration, a call, 32 characters and a visited value cost some units each.
 MAX_WORK = 20_000_000
+# Maximum processor time of a rendering, for what the counts do not foresee. No conversation needs a hundredth of it.
+MAX_SECONDS = 10.0
+_WORK_BETWEEN_LOOKS = 50_000
 MAX_SOURCE = 100_000
 _MAX_BITS = 4096
 _MAX_DIGITS = 6
@@ -56,6 +60,11 @@ _AT_ONCE = frozenset((
 ))
 # fmt: on
 # Filters and methods that may create large results from short texts.
+# Filters that make as many values as their numeric argument says.
+_DIVIDING = frozenset(("batch", "slice"))
+# Filters that look up an attribute, or an attribute of an attribute, of each value.
+_READING = frozenset(("groupby", "join", "map", "max", "min", "rejectattr", "selectattr", "sort", "sum", "unique"))
+_MOST_DECIMALS = 300
 _WIDENING = _SIZED | {"format", "format_map", "strftime"}
 _SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
 _STRIPPING = frozenset(("strip", "lstrip", "rstrip", "trim"))
@@ -95,8 +104,9 @@ class _Meter(threading.local):
         self.begin()
 
     def begin(self) -> None:
-        self._work = 0
+        self._work = self._looked_at = 0
         self._output = 0
+        self._began_s = time.thread_time()
         # By id. The value is stored too, so that its id is not reused.
         self._sizes: dict[int, tuple[Any, _Size]] = {}
 
@@ -104,6 +114,10 @@ class _Meter(threading.local):
         self._work += units
         if self._work > MAX_WORK:
             raise TemplateLimitError("it exceeds the limit of operations, possibly by an endless loop")
+        if self._work > self._looked_at + _WORK_BETWEEN_LOOKS:
+            self._looked_at = self._work
+            if time.thread_time() > self._began_s + MAX_SECONDS:
+                raise TemplateLimitError(f"it takes more than {MAX_SECONDS:g} s")
 
     def write(self, value: Any) -> None:
         self._output += len(value) if self.looks_short(value) else self.made(value).characters
@@ -388,6 +402,13 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         number = max(numbers, default=0)
         if not number <= MAX_SIZE:
             raise TemplateLimitError(f"{name} gets a number above {MAX_SIZE:,}")
+        if name == "round" and number > _MOST_DECIMALS:
+            raise TemplateLimitError(f"round gets a number above {_MOST_DECIMALS}")
+        if name in _READING:
+            meter.charge(size.values * longest)
+        if name in _DIVIDING:
+            meter.charge(_VISIT * int(number))
+            values += int(number)
         if name in ("indent", "expandtabs"):
             meter.require(size.characters + _lines(subject) * (int(number) + longest))
         elif name == "tojson":

@@ -15,6 +15,7 @@ from agent_tunix.regular_files import read_regular
 _ROPE_KEYS = {
     "default": (),
     "linear": ("factor",),
+    "proportional": (),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
     "yarn": ("factor", "beta_slow", "beta_fast"),
 }
@@ -85,6 +86,17 @@ class ConfigFile:
             ModelError: The key is missing and has no default, or the value is something else.
         """
         return self._positive(name, self._required(name, default))
+
+    def share(self, name: str) -> float:
+        """Return a number above 0 and at most 1; 1 if the key is missing.
+
+        Raises:
+            ModelError: The value is something else.
+        """
+        value = self.number(name, 1.0)
+        if value > 1:
+            raise ModelError(f"{self.path}: {name} must be at most 1, not {value:g}", code="invalid_value")
+        return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return a boolean.
@@ -178,12 +190,13 @@ class ConfigFile:
                 f"{self.path}: {name} must not differ between kinds of layers, not {parameters!r}",
                 code="unsupported_rope",
             )
-        share = 1.0
+        share = None
         if default_share is not None:
             given = {"partial_rotary_factor": parameters.get("partial_rotary_factor")}
             share = ConfigFile(self.path, given).number("partial_rotary_factor", default_share)
             parameters = {key: value for key, value in parameters.items() if key != "partial_rotary_factor"}
-        return replace(self._make_rope(name, parameters, "rope_theta", default_theta), share=share)
+        rope = self._make_rope(name, parameters, "rope_theta", default_theta)
+        return rope if share is None else replace(rope, rotated_share=share)
 
     def rope_of(self, kind: LayerKind, old_theta: str, default_theta: float) -> Rope:
         """Return the rotary embedding of a kind of layer. `rope_scaling` applies to layers that see all positions.
@@ -213,10 +226,14 @@ class ConfigFile:
                 code="unsupported_rope",
             )
         inner = ConfigFile(self.path, {f"{name}.{key}": value for key, value in parameters.items()})
-        inner.allow(f"{name}.partial_rotary_factor", 1.0)
+        share = f"{name}.partial_rotary_factor"
+        if rope_type != "proportional":
+            inner.allow(share, 1.0)
         theta = inner.number(f"{name}.rope_theta", self.number(old_theta, default_theta))
         if rope_type == "default":
             return Rope(theta)
+        if rope_type == "proportional":
+            return Rope(theta, "proportional", inner.number(f"{name}.factor", 1.0), rotated_share=inner.share(share))
         factor, *bounds = (inner.number(f"{name}.{key}", _YARN_DEFAULTS.get(key)) for key in _ROPE_KEYS[rope_type])
         if factor < 1:
             raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}", code="invalid_value")

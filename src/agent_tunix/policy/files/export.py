@@ -26,7 +26,7 @@ from agent_tunix.errors import ExportError, ModelError
 from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.files.tensors import WeightPath
 from agent_tunix.policy.network.decoder import Decoder
-from agent_tunix.policy.network.projection import Projection
+from agent_tunix.policy.network.projection import Projection, Scale
 from agent_tunix.regular_files import is_private, read_regular
 
 MAX_FILE_BYTES = 5 * 10**9
@@ -46,7 +46,7 @@ _TABLES = ("added_tokens.json", "tokenizer.json", "vocab.json")
 # transformers marks its files with this metadata and refuses files without it.
 _FORMAT = {"format": "pt"}
 # Families whose text model is inside a model with vision.
-_WITH_VISION = ("gemma3", "qwen3_5")
+_WITH_VISION = ("gemma3", "gemma4", "qwen3_5")
 
 
 def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, dtype: jnp.dtype | None = None) -> None:
@@ -132,7 +132,7 @@ class _Pending:
 def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtype) -> dict[str, _Pending]:
     """Return name → tensor for everything in the files of the source."""
     weights: dict[Any, jax.Array] = {
-        tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.Param))
+        tuple(path): leaf.get_value() for path, leaf in nnx.to_flat_state(nnx.state(policy, (nnx.Param, Scale)))
     }
     pairs = _adapter_pairs(policy)
     projections = {path: module for path, module in nnx.iter_modules(policy) if isinstance(module, Projection)}
@@ -141,6 +141,8 @@ def _merged_tensors(policy: Decoder, source: Path, alpha: float, dtype: jnp.dtyp
         module, pair = tensor.path[:-1], pairs.get(tensor.path[:-1])
         if tensor.path[-1] == "kernel":
             make = functools.partial(_merge, projections[module], pair, alpha, dtype)
+        elif tensor.of_expert:
+            make = functools.partial(_expert_to_host, weights[module], tensor.path[-1], dtype)
         else:
             make = functools.partial(_to_host, weights[tensor.path], dtype, transposed=tensor.transposed)
         pending[stored.name] = _Pending(math.prod(tensor.shape) * dtype.itemsize, make)
@@ -172,6 +174,10 @@ def _merge(
 def _to_host(array: jax.Array, dtype: jnp.dtype, *, transposed: bool = False) -> np.ndarray:
     host = np.asarray(jax.device_get(array)).astype(dtype)
     return np.ascontiguousarray(host.T if transposed else host)
+
+
+def _expert_to_host(stack: jax.Array, number: Any, dtype: jnp.dtype) -> np.ndarray:
+    return _to_host(stack[number], dtype, transposed=True)
 
 
 def _read(file: Path, name: str) -> np.ndarray:

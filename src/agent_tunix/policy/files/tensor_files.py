@@ -21,9 +21,10 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 _TYPES = ("F64", "F32", "F16", "BF16")
 _EMBEDDING = "embed_tokens.weight"
 _HEAD = "lm_head.weight"
-# Parts of the names of tensors that a family's text model does not need: vision towers, multi-token prediction.
-_SET_ASIDE = {
+# Parts of a model beside its text model, by family: towers for images and sounds, multi-token prediction.
+_TOWERS = {
     "gemma3": frozenset({"vision_tower", "multi_modal_projector"}),
+    "gemma4": frozenset({"vision_tower", "embed_vision", "audio_tower", "embed_audio"}),
     **dict.fromkeys(("qwen3_5", "qwen3_5_text"), frozenset({"visual", "mtp"})),
 }
 _COMPARED_ROWS = 4096  # Rows compared at once, so that two large matrices are never whole in memory.
@@ -102,8 +103,8 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
 
 
 def _without_others(directory: Path, architecture: Architecture, found: dict[str, Stored]) -> dict[str, Stored]:
-    """Return the tensors without those that the decoder does not need: computed tables, and other parts of a model."""
-    others = _SET_ASIDE.get(architecture.model_type, frozenset())
+    """Return the tensors without those that the decoder does not need, of other parts of the model for example."""
+    others = _TOWERS.get(architecture.model_type, frozenset())
     parts = {name: name.split(".") for name in found}
     unused = [name for name, of_name in parts.items() if not others.isdisjoint(of_name)]
     if unused:
@@ -112,8 +113,20 @@ def _without_others(directory: Path, architecture: Architecture, found: dict[str
     return {
         name: stored
         for name, stored in found.items()
-        if name not in unused and parts[name][-2:] != ["rotary_emb", "inv_freq"]
+        if name not in unused and not _is_set_aside(parts[name], architecture)
     }
+
+
+def _is_set_aside(parts: list[str], architecture: Architecture) -> bool:
+    """Return True if the decoder does not need a tensor.
+
+    That is a computed table, or keys and values of a layer that uses those of another (Gemma 4's files have them all
+    the same).
+    """
+    if "layers" in parts and not {"k_proj", "v_proj", "k_norm"}.isdisjoint(parts):
+        number = parts[parts.index("layers") + 1]
+        return number.isdecimal() and architecture.is_borrowing(int(number))
+    return parts[-2:] == ["rotary_emb", "inv_freq"]
 
 
 def _some(names: list[str]) -> str:

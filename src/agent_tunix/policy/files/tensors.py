@@ -22,7 +22,7 @@ class Tensor:
     Attributes:
         name: Name without the prefix in the files: `layers.0.mlp.up_proj.weight`.
         shape: Shape in the files.
-        path: Path of the weight in the decoder's state.
+        path: Path of the weight in the decoder's state; that of an expert ends with its number in the stack.
     """
 
     name: str
@@ -32,21 +32,49 @@ class Tensor:
     @property
     def transposed(self) -> bool:
         """True if the weight is the transpose of the tensor."""
-        return self.path[-1] == "kernel"
+        return self.path[-1] == "kernel" or self.of_expert
+
+    @property
+    def of_expert(self) -> bool:
+        """True if the tensor is a matrix of one expert."""
+        return isinstance(self.path[-1], int)
 
 
 def list_tensors(architecture: Architecture) -> list[Tensor]:
     """Return every tensor of a directory of this architecture, in the order of the model."""
-    a = architecture
-    queries, keys = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
-    hidden, inner = a.hidden_size, a.intermediate_size
-    attention = {
-        "self_attn.q_proj": ((1 + a.attention_gate) * queries, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, queries),
-    }
-    mlp = {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
+    a, hidden = architecture, architecture.hidden_size
+    tensors = [Tensor("embed_tokens.weight", (a.vocab_size, hidden), ("embed_tokens", "embedding"))]
+    if size := a.num_layers * a.layer_embedding_size:
+        name = "embed_tokens_per_layer"
+        tensors += [
+            Tensor(f"{name}.weight", (a.vocab_size, size), (name, "embedding")),
+            _place("", "per_layer_model_projection.weight", (size, hidden)),
+            _place("", "per_layer_projection_norm.weight", (a.layer_embedding_size,)),
+        ]
+    for layer in range(a.num_layers):
+        tensors += _list_layer(a, layer)
+    tensors.append(Tensor("norm.weight", (hidden,), ("norm", "weight")))
+    if not a.tied_embeddings:
+        tensors.append(Tensor("lm_head.weight", (a.vocab_size, hidden), ("lm_head", "kernel")))
+    return tensors
+
+
+def _list_layer(a: Architecture, layer: int) -> list[Tensor]:
+    hidden, inner, head = a.hidden_size, a.mlp_size_of(layer), a.head_dim_of(layer)
+    queries, keys = a.num_heads * head, a.num_kv_heads * head
+    is_linear = a.layer_kinds[layer] == "linear_attention"
+    has_keys = not is_linear and not a.is_borrowing(layer)
+    matrices = _delta_net_matrices(a) if is_linear else {"self_attn.q_proj": ((1 + a.attention_gate) * queries, hidden)}
+    if has_keys:
+        matrices |= {"self_attn.k_proj": (keys, hidden), "self_attn.v_proj": (keys, hidden)}
+    biases = tuple(matrices) if a.qkv_bias else ()
+    if not is_linear:
+        matrices["self_attn.o_proj"] = (hidden, queries)
+    experts = range(a.num_experts if a.has_experts(layer) else 0)
+    if experts:
+        matrices["mlp.gate"] = (a.num_experts, hidden)
+    else:
+        matrices |= {f"mlp.{name}": shape for name, shape in _mlp(hidden, inner).items()}
     norms = {"post_attention_layernorm": hidden}
     if a.input_norms:
         norms["input_layernorm"] = hidden
@@ -54,33 +82,37 @@ def list_tensors(architecture: Architecture) -> list[Tensor]:
         norms["post_feedforward_layernorm"] = hidden
     if a.input_norms and a.output_norms:
         norms["pre_feedforward_layernorm"] = hidden
-    qk_norms: dict[str, int] = {}
-    if a.joint_qk_norm:
-        qk_norms = {"self_attn.q_norm": queries, "self_attn.k_norm": keys}
-    elif a.qk_norm:
-        qk_norms = {"self_attn.q_norm": a.head_dim, "self_attn.k_norm": a.head_dim}
-    biases = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj") if a.qkv_bias else ()
+    if a.qk_norm and not is_linear:
+        norms["self_attn.q_norm"] = queries if a.joint_qk_norm else head
+        if has_keys:
+            norms["self_attn.k_norm"] = keys if a.joint_qk_norm else head
+    if size := a.layer_embedding_size:
+        matrices |= {"per_layer_input_gate": (size, hidden), "per_layer_projection": (hidden, size)}
+        norms["post_per_layer_input_norm"] = hidden
+    prefix = f"layers.{layer}."
+    return [
+        *(_place(prefix, f"{name}.weight", shape) for name, shape in matrices.items()),
+        *(_place(prefix, f"{name}.bias", matrices[name][:1]) for name in biases),
+        *(_place(prefix, f"{name}.weight", (size,)) for name, size in norms.items()),
+        *(_place(prefix, name, shape) for name, shape in (_delta_net_vectors(a) if is_linear else {}).items()),
+        *([Tensor(f"{prefix}layer_scalar", (1,), ("layers", layer, "layer_scalar"))] if a.layer_scalars else ()),
+        *(
+            Tensor(f"{prefix}mlp.experts.{n}.{name}.weight", shape, ("layers", layer, "mlp", "experts", name, n))
+            for name, shape in _mlp(hidden, a.moe_intermediate_size).items()
+            for n in experts
+        ),
+    ]
 
-    tensors = [Tensor("embed_tokens.weight", (a.vocab_size, hidden), ("embed_tokens", "embedding"))]
-    for layer, kind in enumerate(a.layer_kinds):
-        is_linear = kind == "linear_attention"
-        matrices = (_delta_net_matrices(a) if is_linear else attention) | mlp
-        of_layer: list[tuple[str, tuple[int, ...], str]] = [
-            *((f"{name}.weight", shape, "kernel") for name, shape in matrices.items()),
-            *((f"{name}.bias", matrices[name][:1], "bias") for name in biases if not is_linear),
-            *((f"{name}.weight", (size,), "weight") for name, size in norms.items()),
-        ]
-        if is_linear:
-            of_layer += _delta_net_vectors(a)
-        else:
-            of_layer += [(f"{name}.weight", (size,), "weight") for name, size in qk_norms.items()]
-        for name, shape, leaf in of_layer:
-            module = name.rpartition(".")[0].split(".")
-            tensors.append(Tensor(f"layers.{layer}.{name}", shape, ("layers", layer, *module, leaf)))
-    tensors.append(Tensor("norm.weight", (hidden,), ("norm", "weight")))
-    if not a.tied_embeddings:
-        tensors.append(Tensor("lm_head.weight", (a.vocab_size, hidden), ("lm_head", "kernel")))
-    return tensors
+
+def _mlp(hidden: int, inner: int) -> dict[str, tuple[int, int]]:
+    return {"gate_proj": (inner, hidden), "up_proj": (inner, hidden), "down_proj": (hidden, inner)}
+
+
+def _place(prefix: str, name: str, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor of a module: a matrix is a kernel, a vector keeps its name."""
+    *module, leaf = f"{prefix}{name}".split(".")
+    path = [int(part) if part.isdecimal() else part for part in module]
+    return Tensor(f"{prefix}{name}", shape, (*path, "kernel" if len(shape) == 2 else leaf))
 
 
 def _delta_net_matrices(a: Architecture) -> dict[str, tuple[int, int]]:
@@ -96,16 +128,16 @@ def _delta_net_matrices(a: Architecture) -> dict[str, tuple[int, int]]:
     }
 
 
-def _delta_net_vectors(a: Architecture) -> list[tuple[str, tuple[int, ...], str]]:
-    """Return name, shape and leaf of the other tensors of a layer's linear attention."""
+def _delta_net_vectors(a: Architecture) -> dict[str, tuple[int, ...]]:
+    """Return name → shape of the other tensors of a layer's linear attention."""
     assert a.delta_net is not None
     sizes = a.delta_net
-    return [
-        ("linear_attn.conv1d.weight", (sizes.conv_channels, 1, sizes.conv_width), "weight"),
-        ("linear_attn.dt_bias", (sizes.value_heads,), "dt_bias"),
-        ("linear_attn.A_log", (sizes.value_heads,), "A_log"),
-        ("linear_attn.norm.weight", (sizes.value_dim,), "weight"),
-    ]
+    return {
+        "linear_attn.conv1d.weight": (sizes.conv_channels, 1, sizes.conv_width),
+        "linear_attn.dt_bias": (sizes.value_heads,),
+        "linear_attn.A_log": (sizes.value_heads,),
+        "linear_attn.norm.weight": (sizes.value_dim,),
+    }
 
 
 def block_size(inputs: int) -> int:

@@ -3,6 +3,7 @@
 Each device reads only its own part of a tensor, one tensor at a time.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -44,9 +45,13 @@ def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.shardi
     for path, leaf in leaves.items():
         if path[-1] == "kernel_scale":
             continue  # computed with its kernel
-        tensor, stored = by_path[tuple(path)]
+        stack = [by_path[*path, n] for n in range(leaf.get_value().shape[0]) if (*path, n) in by_path]
+        tensor, stored = stack[0] if stack else by_path[tuple(path)]
         sharding = _sharding(tensor, leaf, mesh)
         dtype, scale_path = leaf.get_value().dtype, (*path[:-1], "kernel_scale")
+        if stack:
+            weights.append((path, leaf.replace(_read_stack([stored for _, stored in stack], dtype, sharding))))
+            continue
         if path[-1] != "kernel" or scale_path not in leaves:
             weights.append((path, leaf.replace(_read_tensor(tensor, stored, dtype, sharding))))
             continue
@@ -101,6 +106,20 @@ def _read_small(tensor: Tensor, stored: Stored, dtype: jnp.dtype, sharding: jax.
             return arranged
 
         weight: jax.Array = jax.make_array_from_callback(shape, sharding, read)
+    return weight.block_until_ready()
+
+
+def _read_stack(stored: list[Stored], dtype: jnp.dtype, sharding: jax.sharding.NamedSharding) -> jax.Array:
+    """Return the transposes of the matrices of all experts, one after the other."""
+
+    def read(index: tuple[slice, ...] | None) -> np.ndarray:
+        assert index is not None
+        own = stored[index[0]]
+        with contextlib.ExitStack() as files:  # a file is read with its whole header, so it is opened once
+            opened = {file: files.enter_context(open_tensors(file)) for file in {one.file for one in own}}
+            return np.stack([opened[one.file].get_slice(one.name)[index[:0:-1]].T.astype(dtype) for one in own])
+
+    weight: jax.Array = jax.make_array_from_callback((len(stored), *stored[0].shape[::-1]), sharding, read)
     return weight.block_until_ready()
 
 

@@ -27,6 +27,7 @@ from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide, row_parts
 from agent_tunix.policy.network.attention import Groups, wide
 from agent_tunix.policy.network.deltanet import JoinedRows, LinearState, repeat_rows
+from agent_tunix.policy.network.experts import ExpertLoad
 from agent_tunix.policy.network.layers import DecoderLayer
 from agent_tunix.policy.network.norms import RMSNorm
 from agent_tunix.policy.network.projection import Projection, Quantization
@@ -87,7 +88,14 @@ class Decoder(nnx.Module):
         self.embed_tokens = nnx.Embed(
             config.vocab_size, config.hidden_size, embedding_init=_sharded("tp", "fsdp"), **kinds
         )
-        self.layers = nnx.List([DecoderLayer(config, kind, few_bits, **kinds) for kind in config.layer_kinds])
+        if config.layer_embedding_size:
+            sizes = config.hidden_size, config.num_layers * config.layer_embedding_size
+            self.embed_tokens_per_layer = nnx.Embed(
+                config.vocab_size, sizes[1], embedding_init=_sharded("tp", "fsdp"), **kinds
+            )
+            self.per_layer_model_projection = Projection(*sizes, ("fsdp", "tp"), **kinds)
+            self.per_layer_projection_norm = RMSNorm(config.layer_embedding_size, config, **kinds)
+        self.layers = nnx.List([DecoderLayer(config, n, few_bits, **kinds) for n in range(config.num_layers)])
         self.norm = RMSNorm(config.hidden_size, config, **kinds)
         self.lm_head = (
             None
@@ -117,7 +125,21 @@ class Decoder(nnx.Module):
                 cache was made for the same prefix.
             output_hidden: True to return normed hidden states instead of logits; `project` turns them into logits.
         """
+        hidden, cache, _ = self._read(input_tokens, positions, cache, attention_mask, prefix)
+        return (hidden if output_hidden else self.project(hidden)), cache
+
+    def _read(
+        self,
+        input_tokens: Int[Array, "B T"],
+        positions: Int[Array, "B T"],
+        cache: Cache | None,
+        attention_mask: Bool[Array, "B T S"],
+        prefix: Prefix | None,
+        counted: Bool[Array, "B T"] | None = None,
+    ) -> tuple[Float[Array, "B T D"], Cache | None, ExpertLoad | None]:
+        """Return normed hidden states, the cache, and the load of experts by the tokens to be counted."""
         x = self._embed(input_tokens)
+        embedded = self._embed_for_layers(input_tokens, x)
         key_positions = positions = positions.astype(jnp.int32)
         slot: jax.Array | int = 0
         if cache is not None:
@@ -131,22 +153,25 @@ class Decoder(nnx.Module):
         if prefix is not None:
             prefix_masks = {kind: self._see_text(kind, prefix.mask, prefix.positions, positions) for kind in kinds}
         angles = self._angles(positions)
-        layers = []
+        layers: list[Any] = []
+        loads = []
         for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
-            before = None if cache is None else cache["layers"][number]
-            shared = None if prefix is None else prefix.layers[number]
+            lender = self.config.lender_of(number)
+            before = None if cache is None or lender is not None else cache["layers"][number]
+            shared = None if prefix is None else prefix.layers[number if lender is None else lender]
             if kind != "linear_attention":
                 before = None if before is None else (*before, slot)
                 shared = None if shared is None else (*shared, prefix_masks[kind])
             elif before is not None:
                 shared = None  # the state of each row began with its prefix
-            x, after = self._run(layer, x, angles[number], masks[kind], before, shared)
+            extra = None if lender is None else layers[lender], embedded[number], counted
+            x, after, load = self._run(layer, x, angles[number], masks[kind], before, shared, *extra)
             layers.append(after)
+            loads.append(load)
         if cache is not None:
             length = cache["length"] + input_tokens.shape[1]
             cache = {"layers": layers, "positions": key_positions, "length": length}
-        hidden = self.norm(x)
-        return (hidden if output_hidden else self.project(hidden)), cache
+        return self.norm(x), cache, _stack_loads(loads)
 
     def project(self, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         """Return the logits of normed hidden states, in float32."""
@@ -177,6 +202,15 @@ class Decoder(nnx.Module):
         return project
 
     @property
+    def head_is_frozen(self) -> bool:
+        """True if an adapter trains, and the output matrix has none."""
+
+        def has_adapter(module: nnx.Module) -> bool:
+            return bool(jax.tree.leaves(nnx.state(module, nnx.LoRAParam)))
+
+        return has_adapter(self) and not has_adapter(self._head)
+
+    @property
     def _head(self) -> nnx.Module:
         return self.embed_tokens if self.lm_head is None else self.lm_head
 
@@ -188,20 +222,22 @@ class Decoder(nnx.Module):
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype, *, prefix: Prefix | None = None) -> Cache:
         """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens.
 
-        A layer with linear attention has a state for each row instead: the one after the text of a prefix that the row
-        continues, or that before any text.
+        A layer that uses those of another has None. A layer with linear attention has a state for each row: the one
+        after the text of a prefix that the row continues, or that before any text.
         """
-        shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim)
 
-        def empty(number: int, kind: LayerKind) -> Any:
-            if kind != "linear_attention":
-                return tuple(divide(self.mesh, jnp.zeros(shape, dtype), TENSOR) for _ in range(2))
-            if prefix is not None:
-                return repeat_rows(prefix.layers[number], batch_size)
-            return self.layers[number].linear_attn.initial_state(batch_size)
+        def empty(layer: int, kind: LayerKind) -> Any:
+            if self.config.is_borrowing(layer):
+                return None
+            if kind == "linear_attention":
+                if prefix is not None:
+                    return repeat_rows(prefix.layers[layer], batch_size)
+                return self.layers[layer].linear_attn.initial_state(batch_size)
+            shape = (batch_size, self.config.num_kv_heads, cache_size, self.config.head_dim_of(layer))
+            return tuple(divide(self.mesh, jnp.zeros(shape, dtype), TENSOR) for _ in range(2))
 
         return {
-            "layers": [empty(number, kind) for number, kind in enumerate(self.config.layer_kinds)],
+            "layers": [empty(layer, kind) for layer, kind in enumerate(self.config.layer_kinds)],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
             # Equal for all rows, but one for each row, so that the rows of a cache can be repeated as a whole.
             "length": jnp.zeros((batch_size,), jnp.int32),
@@ -225,8 +261,12 @@ class Decoder(nnx.Module):
         return hidden[:, -1], Prefix(cache["layers"], positions, mask)
 
     def read_groups(
-        self, texts: Int[Array, "B P"], lengths: Int[Array, " B"], rows: Int[Array, "N T"]
-    ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"]]:
+        self,
+        texts: Int[Array, "B P"],
+        lengths: Int[Array, " B"],
+        rows: Int[Array, "N T"],
+        counted: Bool[Array, "N T"] | None = None,
+    ) -> tuple[Float[Array, "B D"], Float[Array, "N T D"], ExpertLoad | None]:
         """Read texts and the rows that continue them, each text once.
 
         The result equals that of `read_prefix` followed by a call with that prefix. But everything in a layer except
@@ -236,21 +276,24 @@ class Decoder(nnx.Module):
             texts: Ids, padded on the left.
             lengths: Tokens of each text.
             rows: Ids, padded on the right; R = N / B for each text, side by side.
+            counted: Tokens whose load of experts is returned; None for none.
 
         Returns:
-            The normed hidden state after each text's last token, and those of the rows' tokens.
+            The normed hidden state after each text's last token, those of the rows' tokens, and the load of experts in
+                each layer that has some.
         """
         (B, P), (N, T) = texts.shape, rows.shape
         if T == 0:
             last, _ = self.read_prefix(texts, lengths)
-            return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype)
+            return last, jnp.zeros((N, 0, last.shape[-1]), last.dtype), None
         row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
         own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
         if self.remat or row_parts(self.mesh, B) < row_parts(self.mesh, N):
             # Together, a layer that is recomputed would hold texts and rows at once, and rows would lie on the devices
             # of their texts, which may be fewer than rows alone are divided over.
             last, prefix = self.read_prefix(texts, lengths)
-            return last, self(rows, row_positions, None, own, prefix=prefix, output_hidden=True)[0]
+            hidden, _, load = self._read(rows, row_positions, None, own, prefix, counted)
+            return last, hidden, load
         mask, text_positions, causal = _read_from_left(lengths, P)
         groups: dict[LayerKind, Any] = {}
         for kind in set(self.config.layer_kinds):
@@ -260,12 +303,22 @@ class Decoder(nnx.Module):
                 self._see_text(kind, mask, text_positions, row_positions),
             )
         groups["linear_attention"] = JoinedRows(mask, jnp.ones((N, T), jnp.bool_))
-        x = self._embed(jnp.concatenate([texts, rows.reshape(B, -1)], axis=1))
+        tokens = jnp.concatenate([texts, rows.reshape(B, -1)], axis=1)
+        x = self._embed(tokens)
+        embedded = self._embed_for_layers(tokens, x)
         angles = self._angles(jnp.concatenate([text_positions, row_positions.reshape(B, -1)], axis=1))
-        for layer, kind, of_layer in zip(self.layers, self.config.layer_kinds, angles, strict=True):
-            x, _ = self._run(layer, x, of_layer, groups[kind], None, None)
+        if counted is not None:
+            counted = jnp.pad(counted.reshape(B, -1), ((0, 0), (P, 0)))
+        kept: list[Any] = []
+        loads = []
+        for number, (layer, kind) in enumerate(zip(self.layers, self.config.layer_kinds, strict=True)):
+            lender = self.config.lender_of(number)
+            extra = None if lender is None else kept[lender], embedded[number], counted
+            x, after, load = self._run(layer, x, angles[number], groups[kind], None, None, *extra)
+            kept.append(after)
+            loads.append(load)
         hidden = self.norm(x[:, P - 1 :])
-        return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1)
+        return hidden[:, 0], hidden[:, 1:].reshape(N, T, -1), _stack_loads(loads)
 
     def _embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T D"]:
         x = self.embed_tokens(tokens) * jnp.asarray(self.config.embedding_scale, self.dtype)
@@ -273,20 +326,42 @@ class Decoder(nnx.Module):
         x = divide(self.mesh, x, None, "fsdp", rows=("data",))
         return divide(self.mesh, x)
 
+    def _embed_for_layers(
+        self, tokens: Int[Array, "B T"], x: Float[Array, "B T D"]
+    ) -> list[Float[Array, "B T E"] | None]:
+        """Return the embeddings that each layer has of its own; None for each if the family has none.
+
+        They are the mean of two parts, times √2: an embedding of the token, and a projection of the common embedding.
+        """
+        count, size = self.config.num_layers, self.config.layer_embedding_size
+        if not size:
+            return [None] * count
+        own = self.embed_tokens_per_layer(tokens) * jnp.asarray(size**0.5, self.dtype)
+        common = self.per_layer_model_projection(x) * jnp.asarray(self.config.hidden_size**-0.5, self.dtype)
+        common = self.per_layer_projection_norm(common.reshape(*tokens.shape, count, size))
+        both = divide(self.mesh, (common + own.reshape(common.shape)) * jnp.asarray(0.5**0.5, self.dtype))
+        return [both[:, :, layer] for layer in range(count)]
+
     def _angles(self, positions: Int[Array, "B T"]) -> list[Angles | None]:
         """Return the angles for each layer; None for one without rotary embedding."""
         config = self.config
-        angles = {kind: rotation(rope, config.head_dim, positions) for kind, rope in config.rope.items()}
+        widths = {
+            kind: config.head_dim_of(config.layer_kinds.index(kind))
+            for kind in set(config.layer_kinds) & set(config.rope)
+        }
+        angles = {kind: rotation(config.rope[kind], width, positions) for kind, width in widths.items()}
         return [
             None if number in config.unrotated_layers else angles.get(kind)
             for number, kind in enumerate(config.layer_kinds)
         ]
 
-    def _run(self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any) -> tuple[Float[Array, "B T D"], Any]:
-        """Run a layer; return its output, and the keys and values, or the state, for a cache."""
+    def _run(
+        self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any
+    ) -> tuple[Float[Array, "B T D"], Any, ExpertLoad | None]:
+        """Run a layer; return its output, the keys and values, or the state, for a cache, and the load of experts."""
         run = jax.checkpoint(_run_layer) if self.remat else _run_layer
-        x, after = run(*nnx.split(layer), x, *args)
-        return divide(self.mesh, x), after
+        x, after, load = run(*nnx.split(layer), x, *args)
+        return divide(self.mesh, x), after, load
 
     def _near(
         self, kind: LayerKind, positions_BT: Int[Array, "B T"], key_positions_BS: Int[Array, "B S"]
@@ -348,6 +423,12 @@ def grow_cache(cache: Cache, cache_size: int) -> Cache:
         "positions": jnp.pad(cache["positions"], ((0, 0), (0, more))),
         "length": cache["length"],
     }
+
+
+def _stack_loads(loads: list[ExpertLoad | None]) -> ExpertLoad | None:
+    """Return the loads of all layers that have one, or None."""
+    found = [load for load in loads if load is not None]
+    return jax.tree.map(lambda *sums: jnp.stack(sums), *found) if found else None
 
 
 def _multiply_head(head: nnx.Module, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:

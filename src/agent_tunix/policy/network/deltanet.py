@@ -84,7 +84,7 @@ class GatedDeltaNet(nnx.Module):
     def __call__(
         self,
         x: Float[Array, "B T D"],
-        angles: None,
+        angles: Any,
         filled: Bool[Array, "B T"] | JoinedRows,
         cache: LinearState | None,
         prefix: LinearState | None,

@@ -26,7 +26,7 @@ Quantization = Literal["int8", "nf4"]
 
 
 class Scale(nnx.Variable[Any]):
-    """The scales of quantised weights. They are not weights, so parameter counts and optimisers ignore them."""
+    """Scales of quantised weights or of layers. They never train, so parameter counts and optimisers ignore them."""
 
 
 class Projection(nnx.Module):

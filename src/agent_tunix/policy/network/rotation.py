@@ -34,14 +34,19 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 
     The frequency of pair i is theta^(-2i/H). `linear` divides all frequencies by the factor. `llama3` divides those
     with wavelengths beyond `original_length / low_freq_factor`, with a linear transition to those that do not change.
-    `yarn` does too, but its transition is linear in i, between whole numbers.
+    `yarn` does too, but its transition is linear in i, between whole numbers. `proportional` rotates only the first
+    pairs.
     """
     # On the host in float64, because an error is multiplied by the position.
-    head_dim = int(head_dim * rope.share)
+    if rope.kind == "default":
+        head_dim = int(head_dim * rope.rotated_share)
     plain = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
     stretched = plain / rope.factor
     kept: Any = 1.0
-    if rope.kind == "linear":
+    if rope.kind == "proportional":
+        # The other pairs keep their values: they have the frequency 0.
+        plain = stretched = np.where(np.arange(head_dim // 2) < int(rope.rotated_share * head_dim // 2), stretched, 0.0)
+    elif rope.kind == "linear":
         kept = 0.0
     elif rope.kind == "llama3":
         turns = rope.original_length * plain / (2 * math.pi)

@@ -71,7 +71,7 @@ def _validator(schema: Any) -> Any:
         import referencing
     except ImportError as error:
         raise RewardError(
-            "json_schema requires jsonschema: pip install agent_tunix[schema]", code="missing_dependency"
+            "json_schema requires jsonschema; run `pip install agent_tunix[schema]`", code="missing_dependency"
         ) from error
     try:
         if isinstance(schema, str):

@@ -114,7 +114,7 @@ def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int,
         from reasoning_gym import factory
     except ImportError as error:
         raise RewardError(
-            f"tasks of reasoning_gym require that package: pip install agent_tunix[tasks] ({error})",
+            f"tasks of reasoning_gym require that package ({error}); run `pip install agent_tunix[tasks]`",
             code="missing_dependency",
         ) from error
     known = sorted(set(factory.DATASETS) - {"composite"})

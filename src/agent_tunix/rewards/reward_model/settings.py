@@ -168,6 +168,6 @@ def _check_python(name: str, settings: ModelSettings) -> None:
     if missing:
         raise RewardError(
             f"reward {name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[reward_model]`, or "
-            "install them in another environment and set the argument `python` to its Python",
+            "install them in another environment and set the argument `python` to the path of its Python interpreter",
             code="missing_dependency",
         )

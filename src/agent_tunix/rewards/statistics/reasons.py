@@ -5,6 +5,9 @@ from collections.abc import Iterable
 
 # `KeyError: 'score of 19' (/…/mine.py:5: raise KeyError(…))`, as `Score.detail` has it.
 _EXCEPTION = re.compile(r"(?P<kind>\b[A-Za-z_][\w.]*): .*\((?P<place>[^()]+:\d+): ", re.DOTALL)
+# Room for a fault as `describe_fault` words it. Rewards and stored runs may hold any text, and the search takes the
+# square of its length.
+_LONGEST_DETAIL = 1000
 
 
 def group_reasons(details: Iterable[str]) -> list[tuple[str, int]]:
@@ -14,11 +17,11 @@ def group_reasons(details: Iterable[str]) -> list[tuple[str, int]]:
         details: `Score.detail` of the completions without a score.
 
     Returns:
-        The text of the first completion of each reason, and the number of completions.
+        The text of the first completion of each reason, shortened, and the number of completions.
     """
     counts: dict[tuple[str, ...], int] = {}
     texts: dict[tuple[str, ...], str] = {}
-    for detail in details:
+    for detail in (detail[:_LONGEST_DETAIL] for detail in details):
         found = _EXCEPTION.search(detail)
         key = (found["kind"], found["place"]) if found else (re.sub(r"\d+", "0", detail),)
         counts[key] = counts.get(key, 0) + 1

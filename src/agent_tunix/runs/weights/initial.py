@@ -133,16 +133,16 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
     here, there = config.model, run.config.model
     if (here.lora_rank > 0) != (there.lora_rank > 0):
         raise ConfigError(
-            f"{_KEY}={run.root} requires the same model.lora_rank, {there.lora_rank}, but it is {here.lora_rank}: an "
-            "adapter cannot initialise a whole model, nor a whole model an adapter; run `agent-tunix export "
-            f"{run.root} --to DIR` and set model.path=DIR",
+            f"{_KEY}={run.root} was trained with model.lora_rank={there.lora_rank}, but this run has "
+            f"{here.lora_rank}: an adapter cannot initialise a whole model, nor a whole model an adapter; run "
+            f"`agent-tunix export {run.root} --to DIR` and set model.path=DIR",
             code="adapter_and_whole_weights",
         )
     if here.lora_rank == 0:
         return
     if here.lora_alpha != there.lora_alpha:
         raise ConfigError(
-            f"{_KEY}={run.root} requires the same model.lora_alpha, {there.lora_alpha:g}, but it is "
+            f"{_KEY}={run.root} was trained with model.lora_alpha={there.lora_alpha:g}, but this run has "
             f"{here.lora_alpha:g}; set model.lora_alpha={there.lora_alpha:g}",
             code="adapter_scale_differs",
         )

@@ -12,7 +12,7 @@ from agent_tunix.service.api.documentation import BODY, FUNCTION, documented
 from agent_tunix.service.api.tries import try_function
 from agent_tunix.service.gate import API
 from agent_tunix.service.problems import Json, Problem
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 from agent_tunix.store import Key
 from agent_tunix.store.reward_functions import MAX_LIMIT
 from agent_tunix.store.uploads import MAX_BYTES
@@ -28,8 +28,7 @@ FunctionId = Annotated[str, Path(description="`rf_…`", json_schema_extra=_ID)]
 
 
 async def _key(request: Request) -> Key:
-    key: Key = request.state.key
-    return key
+    return key_of(request)
 
 
 Asking = Annotated[Key, Depends(_key)]

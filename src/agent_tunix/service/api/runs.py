@@ -14,7 +14,7 @@ from agent_tunix.service.runs.index import MAX_LIMIT
 from agent_tunix.service.runs.metrics import MAX_ROWS
 from agent_tunix.service.runs.queries import MAX_LIMIT as MAX_ROLLOUTS
 from agent_tunix.service.runs.queries import MAX_QUERY, Order, Outcome, RolloutQuery, StopReason
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 
 PATH = f"{API}/runs"
 _LAST_STEP = 2**31 - 1
@@ -31,7 +31,7 @@ async def list_runs(
 ) -> Response:
     """List runs, newest first."""
     service = service_of(request)
-    page = await service.run_reads.run(service.runs.list, limit, after)
+    page = await service.run_reads.run_for(key_of(request), service.runs.list, limit, after)
     return Json({"object": "list", "data": [one.to_data() for one in page.data], "has_more": page.has_more})
 
 
@@ -50,7 +50,7 @@ async def get(request: Request, id: RunId) -> Response:
             "config": run.config,
         }
 
-    return Json(await service.run_reads.run(look))
+    return Json(await service.run_reads.run_for(key_of(request), look))
 
 
 async def metrics(
@@ -59,9 +59,9 @@ async def metrics(
     after: Annotated[int | None, Query(ge=-1, le=_LAST_STEP, description="Only later steps than this")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="Most rows to return")] = 1000,
 ) -> Response:
-    """List a run's metrics, step by step. Ask again with the last step to get new ones."""
+    """List a run's metrics, step by step. To get new ones, pass the last step received as `after`."""
     service = service_of(request)
-    page = await service.run_reads.run(lambda: service.runs.get(id).metrics(after, limit))
+    page = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).metrics(after, limit))
     return Json(
         {
             "object": "list",
@@ -92,7 +92,9 @@ async def rollouts(
     """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""
     service = service_of(request)
     query = RolloutQuery(step, group, outcome, min_reward, max_reward, q, sort, stop_reason, tool)
-    page = await service.run_reads.run(lambda: service.runs.get(id).rollouts.page(query, limit, after))
+    page = await service.run_reads.run_for(
+        key_of(request), lambda: service.runs.get(id).rollouts.page(query, limit, after)
+    )
     return Json(
         {
             "object": "list",
@@ -107,7 +109,7 @@ async def rollouts(
 async def findings(request: Request, id: RunId) -> Response:
     """List the findings that were made during a run."""
     service = service_of(request)
-    found, damaged = await service.run_reads.run(lambda: service.runs.get(id).findings())
+    found, damaged = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).findings())
     data = [{"object": "finding", **one.to_data()} for one in found]
     return Json({"object": "list", "data": data, "has_more": False, "damaged": damaged})
 

@@ -47,6 +47,7 @@ def requires(*scopes: str) -> Any:
         if session is None:
             raise Problem(401, "not_logged_in", "this page requires a login; open /login and enter an API key")
         request.state.session = session
+        request.state.key = session.key
         service_of(request).buckets.admit(session.key)
         for scope in scopes:
             session.key.require(scope)

@@ -20,7 +20,6 @@ from agent_tunix.service.inspector.function_pages import (
     EXPECTED,
     OpenedFunction,
     as_problem,
-    key_of,
     open_function,
     show_function,
     source_of,
@@ -33,7 +32,7 @@ from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.replaying.reviewing import Review, sha256_of
 from agent_tunix.service.replaying.running import ReplayRequest
 from agent_tunix.service.replaying.selection import StepRange
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 from agent_tunix.service.trying import TrialRow, check_size
 from agent_tunix.tracking.report.cutting import cut
 
@@ -104,7 +103,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
     review = await _review(request, opened, form)
     if not text_of(form, "run"):
         raise Problem(400, "missing_parameter", "choose the run whose completions to score", "run")
-    run = await service.run_reads.run(service.runs.get, text_of(form, "run"))
+    run = await service.run_reads.run_for(key_of(request), service.runs.get, text_of(form, "run"))
     asked = ReplayRequest(
         opened.as_uploaded(),
         _bytes_of(form),
@@ -140,7 +139,8 @@ async def review_source(request: Request, opened: OpenedFunction, form: FormData
 
 
 async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
-    return await service_of(request).reviews.run(Review.of, opened.text, source_of(form), opened.record.format)
+    reviews = service_of(request).reviews
+    return await reviews.run_for(key_of(request), Review.of, opened.text, source_of(form), opened.record.format)
 
 
 async def save(request: Request, id: str) -> Response:

@@ -10,14 +10,13 @@ from starlette.responses import Response
 
 from agent_tunix.errors import AgentTunixError, NotStoredError, RewardError, StoreRequestError
 from agent_tunix.rewards.uploaded import UploadedSource
-from agent_tunix.service.inspector.access import session_of
 from agent_tunix.service.inspector.pages import render
 from agent_tunix.service.problems import Problem, problem_of
 from agent_tunix.service.replaying.differences import normalise
 from agent_tunix.service.runs.view import RunSummary
-from agent_tunix.service.state import Service, service_of
+from agent_tunix.service.state import Service, key_of, service_of
 from agent_tunix.service.trying import cannot_be_tried
-from agent_tunix.store import Key, Page, RewardFunctionRecord
+from agent_tunix.store import Page, RewardFunctionRecord
 
 _RUNS_OFFERED = 100
 _BOXES = 3
@@ -43,13 +42,6 @@ class OpenedFunction:
         return UploadedSource(
             of.id, of.name, of.format, of.version, self.content if content is None else content, "this server"
         )
-
-
-def key_of(request: Request) -> Key:
-    """Return the key of the logged-in user."""
-    session = session_of(request)
-    assert session is not None  # every route here requires one
-    return session.key
 
 
 async def open_function(request: Request, id: str) -> OpenedFunction:
@@ -96,7 +88,7 @@ async def show_function(
     source = opened.text if given is None else source_of(given)
     runs: list[RunSummary] = []
     if "try" in key_of(request).scopes:
-        runs = (await service.run_reads.run(service.runs.list, _RUNS_OFFERED)).data
+        runs = (await service.run_reads.run_for(key_of(request), service.runs.list, _RUNS_OFFERED)).data
     nothing = {"tried": None, "replayed": None, "review": None, "is_new": False}
     return render(
         request,

@@ -11,7 +11,6 @@ from agent_tunix.errors import UploadError
 from agent_tunix.service.inspector.function_pages import (
     EXPECTED,
     as_problem,
-    key_of,
     open_function,
     owners,
     show_function,
@@ -19,7 +18,7 @@ from agent_tunix.service.inspector.function_pages import (
 )
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 from agent_tunix.store.records import FORMATS, Format
 from agent_tunix.store.uploads import MAX_BYTES
 

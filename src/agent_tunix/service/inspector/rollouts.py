@@ -17,7 +17,7 @@ from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery, StopReason
 from agent_tunix.service.runs.rollouts import RolloutPage
 from agent_tunix.service.runs.view import RunView
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 
 _ROLLOUTS_A_PAGE = 20
 _LONGEST_IN_LIST = 20_000
@@ -73,7 +73,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
             max_query=MAX_QUERY,
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 def _has_environment(run: RunView) -> bool:
@@ -104,7 +104,8 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
         run = service.runs.get(id)
         page = run.rollouts.group(step, group, in_full=True)
         if not page.rows:
-            raise Problem(404, "group_not_found", f"no completions of group {group} of step {step} are stored", "group")
+            said = [f"no completions of group {group} of step {step} can be shown", *page.problems]
+            raise Problem(404, "group_not_found", "; ".join(said), "group")
         shown = [show(row, _LONGEST_IN_GROUP) for row in page.rows[:_MOST_OF_A_GROUP]]
         groups = run.rollouts.groups(step)
         place = groups.index(group) if group in groups else 0
@@ -125,7 +126,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
             **_statistics(page.rows),
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 async def compare(
@@ -150,16 +151,18 @@ async def compare(
             other=second,
             shared=shared,
             chosen=chosen,
-            sides=[_side(run, *group) for group in groups],
+            sides=[_side(run, *group, problems) for group in groups],
             problems=problems,
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
-def _side(run: RunView, step: int, group: int) -> dict[str, Any]:
-    """Return the completions of a group, highest reward first."""
-    rows = run.rollouts.group(step, group, in_full=True).rows[:_MOST_OF_A_GROUP]
+def _side(run: RunView, step: int, group: int, problems: list[str]) -> dict[str, Any]:
+    """Return the completions of a group, highest reward first; add what was left out to the problems."""
+    page = run.rollouts.group(step, group, in_full=True)
+    problems += page.problems
+    rows = page.rows[:_MOST_OF_A_GROUP]
     shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
     return {"step": step, "group": group, "rollouts": shown} | _statistics(rows)
 

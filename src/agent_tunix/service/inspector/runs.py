@@ -13,7 +13,7 @@ from agent_tunix.service.inspector.showing import anchor_of, place_of
 from agent_tunix.service.problems import Json
 from agent_tunix.service.runs.curves import Look
 from agent_tunix.service.runs.files import finite
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 from agent_tunix.tracking.report.pictures import chart_to_data
 from agent_tunix.workbench.diagnosis import Finding
 
@@ -37,7 +37,7 @@ async def list_runs(request: Request, after: str | None = None) -> Response:
             has_roots=bool(service.settings.runs),
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 async def show_run(request: Request, id: str) -> Response:
@@ -61,7 +61,7 @@ async def show_run(request: Request, id: str) -> Response:
             config=_sections(config),
         )
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 async def curves(
@@ -76,7 +76,7 @@ async def curves(
         found = service.runs.get(id).curves.look((step, version) if version else None)
         return Json(finite({"state": state} | ({} if found is None else _drawn(found))))
 
-    return await service.run_reads.run(look)
+    return await service.run_reads.run_for(key_of(request), look)
 
 
 def _drawn(look: Look) -> dict[str, Any]:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _BUDGET_BYTES = 128 * 2**20
 _BUDGET_STEPS = 500
+# Largest page of a list, and of the completions of one prompt, before they are written as JSON or HTML.
+_PAGE_BYTES = 16 * 2**20
+_GROUP_BYTES = 64 * 2**20
 _FOOTERS = 256
 # Errors of reading columns and converting their values if a file is damaged.
 _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -40,7 +43,7 @@ class RolloutPage:
 
     rows: list[dict[str, Any]]  # rows with the columns of `SHOWN` or `SHOWN_IN_FULL`; `components` is a list of objects
     next: str | None  # cursor of the next page; None if there is none
-    problems: list[str]  # files that were left out, and why
+    problems: list[str]  # files and completions that were left out, and why
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,12 @@ class StoredRollouts:
         after: str | None = None,
         reading: Reading | None = None,
         in_full: bool = False,
+        most_bytes: int = _PAGE_BYTES,
     ) -> RolloutPage:
-        """Return a page of at most `limit` completions that match a query.
+        """Return a page of at most `limit` completions and `most_bytes` bytes that match a query.
 
         `after` is the `next` of the previous page, `reading` counts what is read, and `in_full` selects
-        `SHOWN_IN_FULL`.
+        `SHOWN_IN_FULL`. A completion that is larger than a page is left out and described in `problems`.
 
         Raises:
             Problem: The cursor is not from a page of this query.
@@ -91,20 +95,25 @@ class StoredRollouts:
             with _told(file, reading):
                 here = start if start and start.step == step and start.row >= 0 else None
                 wanted, keys = choose(source, place, query, here, reading)
-                taken = wanted[: limit - len(rows)]
-                rows += show(source, place, taken, in_full, reading)
-                if len(rows) >= limit:
-                    last = int(taken[-1])
-                    if len(taken) == len(wanted) and not self._has_after(step, query):
+                shown, done = show(source, place, wanted[: limit - len(rows)], in_full, reading, most_bytes)
+                rows += shown
+                if len(rows) >= limit or done < len(wanted):
+                    if done == len(wanted) and not self._has_after(step, query):
                         break
-                    key = float(keys[last])
+                    last = int(wanted[done - 1]) if done else -1
+                    key = float(keys[last]) if done else np.nan
                     position = Position(step, None if np.isnan(key) else key, last)
                     return RolloutPage(rows, write_cursor(query, position), reading.problems)
         return RolloutPage(rows, None, reading.problems)
 
     def group(self, step: int, group: int, reading: Reading | None = None, in_full: bool = False) -> RolloutPage:
         """Return the completions of one prompt of a step, in the order in which they were scored."""
-        return self.page(RolloutQuery(step=step, group=group), 10_000, reading=reading, in_full=in_full)
+        page = self.page(RolloutQuery(step=step, group=group), 10_000, None, reading, in_full, _GROUP_BYTES)
+        if page.next is not None:
+            page.problems.append(
+                f"further completions of group {group} of step {step} are left out: they are too large"
+            )
+        return page
 
     def groups(self, step: int) -> list[int]:
         """Return the stored groups of a step, in order."""

@@ -45,11 +45,12 @@ _MOST_ROWS = 10_000_000
 
 @dataclass
 class Reading:
-    """Record of what was read for a page: opened files, row groups, bytes in memory, and problems."""
+    """Record of what was read for a page: opened files, row groups, bytes in memory, bytes shown, and problems."""
 
     files: int = 0
     row_groups: int = 0
     num_bytes: int = 0
+    num_bytes_shown: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -138,13 +139,22 @@ def has_episodes(source: "pq.ParquetFile") -> bool:
 
 
 def show(
-    source: "pq.ParquetFile", place: int, rows: "np.ndarray[Any, Any]", in_full: bool, reading: Reading
-) -> list[dict[str, Any]]:
-    """Return the shown columns of rows."""
+    source: "pq.ParquetFile",
+    place: int,
+    rows: "np.ndarray[Any, Any]",
+    in_full: bool,
+    reading: Reading,
+    most_bytes: int,
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the shown columns of the first rows, and the number of these rows.
+
+    The page has at most `most_bytes`. A row that is larger by itself counts and is left out, which is a problem of the
+    reading.
+    """
     import pyarrow as pa
 
     if not len(rows):
-        return []
+        return [], 0
     chosen = pa.array(rows)
     columns = SHOWN_IN_FULL if in_full else SHOWN
     if in_full and has_episodes(source):
@@ -152,8 +162,21 @@ def show(
         stored = read(source, place, ["episode"], reading)["episode"].take(chosen)
         columns += EPISODE_COLUMNS if stored.null_count < len(rows) else ()
     table = read(source, place, columns, reading).take(chosen)
-    shown: list[dict[str, Any]] = finite(table.to_pylist())
+    sizes = [table.slice(number, 1).nbytes for number in range(len(rows))]
+    fitting: list[int] = []
+    for number, size in enumerate(sizes):
+        if size > most_bytes:
+            name = str(table["rollout_id"][number])[:100]
+            reading.problems.append(f"{name} is left out: it has {size:,} bytes, and a page at most {most_bytes:,}")
+            continue
+        if reading.num_bytes_shown + size > most_bytes:
+            break
+        reading.num_bytes_shown += size
+        fitting.append(number)
+    else:
+        number = len(rows)
+    shown: list[dict[str, Any]] = finite(table.take(pa.array(fitting, pa.int64())).to_pylist())
     names = _COMPONENT_IN_FULL if in_full else _COMPONENT_SHOWN
     for row in shown:
         row["components"] = [{name: one[name] for name in names} for one in row["components"]]
-    return shown
+    return shown, number

@@ -22,6 +22,8 @@ COLUMNS = 2
 WIDTH, HEIGHT = 5.6, 3.1
 DPI = 100
 MAX_CHARTS = 24
+# Matplotlib takes half a millisecond for each character.
+LONGEST_LABEL = 200
 
 
 def draw_section(section: Section) -> bytes:
@@ -65,7 +67,7 @@ def _draw_section(section: Section) -> bytes:
 
 
 def _draw(chart: Chart, axes: Axes) -> None:
-    axes.set_title(chart.title, fontsize=10, loc="left", parse_math=False)
+    axes.set_title(_label(chart.title), fontsize=10, loc="left", parse_math=False)
     axes.tick_params(labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("step", fontsize=8)
@@ -90,12 +92,17 @@ def _draw(chart: Chart, axes: Axes) -> None:
             text.set_parse_math(False)
 
 
+def _label(name: str) -> str:
+    """Return a name as Matplotlib draws it; it hides a label that starts with an underscore from the legend."""
+    shown = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
+    return f"\u200b{shown}" if shown.startswith("_") else shown
+
+
 def _draw_lines(lines: Sequence[PlotLine], axes: Axes) -> None:
     for line in lines:
         colour = COLOURS[line.colour % len(COLOURS)]
         marker = "o" if len(line.x) < 3 else None
         dash = DASHES[line.colour // len(COLOURS) % len(DASHES)]
-        # Matplotlib hides a label that starts with an underscore from the legend.
         axes.plot(
             line.x,
             _floats(line.y),
@@ -104,7 +111,7 @@ def _draw_lines(lines: Sequence[PlotLine], axes: Axes) -> None:
             linewidth=1.5,
             marker=marker,
             markersize=3,
-            label=f"\u200b{line.name}" if line.name.startswith("_") else line.name,
+            label=_label(line.name),
         )
         if len(line.low):
             axes.fill_between(line.x, _floats(line.low), _floats(line.high), color=colour, alpha=0.18, linewidth=0)
@@ -119,7 +126,9 @@ def _draw_stack(lines: Sequence[PlotLine], axes: Axes) -> None:
         y = np.array([values.get(step) or 0.0 for step in x])
         base = np.where(y >= 0, above, below)
         colour = COLOURS[line.colour % len(COLOURS)]
-        axes.fill_between(x, base, base + y, color=colour, alpha=0.8, linewidth=0.4, label=line.name, step="mid")
+        axes.fill_between(
+            x, base, base + y, color=colour, alpha=0.8, linewidth=0.4, label=_label(line.name), step="mid"
+        )
         above, below = above + np.clip(y, 0, None), below + np.clip(y, None, 0)
 
 

@@ -36,9 +36,10 @@ _DEEPEST = 60
 _MOST_VALUES = 1_000_000
 _LONGEST_TEXT = 2000
 _LARGEST_INT_BITS = 4096
-# Limits on arrays that are read: the size of one of their values is not that of its text.
-_WIDEST_BYTES = 4096
-_LARGEST_ARRAY_BYTES = 2**28
+# Every text of an array takes the room of the longest one: the memory that arrays may take for each value and each
+# character of text, and what all arrays of one reading may take beyond that.
+_BYTES_PER_CHARACTER = 16
+_MOST_PADDING_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +69,18 @@ def encode(value: Any) -> str:
     return text
 
 
-def decode(text: str) -> Any:
+def decode(text: str, padding: "Padding | None" = None) -> Any:
     """Return the value that `encode` was given.
 
     Arrays of other libraries come back as NumPy arrays, subclasses of built-in types as the built-in types, and values
-    that could not be stored as `Opaque`.
+    that could not be stored as `Opaque`. Texts that are read together share a `padding`.
 
     Raises:
-        ValueError: The text was not written by `encode`.
+        ValueError: The text was not written by `encode`, or its arrays take far more memory than it.
     """
+    padding = padding or Padding()
     try:
-        return json.loads(text, object_hook=_untag)
+        return json.loads(text, object_hook=lambda stored: _untag(stored, padding))
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"{text[:200]!r} is not a stored value: {type(error).__name__}: {error}") from error
 
@@ -174,9 +176,32 @@ def _describe(value: Any) -> dict[str, str]:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _untag(stored: dict[str, Any]) -> Any:
+class Padding:
+    """The memory that arrays may still take beyond that of their text; one for all texts that are read together."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PADDING_BYTES
+
+    def array(self, name: str, values: list[Any]) -> "np.ndarray[Any, Any]":
+        """Return a flat array; raise ValueError for a type that is not stored, or if too much memory is taken."""
+        dtype = np.dtype(name)
+        length = sum(1 + len(value) if isinstance(value, str) else 1 for value in values)
+        self._left -= max(dtype.itemsize * len(values) - _BYTES_PER_CHARACTER * length, 0)
+        is_flat = all(type(value) in (bool, int, float, str) for value in values)
+        if dtype.kind not in "biufU" or not is_flat or self._left < 0:
+            raise ValueError(f"{len(values)} values of the type {name}")
+        return np.array(values, dtype)
+
+
+def _untag(stored: dict[str, Any], padding: Padding) -> Any:
     """Return the value that a JSON object represents; objects inside it are converted already."""
-    return _READERS[stored[_TAG]](stored) if _TAG in stored else stored
+    if _TAG not in stored:
+        return stored
+    if stored[_TAG] == "array":
+        return padding.array(stored["dtype"], stored["values"]).reshape(stored["shape"])
+    if stored[_TAG] == "scalar":
+        return padding.array(stored["dtype"], [stored["value"]])[0]
+    return _READERS[stored[_TAG]](stored)
 
 
 def _read_bytes(stored: Mapping[str, Any]) -> bytes:
@@ -184,16 +209,6 @@ def _read_bytes(stored: Mapping[str, Any]) -> bytes:
         return base64.b64decode(stored["base64"], validate=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from error
-
-
-def _read_array(name: str, values: list[Any]) -> "np.ndarray[Any, Any]":
-    """Return a flat array; raise ValueError for a type that is not stored, or that takes much more than its text."""
-    dtype = np.dtype(name)
-    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
-    is_large = dtype.itemsize > max(4 * longest, _WIDEST_BYTES) or dtype.itemsize * len(values) > _LARGEST_ARRAY_BYTES
-    if dtype.kind not in "biufU" or is_large:
-        raise ValueError(f"{len(values)} values of the type {name}")
-    return np.array(values, dtype)
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -204,8 +219,6 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "set": lambda stored: set(stored["items"]),
     "frozenset": lambda stored: frozenset(stored["items"]),
     "mapping": lambda stored: dict(stored["items"]),
-    "scalar": lambda stored: _read_array(stored["dtype"], [stored["value"]])[0],
-    "array": lambda stored: _read_array(stored["dtype"], stored["values"]).reshape(stored["shape"]),
     "datetime": lambda stored: datetime.datetime.fromisoformat(stored["value"]),
     "date": lambda stored: datetime.date.fromisoformat(stored["value"]),
     "decimal": lambda stored: decimal.Decimal(stored["value"]),

@@ -14,7 +14,7 @@ import numpy as np
 
 from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score, Term
 from agent_tunix.tracking.rollouts.arrays import make_array
-from agent_tunix.tracking.rollouts.encoding import RESPONSE, decode, encode
+from agent_tunix.tracking.rollouts.encoding import RESPONSE, Padding, decode, encode
 from agent_tunix.tracking.rollouts.schema import (
     COMPONENT_FIELDS,
     ScoringSettings,
@@ -266,7 +266,7 @@ def _from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
     samples, scores = [], []
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
-        exact = {} if row["exact"] is None else decode(row["exact"])
+        exact = {} if row["exact"] is None else decode_once(row["exact"])
 
         def text(place: str, stored: str, exact: Mapping[str, str] = exact) -> str:
             return exact.get(place, stored)
@@ -290,14 +290,15 @@ _Text = Callable[[str, str], str]
 
 
 class _Decoder:
-    """A decoder that decodes JSON text shared by a group only once."""
+    """A decoder of a step's JSON texts: one that a group shares is decoded only once, and all share one padding."""
 
     def __init__(self) -> None:
+        self._padding = Padding()
         self._known: dict[str, Any] = {"{}": {}}
 
     def __call__(self, text: str) -> Any:
         if text not in self._known:
-            self._known[text] = decode(text)
+            self._known[text] = decode(text, self._padding)
         return self._known[text]
 
 
@@ -319,7 +320,7 @@ def _read_sample(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> 
         num_tokens=row["num_tokens"],
         ended=row["ended"],
         tokens=tuple(row["tokens"]),
-        episode=None if row.get("episode") is None else _read_episode(decode(row["episode"])),
+        episode=None if row.get("episode") is None else _read_episode(decode_once(row["episode"])),
     )
 
 
@@ -354,7 +355,7 @@ def _read_score(row: Mapping[str, Any], text: _Text, decode_once: _Decoder) -> S
                 seconds=stored["seconds"],
                 metrics=logged[name].get("metrics", {}) if name in logged else {},
             )
-            parts[name] = part if stored["more"] is None else _with_more(part, decode(stored["more"]))
+            parts[name] = part if stored["more"] is None else _with_more(part, decode_once(stored["more"]))
         if stored["term_outcome"] is not None:
             terms[name] = Term(
                 weight=stored["weight"],
