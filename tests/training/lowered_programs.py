@@ -139,6 +139,8 @@ def main() -> None:
         directory = make_larger(Path(sys.argv[1]) / family, family)
         # All for the first family; the others share its projections.
         adapters = ADAPTERS if number == 0 else [[*ADAPTERS][number % len(ADAPTERS)]]
+        if family == "qwen3_moe":  # experts are never quantised
+            adapters = ["LoRA"]
         for adapter in adapters:
             config = Config()
             config.training.batch_size, config.training.micro_batch_size = B, B
