@@ -143,6 +143,12 @@ def test_work_and_text_without_end_are_refused(source: str, monkeypatch: pytest.
         render(source)
 
 
+def test_processor_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limited_jinja, "MAX_SECONDS", 0.0)
+    with raises(ModelError, "template_limit"):
+        render("{% for i in range(90000) %}{% endfor %}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "source",

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,3 +71,32 @@ def test_a_key_with_many_slow_reads_does_not_hold_up_another(store: Store) -> No
             threads.close()
 
     assert asyncio.run(read()) == "bob"
+
+
+def test_a_cancelled_call_keeps_its_place_until_its_thread_ends() -> None:
+    began, is_over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.set()
+        is_over.wait(600)
+
+    async def read() -> str:
+        threads = WorkThreads("reads", 1, 1, "reads are queued")
+        try:
+            slow = asyncio.create_task(threads.run(wait))
+            await asyncio.to_thread(began.wait)
+            slow.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await slow
+            with pytest.raises(Problem, match="busy"):
+                await threads.run(str, 1)
+            is_over.set()
+            while True:
+                with contextlib.suppress(Problem):
+                    return await threads.run(str, 1)
+                await asyncio.sleep(0)
+        finally:
+            is_over.set()
+            threads.close()
+
+    assert asyncio.run(read()) == "1"

@@ -30,23 +30,37 @@ class WorkThreads:
 
     async def run(self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Run a call in a thread; raise Problem if there are too many."""
-        with self._place():
-            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._place())
+            return await self._in_thread(held.pop_all(), lambda: call(*args, **kwargs))
 
     async def run_for(
         self, key: Key, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
         """Run a call of a key, which may have half of the places; raise Problem if there are too many."""
+        turns = self._turns.setdefault(key.id, asyncio.Semaphore(self._at_once_of_a_key))
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._place_of(key))
+            held.enter_context(self._place())
+            await turns.acquire()
+            held.callback(turns.release)
+            return await self._in_thread(held.pop_all(), lambda: call(*args, **kwargs))
+
+    async def _in_thread(self, held: contextlib.ExitStack, call: Callable[[], Result]) -> Result:
+        """Run a call; release what it holds when it ends, which is later than the caller's end if that is cancelled."""
+        loop = asyncio.get_running_loop()
+        future = self._threads.submit(call)
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(held.close))
+        return await asyncio.wrap_future(future)
+
+    @contextlib.contextmanager
+    def _place_of(self, key: Key) -> Iterator[None]:
+        """Hold one of the places of a key for the block."""
         if (mine := self._begun_of[key.id]) >= self._most // 2:
             raise self._busy(f", {mine} of them with this key")
-        turns = self._turns.setdefault(key.id, asyncio.Semaphore(self._at_once_of_a_key))
         self._begun_of[key.id] += 1
         try:
-            with self._place():
-                async with turns:
-                    return await asyncio.get_running_loop().run_in_executor(
-                        self._threads, lambda: call(*args, **kwargs)
-                    )
+            yield
         finally:
             self._begun_of[key.id] -= 1
             self._begun_of += Counter()  # drops keys with no calls left
