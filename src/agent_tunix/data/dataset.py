@@ -152,7 +152,7 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
 
     Args:
         config: The run's configuration. For a set of a mixture, the set's keys must already be merged into `data`.
-        split: Split to read. Only training rows need the column by which a curriculum sorts.
+        split: Split to read. The column by which a curriculum sorts is required in training rows only.
         dropped: Tally to which dropped rows are added.
         name: Name of the set in a mixture. It becomes the column `data_source`.
 

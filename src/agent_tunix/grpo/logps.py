@@ -30,9 +30,9 @@ class TokenStatistics(NamedTuple):
         logps: Log-probability of the token at the sampling temperature, normalised over the whole vocabulary.
         entropies: Entropy of the distribution at that temperature, in nats; without gradient unless requested.
         likeliest: The likeliest token at that position; None unless requested.
-        top: Ids of the k likeliest tokens at that position, or the ids given; None unless requested.
+        top: Ids of the k likeliest tokens at that position, or the ids that the caller passed; None unless requested.
         top_logps: Their log-probabilities.
-        load: Load of experts in each layer that has some; None unless requested.
+        load: Load of each expert, for each layer with experts; None unless requested.
     """
 
     logps: Float[Array, "n T"]

@@ -90,7 +90,7 @@ class CachePlan:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all slots and states."""
+        """The bytes of all key-value slots and recurrent states."""
         slots = self.prompts * self.prompt_slots + self.completions * self.completion_slots + self.copied
         return slots * self.slot_bytes + self.states * self.state_bytes
 

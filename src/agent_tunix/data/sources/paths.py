@@ -195,7 +195,7 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
             f"{name}{separator}{number:0{digits}}-of-{of}{end}" for number in itertools.islice(absent, NAMES_SHOWN)
         ]
         raise DataError(
-            f"{where} must contain all {total} files of a set, but has {len(numbers)} and lacks "
+            f"{where} must contain all {total} shards of one set, but has {len(numbers)} and lacks "
             f"{_some(names, total - len(numbers))}; add them, or use a pattern such as {where}/{name}{separator}* to "
             "use only the files that are there",
             code="missing_shards",

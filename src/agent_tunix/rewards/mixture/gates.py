@@ -67,7 +67,8 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
 def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, float]) -> list[str]:
     """Return the order in which to compute components: required ones first, and the cheapest first among those ready.
 
-    Costs have any unit. Equal costs keep the order of `requires`.
+    `requires` maps each component to the lowest values of those that it requires. Costs have any unit. Equal costs keep
+    the order of `requires`.
 
     Raises:
         RewardError: A required component does not exist, or a component requires itself, directly or through others.
