@@ -53,7 +53,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("config/compose.py", "OmegaConf.to_container"): (2, "without resolving"),
     ("config/compose.py", "OmegaConf.to_object"): (1, "resolves what the user composed; values of a run are escaped"),
     ("config/compose.py", "compose"): (1, "composes the user's overrides over `conf/`"),
-    ("cli/hydra_programs.py", "dotenv_values"): (1, "`.env`; names that decide whose code runs are refused"),
+    ("cli/working_directory.py", "dotenv_values"): (1, "`.env`; names that decide whose code runs are refused"),
     ("cli/environments/commands.py", "import_module"): (1, "`--module` of the command line"),
     ("cli/environments/commands.py", "yaml.safe_load"): (1, "a value of the command line"),
     # --- runs of others

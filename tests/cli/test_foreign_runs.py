@@ -25,7 +25,8 @@ from click.testing import CliRunner, Result
 from tests.raising import raises
 from tests.tracking.report.support import default_config, write_run
 
-from agent_tunix.cli import hydra_programs, main
+from agent_tunix.cli import main
+from agent_tunix.cli.working_directory import load_env_file
 from agent_tunix.config.compose import from_yaml, to_yaml, with_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.environments import resolve_environment
@@ -682,7 +683,7 @@ def test_a_strangers_env_file_gives_no_secret_another_name(world: World, monkeyp
     monkeypatch.setenv("DEMO_KEY", "")  # restored after the test
     monkeypatch.delenv("DEMO_KEY")
     Path(".env").write_text("DEMO_KEY=${OPENAI_API_KEY}\n")
-    hydra_programs._load_environment()
+    load_env_file()
     assert os.environ["DEMO_KEY"] == "${OPENAI_API_KEY}"
 
 
@@ -703,7 +704,7 @@ def test_a_strangers_env_file_decides_neither_whose_code_runs_nor_where_keys_go(
     monkeypatch.delenv(name, raising=False)
     Path(".env").write_text(f"{name}={world.elsewhere}\n")
     with raises(ConfigError, "refused_in_env"):
-        hydra_programs._load_environment()
+        load_env_file()
     assert name not in os.environ
 
 
@@ -745,7 +746,7 @@ def test_an_env_file_may_hold_keys(world: World, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, "before")
         monkeypatch.delenv(name)
     Path(".env").write_text("".join(f"{name}=mine\n" for name in names))
-    hydra_programs._load_environment()
+    load_env_file()
     assert [os.environ[name] for name in names] == ["mine"] * len(names)
 
 

@@ -113,7 +113,7 @@ def _quote(text: str) -> str:
 
 
 def _compose(overrides: list[str]) -> "Config":
-    from agent_tunix.cli.hydra_programs import find_own_conf
+    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.compose import compose_overrides
 
     find_own_conf()

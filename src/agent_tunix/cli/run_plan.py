@@ -131,11 +131,11 @@ def plan(
 
 
 def _compose(overrides: Sequence[str]) -> "Config":
-    from agent_tunix.cli import hydra_programs
+    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.checks import check
     from agent_tunix.config.compose import compose_overrides
 
-    hydra_programs.find_own_conf()
+    find_own_conf()
     config = compose_overrides(overrides)
     check(config)
     return config

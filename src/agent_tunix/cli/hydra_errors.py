@@ -1,0 +1,84 @@
+"""The end of a Hydra program: the message and the exit status of an error."""
+
+import contextlib
+import os
+import re
+import sys
+from typing import NoReturn
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from agent_tunix.cli.printing import echo
+from agent_tunix.config.checks import suggest_key
+from agent_tunix.errors import (
+    AgentTunixError,
+    CheckpointError,
+    Interrupted,
+    LostProcessError,
+    NonFiniteUpdateError,
+    RewardFailureRateError,
+)
+
+_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
+
+
+def fail(error: AgentTunixError) -> NoReturn:
+    """Print an error of ours and exit."""
+    echo(describe(error), err=True)
+    exit_now(exit_status(error))
+
+
+def exit_now(status: int) -> NoReturn:
+    """Exit; with several processes, skip JAX's shutdown, which contacts processes that may be gone."""
+    processes = sys.modules.get("agent_tunix.distributed")
+    if processes is not None and processes.here().count > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    if (jax := sys.modules.get("jax")) is not None:
+        # A dispatched computation, such as the reference's pass over a step that failed, crashes a process that exits.
+        with contextlib.suppress(RuntimeError):  # of a device that failed
+            jax.block_until_ready(jax.live_arrays())
+    sys.exit(status)
+
+
+def describe(error: AgentTunixError) -> str:
+    """Return the message of an error of ours."""
+    return f"{type(error).__name__}: {error}"
+
+
+def exit_status(error: AgentTunixError) -> int:
+    """Return 2 for an error to correct before a run, 1 for a run that stopped, 128 + n after signal n."""
+    if isinstance(error, Interrupted):
+        return 128 + error.signal_number
+    return 1 if isinstance(error, _STOPPED) else 2
+
+
+def explain(error: Exception, schema: type) -> str:
+    """Return the message of Hydra's error; for an unknown key, the key that was probably meant."""
+    lines = [str(error)]
+    if isinstance(error.__cause__, OmegaConfBaseException):
+        lines.append(str(error.__cause__))
+    text = "\n".join(lines)
+    if isinstance(error, OSError) and not isinstance(error, HydraException):
+        return f"{text}\nHydra could not create the run's directory; choose another with hydra.run.dir=DIR"
+    if unknown := re.search(
+        r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
+    ):
+        # Hydra suggests appending the key with `+`, but the check of the configuration refuses that.
+        if nearest := suggest_key(unknown[1], schema):
+            return f"ConfigError: there is no key {unknown[1]}{nearest}"
+        if "To append to your config" in text:
+            return f"ConfigError: there is no key {unknown[1]}; list all keys with --cfg job"
+    if no_choice := re.search(
+        r"Could not find '(\w+)/(\S+)'\s+Available options in '\w+':((?:\s+\S+)+?)\s+Config search", text
+    ):
+        group, given, choices = no_choice.groups()
+        return f"ConfigError: {group} must be one of {', '.join(choices.split())}, not {given!r}"
+    if wrong := re.search(
+        r"Error merging override '?\+*([\w.]+)=.*\nValue ('.*') of type '\w+' could not be converted to (\w+)", text
+    ):
+        key, value, kind = wrong.groups()
+        return f"ConfigError: {key} must be of the type {kind.lower()}, not {value}"
+    return text
