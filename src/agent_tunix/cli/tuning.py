@@ -56,8 +56,8 @@ def tune(
     Exit status: 0; 1 no trial was completed; 2 the search cannot start.
     """
     from agent_tunix.cli.comparing import describe_sweep
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.cli.search_space import read_space
+    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.training import tuning
 
     find_own_conf()

@@ -1,4 +1,4 @@
-"""What the working directory adds: choices of a `conf/` of its own, and keys of a `.env`."""
+"""Additions of the working directory: choices of a `conf/` of its own, and keys of a `.env`."""
 
 import os
 import re
