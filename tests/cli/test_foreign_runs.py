@@ -33,9 +33,9 @@ from agent_tunix.environments import resolve_environment
 from agent_tunix.errors import ConfigError, RewardError, RunDirectoryError, UnknownEnvironmentError, UntrustedRunError
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.code_parts import digest_code, find_code_parts
-from agent_tunix.runs import trust as run_trust
 from agent_tunix.runs.found_run import find_run
-from agent_tunix.runs.trust import check_directory, settle_trust, sign_run
+from agent_tunix.runs.trust import check_directory, parts_of, settle_trust, sign_run, used_parts
+from agent_tunix.runs.trust.key import mac
 from agent_tunix.runs.uploaded_rewards import make_fetch
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.stored_run import StoredRun
@@ -264,7 +264,7 @@ def test_an_uploaded_function_is_told_whatever_conf_reward_has_under_its_id(worl
     (world.here / "conf" / "reward").mkdir(parents=True)
     (world.here / "conf" / "reward" / f"{upload}.yaml").write_text("components: {correct: math}")
     world.configure({"training.reward_function": upload, "rewards.allow_unsandboxed": True})
-    assert [part.kind for part in run_trust.parts_of(world.config, world.here)] == ["uploaded"]
+    assert [part.kind for part in parts_of(world.config, world.here)] == ["uploaded"]
 
 
 CORRECT: dict[str, dict[str, Any]] = {
@@ -588,7 +588,7 @@ def _change_config(world: World) -> None:
 def _sign_with_another_key(world: World) -> None:
     path = world.run / "signature.json"
     stored = json.loads(path.read_text())
-    path.write_text(json.dumps({**stored, "hmac_sha256": run_trust._mac(b"k" * 32, stored["signed"])}))
+    path.write_text(json.dumps({**stored, "hmac_sha256": mac(b"k" * 32, stored["signed"])}))
 
 
 def _name_other_code(world: World) -> None:
@@ -936,7 +936,7 @@ def test_what_is_told_is_the_file_that_runs(world: World) -> None:
 def test_a_directory_with_more_files_than_are_looked_at_is_asked_about(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_trust, "_MOST_FILES", 3)
+    monkeypatch.setattr(used_parts, "_MOST_FILES", 3)
     (world.run / "data").mkdir()
     for number in range(5):
         (world.run / "data" / f"{number}.csv").write_text("question,answer\n")
