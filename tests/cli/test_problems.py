@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.raising import raises
 
-from agent_tunix.cli.problems import load_problems, source_of
+from agent_tunix.cli.rewards.problems import load_problems, source_of
 from agent_tunix.errors import DataError
 
 

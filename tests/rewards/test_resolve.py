@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.cli.reward_pages import reward_page
+from agent_tunix.cli.rewards.pages import reward_page
 from agent_tunix.errors import RewardError, RewardSignatureError, UnknownRewardError
 from agent_tunix.rewards import (
     Mixture,

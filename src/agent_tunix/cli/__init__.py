@@ -17,7 +17,6 @@ from agent_tunix.cli import (
     rewards,
     run_plan,
     store,
-    stored_rewards,
 )
 from agent_tunix.cli.export import export
 from agent_tunix.cli.generate import generate
@@ -106,5 +105,5 @@ for _command in (
     *(rewards.rewards, environments.environments, store.keys, store.store, serve),
 ):
     main.add_command(_command)
-for _command in (plans.plan, recorded_runs.diagnose, stored_rewards.replay, stored_rewards.diff):
+for _command in (plans.plan, recorded_runs.diagnose, rewards.replay, rewards.diff):
     rewards.rewards.add_command(_command)

@@ -96,7 +96,7 @@ def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[
     """Return the options as Hydra overrides, with quoted values."""
     given = []
     if data is not None:
-        from agent_tunix.cli.problems import source_of
+        from agent_tunix.cli.rewards.problems import source_of
 
         given += [f"data.source={source_of(data)}", f"data.path={_quote(data)}"]
     if model is not None:

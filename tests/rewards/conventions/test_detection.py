@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.cli import rewards as commands
+from agent_tunix.cli.rewards import options as commands
 from agent_tunix.config import checks
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import BaseReward, get_reward_function, register_reward_function, resolve_reward

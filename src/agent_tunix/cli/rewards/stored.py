@@ -59,7 +59,7 @@ def replay(
     Exit status: 0 every total and advantage is the stored one, or --repeats; 1 some differ; 2 the command, the run or
     the reward cannot be used.
     """
-    from agent_tunix.cli.rewards import read_spec
+    from agent_tunix.cli.rewards.options import read_spec
     from agent_tunix.runs import stored_rewards
     from agent_tunix.runs.algorithm_setup import register_own_algorithm
     from agent_tunix.runs.trust import settle_trust
@@ -189,7 +189,7 @@ def diff(
 
 def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """Return the reward of a specification or of a run's directory."""
-    from agent_tunix.cli.rewards import ListedFinding, resolve
+    from agent_tunix.cli.rewards.options import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
     from agent_tunix.runs.stored_rewards import changed_since_run
     from agent_tunix.runs.trust import settle_trust

@@ -3,30 +3,34 @@
 Importing this loads only Click; each command loads what it needs.
 """
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from agent_tunix.cli.options import (
-    Decorator,
-    ErrorGroup,
-    grouped,
-    json_option,
-    modules_option,
-    place_option,
-    timeout_option,
-)
+from agent_tunix.cli.options import ErrorGroup, json_option, modules_option
 from agent_tunix.cli.printing import echo, echo_json, print_table
-from agent_tunix.errors import AgentTunixError, RewardError, RewardSignatureError
+from agent_tunix.cli.rewards.options import (
+    Execution,
+    ListedFinding,
+    execution_option,
+    finding_option,
+    finding_options,
+    late_step_option,
+    problem_options,
+    read_args,
+    read_spec,
+    read_yaml,
+    resolve,
+    reward_directories,
+    split_assignment,
+    template_option,
+)
+from agent_tunix.errors import AgentTunixError, RewardSignatureError
 
 if TYPE_CHECKING:
-    from agent_tunix.rewards import Mixture
-    from agent_tunix.rewards.uploaded import UploadedSource
     from agent_tunix.workbench.checks import CheckProblem
 
 _MEASURED = {False: "measured in this process", True: "measured in worker processes, as training runs it"}
@@ -57,123 +61,6 @@ def rewards() -> None:
     """
 
 
-# --- options that commands share --------------------------------------------------------------------------------------
-
-
-# Written out, because importing them takes time.
-CONVENTIONS = (
-    *("plain", "trl", "miles", "environment", "verl"),
-    *("openrlhf", "ms_swift", "verifiers", "benchmax"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFinding:
-    """Options that decide how a NAME is found and called: `rewards.modules`, `rewards.args` and so on."""
-
-    modules: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    convention: str = "auto"
-    completions: str = "auto"
-    reward_key: str | None = None
-
-    def keywords(self, name: str | None) -> dict[str, Any]:
-        """Return the arguments of `resolve_reward` for a NAME; None if it is not known yet."""
-        return {
-            "modules": self.modules,
-            "args": _read_args(name, self.args),
-            "reward_directories": _reward_directories(),
-            "convention": self.convention,
-            "completions": self.completions,
-            "reward_key": self.reward_key,
-            "fetch": _fetch,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """Options that decide where a reward runs and within which limits: `rewards.execution` and so on."""
-
-    place: str
-    timeout_s: float
-    allow_unsandboxed: bool
-
-
-def _finding_options(completions: str = "--completions", *further: Decorator) -> Decorator:
-    return grouped(
-        "finding",
-        ListedFinding,
-        *further,
-        modules_option,
-        click.option(
-            "--convention",
-            type=click.Choice(["auto", *CONVENTIONS]),
-            default="auto",
-            help="Convention of an ambiguous signature; same as rewards.convention.",
-        ),
-        click.option(
-            completions,
-            "completions",
-            type=click.Choice(["auto", "text", "messages"]),
-            default="auto",
-            help="Form of the completions that functions get; same as rewards.completions.",
-        ),
-        click.option("--reward-key", help="Key of the reward in a returned dict; same as rewards.reward_key."),
-    )
-
-
-_arg = click.option("--arg", "args", multiple=True, metavar="[COMPONENT.]PARAM=VALUE", help="Set an argument; YAML.")
-_finding = _finding_options("--completions", _arg)
-_execution = grouped(
-    "execution",
-    Execution,
-    place_option,
-    timeout_option,
-    click.option(
-        "--allow-unsandboxed",
-        is_flag=True,
-        help="Run uploaded code with all your permissions if this machine cannot isolate it.",
-    ),
-)
-
-
-def _problem_options(num_rows: int) -> Decorator:
-    return grouped(
-        "load_problems",
-        _problem_loader,
-        click.option(
-            "--data",
-            help="JSONL, CSV or Parquet file of problems with references; default: generated word problems.",
-        ),
-        click.option(
-            "--rows",
-            type=click.IntRange(min=1),
-            default=num_rows,
-            help="Number of problems, spread evenly over the file.",
-        ),
-        click.option("--prompt-column", help="Column with the problem; default: question, prompt or problem."),
-        click.option("--answer-column", help="Column with the reference; default: answer, ground_truth or label."),
-    )
-
-
-def _problem_loader(
-    data: str | None, rows: int, prompt_column: str | None, answer_column: str | None
-) -> "Callable[[], list[CheckProblem]]":
-    def load() -> "list[CheckProblem]":
-        from agent_tunix.cli.problems import load_problems
-
-        return load_problems(data, rows, prompt_column, answer_column)
-
-    return load
-
-
-_late_step = click.option("--step", type=int, default=1_000_000, help="Training step to pass to the reward.")
-_template = click.option("--format", "template", default=None, help="Template of responses; same as prompt.format.")
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
 @rewards.command("list")
 @modules_option
 @json_option
@@ -186,14 +73,14 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
     from agent_tunix.rewards.kinds import declared_kind, declared_range, format_range, show_kind, summary_of
     from agent_tunix.rewards.registry import get_reward_function, list_reward_functions
 
-    finder = Finder(tuple(_reward_directories()), Path.cwd())
+    finder = Finder(tuple(reward_directories()), Path.cwd())
     for module in (*modules, *(["custom_rewards.py"] if Path("custom_rewards.py").is_file() else [])):
         finder.import_module(module)
     entries = []
     for name in list_reward_functions():
         reward = get_reward_function(name)
         entries.append((name, show_kind(declared_kind(reward)), declared_range(reward), summary_of(reward)))
-    for name in sorted({file.stem for directory in _reward_directories() for file in directory.glob("*.yaml")}):
+    for name in sorted({file.stem for directory in reward_directories() for file in directory.glob("*.yaml")}):
         entries.append((name, "composite", None, "a file of conf/reward"))
     if as_json:
         echo_json([dict(zip(("name", "kind", "range", "summary"), entry, strict=True)) for entry in entries])
@@ -206,14 +93,14 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 
 @rewards.command()
 @click.argument("name")
-@_finding
+@finding_option
 @json_option
 def show(name: str, finding: ListedFinding, as_json: bool) -> None:
     """Show a reward: signature, range, source, documentation with its example, and what it is given.
 
     Exit status: 0; 2 there is no such reward.
     """
-    from agent_tunix.cli.reward_pages import describe_reward, reward_page
+    from agent_tunix.cli.rewards.pages import describe_reward, reward_page
 
     mixture = resolve(name, finding)
     if as_json:
@@ -225,7 +112,7 @@ def show(name: str, finding: ListedFinding, as_json: bool) -> None:
 @rewards.command()
 @click.argument("name", metavar="FILE:FUNCTION")
 @click.option("--to", "target", required=True, type=click.Path(dir_okay=False), help="The file to write.")
-@_finding
+@finding_option
 def convert(name: str, target: str, finding: ListedFinding) -> None:
     """Write a file that registers a reward of any convention as a plain reward of the same name.
 
@@ -239,7 +126,7 @@ def convert(name: str, target: str, finding: ListedFinding) -> None:
         raise click.UsageError(f"{target} exists; choose another name, or remove it")
     settings = {"convention": finding.convention, "completions": finding.completions, "reward_key": finding.reward_key}
     chosen: dict[str, Any] = {key: value for key, value in settings.items() if value not in ("auto", None)}
-    if args := _read_args(name, finding.args):
+    if args := read_args(name, finding.args):
         chosen["args"] = args
     text = convert_reward(resolve(name, finding), name, Path(target), chosen)
     Path(target).write_text(text, encoding="utf-8")
@@ -253,9 +140,9 @@ def convert(name: str, target: str, finding: ListedFinding) -> None:
 @click.option("--prompt", default="", show_default=False, help="The problem.")
 @click.option("--column", "columns", multiple=True, metavar="NAME=VALUE", help="A further column of the row; YAML.")
 @click.option("--step", type=int, default=0, help="Training step to pass to the reward.")
-@_template
-@_execution
-@_finding
+@template_option
+@execution_option
+@finding_option
 @json_option
 def try_reward(
     name: str,
@@ -274,19 +161,19 @@ def try_reward(
     Exit status: 0 the response has a score, or the reward does not apply; 1 it has none: an error, a timeout, a bad
     reference; 2 the command or the reward cannot be used.
     """
-    from agent_tunix.cli.reward_pages import explain_score, score_data
+    from agent_tunix.cli.rewards.pages import explain_score, score_data
     from agent_tunix.rewards import Outcome
     from agent_tunix.workbench.checks import CheckProblem
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
     from agent_tunix.workbench.checks.scoring import Scorer
 
     mixture = resolve(name, finding)
-    row = {key: _read_yaml(value) for key, value in (_split(column, "--column") for column in columns)}
+    row = {key: read_yaml(value) for key, value in (split_assignment(column, "--column") for column in columns)}
     row |= {} if answer is None else {"answer": answer}
     mixture.check_parameters(row)
     text = sys.stdin.read() if response == "-" else response
     limit_s = execution.timeout_s if execution.place == "inline" else None  # built-ins have no time limit
-    with _placed(mixture, execution, num_workers=1) as placed:
+    with execution.placed(mixture, num_workers=1) as placed:
         score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(CheckProblem(prompt, row), text)
     if as_json:
         echo_json(score_data(mixture, score, step))
@@ -304,8 +191,8 @@ def try_reward(
     help="Tolerance of cases without their own; default: 1e-6.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="List passed cases too.")
-@_execution
-@_finding
+@execution_option
+@finding_option
 @json_option
 def test(
     given: tuple[str, ...],
@@ -349,15 +236,15 @@ def test(
 
 @rewards.command()
 @click.argument("name")
-@_problem_options(64)
+@problem_options(64)
 @click.option(
     "--kind",
     type=click.Choice(["correctness", "form", "length", "quality", "composite"]),
     default=None,
     help="Kind of the reward, which decides the checks; default: the kind that it declares.",
 )
-@_late_step
-@_template
+@late_step_option
+@template_option
 @click.option("--seed", default=0, help="Seed of the exploit search.")
 @click.option(
     "--tries",
@@ -376,8 +263,8 @@ def test(
     ),
 )
 @click.option("--skip", multiple=True, metavar="CHECK", help="Skip a check; repeatable.")
-@_execution
-@_finding
+@execution_option
+@finding_option
 @json_option
 def check(
     name: str,
@@ -407,7 +294,7 @@ def check(
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture = resolve(name, finding)
-    with _placed(mixture, execution) as placed:
+    with execution.placed(mixture) as placed:
         report = check_reward(
             placed,
             load_problems(),
@@ -440,7 +327,7 @@ def check(
         "from the problems."
     ),
 )
-@_problem_options(32)
+@problem_options(32)
 @click.option(
     "--threshold",
     "thresholds",
@@ -458,10 +345,10 @@ def check(
     default=10,
     help="Number of disagreements to print.",
 )
-@_late_step
-@_template
-@_execution
-@_finding_options("--completions-as")
+@late_step_option
+@template_option
+@execution_option
+@finding_options("--completions-as")
 @json_option
 def calibrate(
     first: str,
@@ -483,7 +370,7 @@ def calibrate(
 
     Exit status: 0; 2 the command, a reward or the data cannot be used.
     """
-    from agent_tunix.cli.problems import load_completions
+    from agent_tunix.cli.rewards.problems import load_completions
     from agent_tunix.workbench.checks import calibrate as compare
     from agent_tunix.workbench.checks import generate_completions
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
@@ -497,7 +384,7 @@ def calibrate(
     else:
         judged = list(generate_completions(load_problems(), template))
     mixtures = resolve(first, finding), resolve(second, finding)
-    with _placed(mixtures[0], execution) as one, _placed(mixtures[1], execution) as other:
+    with execution.placed(mixtures[0]) as one, execution.placed(mixtures[1]) as other:
         report = compare(
             one, other, judged, thresholds=limits, template=template, step=step, timeout_s=execution.timeout_s
         )
@@ -509,13 +396,13 @@ def calibrate(
 
 @rewards.command()
 @click.argument("name")
-@_problem_options(64)
+@problem_options(64)
 @click.option("--count", type=click.IntRange(min=1), default=256, help="Completions per kind.")
 @click.option("--repeats", type=click.IntRange(min=1), default=5, help="Number of repeats.")
-@_late_step
-@_template
-@_execution
-@_finding
+@late_step_option
+@template_option
+@execution_option
+@finding_option
 @json_option
 def bench(
     name: str,
@@ -540,7 +427,7 @@ def bench(
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture = resolve(name, finding)
-    with _placed(mixture, execution) as placed:
+    with execution.placed(mixture) as placed:
         speeds = measure_speed(
             placed,
             load_problems(),
@@ -561,80 +448,6 @@ def bench(
         ("COMPLETIONS", "OUTCOME", "PER SECOND", "SLOWEST"),
         [(s.sort, s.outcome, f"{s.per_second:>10,.0f}", f"{s.slowest:>10,.0f}") for s in speeds],
     )
-
-
-# --- shared -----------------------------------------------------------------------------------------------------------
-
-
-def resolve(name: str, finding: ListedFinding) -> "Mixture":
-    """Return the reward that a command's NAME means."""
-    from agent_tunix.rewards import resolve_reward
-
-    return resolve_reward(read_spec(name), **finding.keywords(name))
-
-
-def _fetch(name: str) -> "UploadedSource | None":
-    """Return an uploaded reward from this machine's store or the server of AGENT_TUNIX_URL; None if it is not one."""
-    from agent_tunix.store.fetching import fetch_uploaded
-
-    return fetch_uploaded(name)
-
-
-@contextlib.contextmanager
-def _placed(mixture: "Mixture", execution: Execution, num_workers: int | None = None) -> "Iterator[Mixture]":
-    """Yield the reward in the place where it runs."""
-    from agent_tunix.rewards.execution import make_runner
-
-    with make_runner(
-        mixture,
-        execution.place,
-        timeout_s=execution.timeout_s,
-        num_workers=num_workers,
-        allow_unsandboxed=execution.allow_unsandboxed,
-    ) as runner:
-        yield runner.reward
-
-
-def _reward_directories() -> list[Path]:
-    """Return the directories of component files: in the working directory, then in the package or its checkout."""
-    package = Path(__file__).resolve().parents[1]
-    own = package / "conf" if (package / "conf").is_dir() else package.parents[1] / "conf"
-    return [Path.cwd() / "conf" / "reward", own / "reward"]
-
-
-def read_spec(name: str) -> Any:
-    """Return a name unchanged; a list or mapping of components is parsed as YAML."""
-    return _read_yaml(name) if name.lstrip().startswith(("[", "{")) else name
-
-
-def _read_args(name: str | None, args: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Return `--arg` options as `rewards.args`: by component, or for the one named reward."""
-    from agent_tunix.rewards.finding import function_name
-
-    found: dict[str, dict[str, Any]] = {}
-    for arg in args:
-        key, value = _split(arg, "--arg")
-        component, _, parameter = key.rpartition(".")
-        if not component and (name is None or name.lstrip().startswith(("[", "{"))):
-            raise click.UsageError(f"--arg {arg} must name a component; write --arg COMPONENT.{key}=…")
-        found.setdefault(component or function_name(name), {})[parameter] = _read_yaml(value)
-    return found
-
-
-def _split(assignment: str, option: str) -> tuple[str, str]:
-    key, sign, value = assignment.partition("=")
-    if not sign or not key:
-        raise click.UsageError(f"{option} must have the form NAME=VALUE, not {assignment!r}")
-    return key, value
-
-
-def _read_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RewardError(f"{text!r} is not YAML: {error}", code="invalid_yaml") from error
 
 
 def _exit(passed: bool) -> NoReturn:
