@@ -79,3 +79,40 @@ def test_long_results_are_cut_to_the_limit_and_say_so(tmp_path: Path) -> None:
     assert len(tokenizer.encode(cut)) <= 21
     assert cut.endswith("tokens]")
     assert encoder.call_format is ToolCallFormat.HERMES
+
+
+# Turns of CHATML that call a tool as the families do, each with its own words around it.
+CALLING = """\
+{%- for tool in tools or [] %}{{- tool | tojson }}{%- endfor %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content }}
+    {%- for call in message.tool_calls or [] %}{%- set call = call.function %}CALL{%- endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}
+"""
+QWEN3_5 = "{{- '<tool_call>\\n<function=' + call.name + '>\\n</function>\\n</tool_call>' }}"
+OLMO3 = "{{- '<function_calls>' + call.name + '()</function_calls>' }}"
+SMOLLM3 = "{{- '<tool_call>\\n' + ({'name': call.name, 'arguments': call.arguments} | tojson) + '\\n</tool_call>' }}"
+GEMMA4 = "{{- '<|tool_call>call:' + call.name + '{}<tool_call|>' }}"
+
+
+@pytest.mark.parametrize(
+    ("written", "call_format"),
+    [
+        (QWEN3_5, ToolCallFormat.QWEN_XML),
+        (OLMO3, ToolCallFormat.OLMO3),
+        (SMOLLM3, ToolCallFormat.HERMES),
+        (GEMMA4, ToolCallFormat.GEMMA),
+    ],
+    ids=["qwen3_5", "olmo3", "smollm3", "gemma4"],
+)
+def test_a_template_declares_tools_only_if_its_calls_are_read(
+    written: str, call_format: ToolCallFormat, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = make_pair("qwen2", tmp_path, template=CALLING.replace("CALL", written))
+    encoder = EpisodeEncoder(pair.ours, pair.prompt)
+    text = pair.ours.decode(encoder.encode_prompt(ask("What is 6 * 7?"), TOOLS))
+    assert encoder.call_format is call_format
+    assert ("To call a tool, write:" in text) == (written is GEMMA4)
+    assert ("in a format that is not read" in caplog.text) == (written is GEMMA4)
