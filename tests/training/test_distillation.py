@@ -21,7 +21,9 @@ from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.model import load_policy
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.components import make_reference, make_teacher
+from agent_tunix.training.model_card import write_card
 from tests.raising import raises
 from tests.training.support import copy_run, small_run, train_run
 
@@ -137,10 +139,12 @@ TAUGHT = ("training.num_batches=2", "training.eval_every_n_steps=0", "evaluation
 
 
 @pytest.mark.slow
-def test_the_digest_of_the_teacher_is_stored(taught: Path) -> None:
+def test_the_teacher_is_stored_and_named_in_the_model_card(taught: Path, tmp_path: Path) -> None:
     teacher = taught.parent / "teacher"
     stored = {"path": str(teacher), "directory": str(teacher), "digest": digest_model(teacher)}
     assert json.loads((taught / "environment.json").read_text())["teacher"] == stored
+    write_card(StoredRun(taught), tmp_path, 2, adapter=False)
+    assert "| teacher | teacher |" in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from agent_tunix.environments import (
     ToolCallFormat,
     format_of_template,
     parse_turn,
+    render_calls,
     render_declarations,
 )
 from agent_tunix.errors import ModelError
@@ -110,27 +111,30 @@ class EpisodeEncoder:
             return False
         if not self._reads_calls:
             _LOGGER.warning(
-                "the chat template writes tool calls in a format that is not read; the system message declares the "
-                "tools in its place, with calls in the format %s",
+                "the tool calls that the chat template asks for cannot be read: their format is unknown, or the "
+                "tokenizer has special tokens for it, which are not decoded. The system message declares the tools in "
+                "its place, with calls in the format %s",
                 self.call_format,
             )
         return self._reads_calls
 
     @functools.cached_property
     def _reads_calls(self) -> bool:
-        """False if the template writes the calls of earlier turns in a format that is not read."""
-        call = {"type": "function", "function": {"name": "agent_tunix_probe", "arguments": {}}, "id": "call_0"}
+        """False if a call is not read as the template writes it, or as the template's format has it."""
+        probe = ToolCall("agent_tunix_probe", {})
+        call = {"type": "function", "function": {"name": probe.name, "arguments": {}}, "id": "call_0"}
         question, turn = _placeholder([])
         try:
             before, _, after = self._tokenizer.render_chat([question, turn]).partition(_TURN)
             text = self._tokenizer.render_chat([question, {"role": "assistant", "content": "", "tool_calls": [call]}])
+            text = text.removeprefix(before).removesuffix(after)
         except ModelError:
-            return True
-        if "agent_tunix_probe" not in text:  # it writes none
-            return True
+            text = ""
+        if probe.name not in text:  # the template writes no calls
+            text = render_calls([probe], self._template_format)
         # What the model writes is decoded without special tokens, so a format must do without them.
-        written = self._tokenizer.decode(self._tokenizer.encode(text.removeprefix(before).removesuffix(after)))
-        return ToolCall("agent_tunix_probe", {}) in parse_turn(written, self._template_format).calls
+        written = self._tokenizer.decode(self._tokenizer.encode(text))
+        return probe in parse_turn(written, self._template_format).calls
 
     @functools.cached_property
     def _has_tool_role(self) -> bool:
