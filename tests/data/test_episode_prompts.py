@@ -1,5 +1,6 @@
 """Prompts and replies of episodes, with tokenizers and templates like those of the families."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.environments import Message, ToolCallFormat, resolve_environment
 from agent_tunix.environments.tools import SchemaTool
 from agent_tunix.policy.chat.tokenizer import Tokenizer
+from tests import chat_tokenizers as chat
 from tests.data.test_prompts import FAMILIES, ask, make_pair
 
 ARGUMENTS = {"date_string": "01 Mar 2025"}
@@ -79,3 +81,48 @@ def test_long_results_are_cut_to_the_limit_and_say_so(tmp_path: Path) -> None:
     assert len(tokenizer.encode(cut)) <= 21
     assert cut.endswith("tokens]")
     assert encoder.call_format is ToolCallFormat.HERMES
+
+
+# Turns of CHATML that call a tool as the families do, each with its own words around it.
+CALLING = """\
+{%- for tool in tools or [] %}{{- tool | tojson }}{%- endfor %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content }}
+    {%- for call in message.tool_calls or [] %}{%- set call = call.function %}CALL{%- endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}
+"""
+QWEN3_5 = "{{- '<tool_call>\\n<function=' + call.name + '>\\n</function>\\n</tool_call>' }}"
+OLMO3 = "{{- '<function_calls>' + call.name + '()</function_calls>' }}"
+SMOLLM3 = "{{- '<tool_call>\\n' + ({'name': call.name, 'arguments': call.arguments} | tojson) + '\\n</tool_call>' }}"
+GEMMA4 = "{{- '<|tool_call>call:' + call.name + '{}<tool_call|>' }}"
+
+
+@pytest.mark.parametrize(
+    ("written", "special", "call_format"),
+    [
+        (QWEN3_5, (), ToolCallFormat.QWEN_XML),
+        (OLMO3, (), ToolCallFormat.OLMO3),
+        (SMOLLM3, (), ToolCallFormat.HERMES),
+        (GEMMA4, (), ToolCallFormat.GEMMA),
+        (SMOLLM3, ("<tool_call>", "</tool_call>"), ToolCallFormat.GEMMA),
+        ("{#- '<function_calls>' -#}", ("<function_calls>", "</function_calls>"), ToolCallFormat.GEMMA),
+    ],
+    ids=["qwen3_5", "olmo3", "smollm3", "gemma4", "special tags", "special tags, no calls"],
+)
+def test_a_template_declares_tools_only_if_its_calls_are_read(
+    written: str,
+    special: tuple[str, ...],
+    call_format: ToolCallFormat,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    make = functools.partial(chat.byte_level, (*chat.CHATML_TOKENS, *special))
+    pair = make_pair("qwen2", tmp_path, template=CALLING.replace("CALL", written), make=make)
+    encoder = EpisodeEncoder(pair.ours, pair.prompt)
+    text = pair.ours.decode(encoder.encode_prompt(ask("What is 6 * 7?"), TOOLS))
+    assert encoder.call_format is call_format
+    is_unread = call_format is ToolCallFormat.GEMMA
+    assert ("To call a tool, write:" in text) == is_unread
+    assert ("cannot be read" in caplog.text) == is_unread

@@ -10,8 +10,11 @@ from agent_tunix.environments import (
     EpisodeEnvironment,
     FunctionTool,
     StopReason,
+    ToolCall,
+    ToolCallFormat,
     ToolsEnvironment,
     adapt_environment,
+    render_calls,
     run_episode,
 )
 from agent_tunix.rewards import Outcome
@@ -271,10 +274,8 @@ def test_the_first_observation_follows_the_prompt(prompt: Any, first: str | None
     assert messages[0]["content"] == prompt
 
 
-@pytest.mark.parametrize("call_format", ["hermes", "qwen_xml", "llama3", "gemma"])
+@pytest.mark.parametrize("call_format", list(ToolCallFormat))
 def test_every_format_of_calls_works(call_format: str) -> None:
-    from agent_tunix.environments import ToolCall, render_calls
-
     turn = render_calls([ToolCall("add", {"amount": 6})], call_format)
     result = run_episode(counter(), script(turn, "done"), call_format=call_format)
     assert texts(result.messages, "tool") == ["6"]

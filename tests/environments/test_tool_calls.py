@@ -9,6 +9,7 @@ from agent_tunix.environments import (
     CallFault,
     FunctionTool,
     MalformedCall,
+    SchemaTool,
     ToolCall,
     ToolCallFormat,
     format_of_template,
@@ -25,7 +26,7 @@ def add(a: int, b: float = 0.0, note: str = "", tags: list[str] | None = None) -
 
 
 ADD = FunctionTool(add)
-H, X, L, G = ToolCallFormat.HERMES, ToolCallFormat.QWEN_XML, ToolCallFormat.LLAMA3, ToolCallFormat.GEMMA
+H, X, L, G, O = ToolCallFormat  # noqa: E741
 
 
 def hermes(text: str) -> str:
@@ -34,6 +35,10 @@ def hermes(text: str) -> str:
 
 def xml(text: str) -> str:
     return f"<tool_call>\n{text}\n</tool_call>"
+
+
+def block(text: str) -> str:
+    return f"<function_calls>{text}</function_calls>"
 
 
 def fence(text: str, language: str = "tool_code") -> str:
@@ -60,6 +65,11 @@ READ: list[tuple[ToolCallFormat, str, list[dict[str, Any]], str]] = [
     (X, xml("<function=add><parameter=a>one</parameter></function>"), [{"a": "one"}], ""),
     (X, xml("<function=add><parameter=unknown>1</parameter></function>"), [{"unknown": "1"}], ""),
     (X, "<tool_call><function=add><parameter=a>1</parameter></function>", [{"a": 1}], ""),
+    (X, xml("<function=add><parameter=a>12 apples</parameter></function>"), [{"a": "12 apples"}], ""),
+    (X, xml("<function=add><parameter=a>True</parameter></function>"), [{"a": True}], ""),
+    (X, xml("<function=add><parameter=tags>\nNone\n</parameter></function>"), [{"tags": None}], ""),
+    (X, xml("<function=add><parameter=note>None</parameter></function>"), [{"note": "None"}], ""),
+    (X, "I add." + xml("<function=add></function>") + xml("<function=add></function>"), [{}, {}], "I add."),
     (L, '{"name": "add", "parameters": {"a": 1}}', [{"a": 1}], ""),
     (L, '{"name": "add", "parameters": {"a": 1}}; {"name": "add", "parameters": {}}<|eom_id|>', [{"a": 1}, {}], ""),
     (L, 'I add. <|python_tag|>{"name": "add", "parameters": {"a": 1}}<|eot_id|>', [{"a": 1}], "I add."),
@@ -76,6 +86,14 @@ READ: list[tuple[ToolCallFormat, str, list[dict[str, Any]], str]] = [
     (G, fence('[{"name": "add", "parameters": {"a": 1}}]', "json"), [{"a": 1}], ""),
     (G, '{"name": "add", "parameters": {"a": 1}}', [{"a": 1}], ""),
     (G, "```tool_code\nadd(a=1)", [{"a": 1}], ""),
+    (O, block("add(a=1)"), [{"a": 1}], ""),
+    (
+        O,
+        "I add. " + block('add(a=1, note="x")\nadd(tags=[true, null])'),
+        [{"a": 1, "note": "x"}, {"tags": [True, None]}],
+        "I add.",
+    ),
+    (O, "<function_calls>\nadd(b=-2.5)\n<|im_end|>", [{"b": -2.5}], ""),
 ]
 
 
@@ -136,6 +154,11 @@ MALFORMED: list[tuple[ToolCallFormat, str, CallFault]] = [
     (G, fence("add(a=" + "[" * 150 + "]" * 150 + ")"), CallFault.TOO_DEEP),
     (G, fence("add(a=" + "(" * 1000 + ")" * 1000 + ")"), CallFault.NOT_PYTHON),
     (G, fence(" "), CallFault.EMPTY),
+    (O, block(""), CallFault.EMPTY),
+    (O, block("add(1)"), CallFault.POSITIONAL_ARGUMENT),
+    (O, block("add(a=1"), CallFault.NOT_PYTHON),
+    (O, block("add(a=b)"), CallFault.NOT_A_LITERAL),
+    (O, "add(a=1)</function_calls>", CallFault.UNOPENED),
 ]
 
 
@@ -179,6 +202,25 @@ def test_a_nested_value_without_a_type_is_text(depth: int) -> None:
     assert parse_turn(text, X, [ADD]).calls == (ToolCall("add", {"tags": value}),)
 
 
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": ["string", "null"]}, "5", "5"),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": "string"}, "null", "null"),
+        ({"anyOf": [{"type": "number"}, {"type": "null"}]}, "2.5", 2.5),
+        ({"anyOf": [{"type": "number"}, {"type": "null"}]}, "None", None),
+        ({"type": "boolean"}, "false", False),
+        ({"type": "object"}, '{"x": [1]}', {"x": [1]}),
+        ({}, "[1] and more", "[1] and more"),
+    ],
+)
+def test_the_schema_types_a_value_that_is_written_without_quotes(schema: Any, text: str, value: Any) -> None:
+    tool = SchemaTool("add", "", {"properties": {"a": schema}}, len)
+    (call,) = parse_turn(xml(f"<function=add><parameter=a>{text}</parameter></function>"), X, [tool]).calls
+    assert call == ToolCall("add", {"a": value})
+
+
 def test_good_and_malformed_calls_keep_their_order() -> None:
     text = hermes('{"name": "add"}') + hermes("{oops") + hermes('{"name": "add", "arguments": {"a": 2}}')
     first, second, third = parse_turn(text, H).calls
@@ -214,7 +256,7 @@ ARGUMENTS = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("kind", [H, L, G])
+@pytest.mark.parametrize("kind", [H, L, G, O])
 @given(arguments=st.lists(ARGUMENTS, min_size=1, max_size=3))
 def test_what_is_rendered_is_read_again(kind: ToolCallFormat, arguments: list[dict[str, Any]]) -> None:
     calls = [ToolCall("add", one) for one in arguments]
@@ -241,6 +283,7 @@ def test_a_declaration_names_the_tool_and_shows_the_form(kind: ToolCallFormat) -
     [
         ("{{ '<tool_call>\n<function=example>' }}", X),
         ("{{ '<tool_call>' + call | tojson }}", H),
+        ("{{ '<function_calls>' + calls + '</function_calls>' }}", O),
         ("<|start_header_id|>{{ role }}<|end_header_id|>", L),
         ("<start_of_turn>{{ role }}", G),
         ("{{ messages }}", H),

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from agent_tunix.config.schema import ModelConfig
+from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL, find_cached_directory, find_model_directory, pin_model
+from agent_tunix.policy.files.teacher import pin_teacher
 from tests.hubs.loopback_gcs import LoopbackGcs
 from tests.hubs.loopback_hub import TOKEN, LoopbackHub
 from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource
@@ -65,6 +66,21 @@ def test_a_branch_or_commit_may_be_named(hub: LoopbackHub) -> None:
     assert pin_model(config(f"hf://{REPO}@{repository.head}"), recorded).path != recorded.path
     message = refusal("unknown_revision", f"hf://{REPO}@v9")
     assert f"{hub.url}/{REPO}/commits/main" in message
+
+
+def test_a_teacher_is_pinned_like_the_model(hub: LoopbackHub) -> None:
+    repository = hub.add_model(REPO, TINY)
+    config = Config()
+    config.grpo.teacher = f"hf://{REPO}"
+    recorded = pin_teacher(config)
+    assert recorded.grpo.teacher == f"hf://{REPO}@{repository.head}"
+    repository.commit({"generation_config.json": b"{}"})
+    assert pin_teacher(config, recorded) == recorded
+    assert pin_teacher(config, Config()) == pin_teacher(config) != recorded
+    config.grpo.teacher = "hf://owner/absent"
+    with raises(ModelError, "not_found") as caught:
+        pin_teacher(config)
+    assert str(caught.value).startswith("grpo.teacher=hf://owner/absent")
 
 
 @pytest.mark.parametrize("restriction", ["gated", "private"])

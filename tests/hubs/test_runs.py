@@ -51,7 +51,7 @@ def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHu
     hub = dataset_hub
     repository = hub.add_model(REPO, TINY)
     rows = hub.add_dataset("owner/sums", {"train.jsonl": sums(64, of=1), "test.jsonl": sums(16, of=2)})
-    data = ["data.source=huggingface", "data.path=owner/sums"]
+    data = ["data.source=huggingface", "data.path=owner/sums", f"grpo.teacher=hf://{REPO}", "grpo.beta=0"]
     first, first_rows = repository.head, rows.head
     root = tmp_path / "run"
     run(root, *data)
@@ -60,12 +60,14 @@ def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHu
     model = json.loads((root / "environment.json").read_text())["model"]
     assert model["path"] == pinned
     assert Path(model["directory"]).name == first
+    assert from_yaml(root / "config.yaml").grpo.teacher == pinned
+    assert json.loads((root / "environment.json").read_text())["teacher"] == model
     assert pinned in (root / "train.log").read_text()
 
     repository.commit({"model.safetensors": b"of another shape"})
     rows.commit({"train.jsonl": sums(64, of=3)})
     run(root, *data, "training.resume=true")
-    assert from_yaml(root / "config.yaml").model.path == pinned
+    assert from_yaml(root / "config.yaml").model.path == from_yaml(root / "config.yaml").grpo.teacher == pinned
     assert from_yaml(root / "config.yaml").data.revision == first_rows
     assert "the configuration differs from the one" not in (root / "train.log").read_text()
 

@@ -89,7 +89,6 @@ _QWEN3_5_TEXT = {
     "full_attention_interval": 4,
     "head_dim": 256,
     "hidden_act": "silu",
-    "layer_types": [*["linear_attention"] * 3, "full_attention"] * 6,
     "linear_conv_kernel_dim": 4,
     "linear_key_head_dim": 128,
     "linear_num_key_heads": 16,
@@ -234,6 +233,15 @@ _GEMMA4_TEXT = {
     "vocab_size_per_layer_input": 262144,
 }
 
+
+def _qwen3_5(parameters: int, *sizes: int, **others: Any) -> Published:
+    """A model of Qwen 3.5, of which the text model alone is counted, as transformers counts it."""
+    layer_types = [*["linear_attention"] * 3, "full_attention"] * (sizes[2] // 4)
+    text = _sized(_QWEN3_5_TEXT, 0, *sizes, layer_types=layer_types, **others).config
+    config = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "text_config": text}
+    return Published({**config, "tie_word_embeddings": True}, parameters)
+
+
 PUBLISHED: dict[str, Published] = {
     "Qwen/Qwen2.5-0.5B-Instruct": _sized(
         {**_QWEN2, "tie_word_embeddings": True, "vocab_size": 151936}, 494_032_768, 896, 4864, 24, 14, 2
@@ -242,16 +250,9 @@ PUBLISHED: dict[str, Published] = {
         {**_QWEN2, "tie_word_embeddings": False, "vocab_size": 152064}, 7_615_616_512, 3584, 18944, 28, 28, 4
     ),
     "Qwen/Qwen3-0.6B": _sized(_QWEN3, 596_049_920, 1024, 3072, 28, 16, tie_word_embeddings=True),
-    # The text model alone, as transformers counts it.
-    "Qwen/Qwen3.5-0.8B": Published(
-        {
-            "architectures": ["Qwen3_5ForConditionalGeneration"],
-            "model_type": "qwen3_5",
-            "text_config": _sized(_QWEN3_5_TEXT, 0, 1024, 3584, 24, 8, 2).config,
-            "tie_word_embeddings": True,
-        },
-        752_393_024,
-    ),
+    "Qwen/Qwen3.5-0.8B": _qwen3_5(752_393_024, 1024, 3584, 24, 8, 2),
+    "Qwen/Qwen3.5-2B": _qwen3_5(1_881_825_088, 2048, 6144, 24, 8, 2),
+    "Qwen/Qwen3.5-4B": _qwen3_5(4_205_751_296, 2560, 9216, 32, 16, 4, linear_num_value_heads=32),
     "Qwen/Qwen3-4B-Instruct-2507": _sized(
         {**_QWEN3, "rope_theta": 5000000, "tie_word_embeddings": True}, 4_022_468_096, 2560, 9728, 36, 32
     ),

@@ -1,5 +1,6 @@
-"""On-policy distillation: the teacher's pass, its memory, its tokenizer, and a run."""
+"""On-policy distillation: the teacher's pass, its memory, its tokenizer, and runs, resumed ones too."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,20 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 from agent_tunix.config.schema import Config
-from agent_tunix.errors import ModelError
+from agent_tunix.errors import CheckpointError, ModelError
 from agent_tunix.grpo.logps import completion_statistics
 from agent_tunix.planning.memory import MemoryPlan, plan_memory
 from agent_tunix.planning.open_mesh import open_mesh
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.model import load_policy
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.components import make_reference, make_teacher
-from tests.training.support import small_run, train_run
+from agent_tunix.training.model_card import write_card
+from tests.raising import raises
+from tests.training.support import copy_run, small_run, train_run
 
 OTHER_TOKENIZER = "embedded:tiny_tools"
 
@@ -119,3 +124,48 @@ def test_a_student_made_worse_comes_nearer_to_its_teacher(top_k: str, tmp_path: 
     )
     divergences = [row["policy/teacher_kl"] for row in rows if "policy/teacher_kl" in row]
     assert np.mean(divergences[-3:]) < 0.8 * np.mean(divergences[:3])
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps, and beside it its teacher."""
+    root = tmp_path_factory.mktemp("taught") / "run"
+    make_worse(root.parent / "teacher", 0.1)
+    train_run(root, *TAUGHT, f"grpo.teacher={root.parent / 'teacher'}")
+    return root
+
+
+TAUGHT = ("training.num_batches=2", "training.eval_every_n_steps=0", "evaluation.num_samples=0")
+
+
+@pytest.mark.slow
+def test_the_teacher_is_stored_and_named_in_the_model_card(taught: Path, tmp_path: Path) -> None:
+    teacher = taught.parent / "teacher"
+    stored = {"path": str(teacher), "directory": str(teacher), "digest": digest_model(teacher)}
+    assert json.loads((taught / "environment.json").read_text())["teacher"] == stored
+    write_card(StoredRun(taught), tmp_path, 2, adapter=False)
+    assert "| teacher | teacher |" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ("grpo.teacher=embedded:tiny_qwen3", "its digest was"),
+        ("grpo.teacher=null", "its digest was"),
+        ("grpo.teacher_coefficient=0.5", "its coefficient was 1.0 and is now 0.5"),
+        ("grpo.teacher_top_k=4", "its top_k was None and is now 4"),
+    ],
+)
+def test_a_run_is_not_resumed_with_another_teacher(taught: Path, changed: str, words: str, tmp_path: Path) -> None:
+    run = copy_run(taught, tmp_path / "run")
+    with raises(CheckpointError, "teacher_changed") as caught:
+        train_run(run, *TAUGHT, f"grpo.teacher={taught.parent / 'teacher'}", changed, "training.resume=true")
+    assert words in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_run_is_resumed_with_a_copy_of_its_teacher(taught: Path, tmp_path: Path) -> None:
+    run = copy_run(taught, tmp_path / "run")
+    shutil.copytree(taught.parent / "teacher", tmp_path / "copy")
+    train_run(run, *TAUGHT, f"grpo.teacher={tmp_path / 'copy'}", "training.resume=true")

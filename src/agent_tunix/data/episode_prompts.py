@@ -7,15 +7,26 @@ text at every turn.
 """
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.prompts import PromptEncoder, fold_system
-from agent_tunix.environments import Message, Tool, format_of_template, render_declarations
+from agent_tunix.environments import (
+    Message,
+    Tool,
+    ToolCall,
+    ToolCallFormat,
+    format_of_template,
+    parse_turn,
+    render_calls,
+    render_declarations,
+)
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 
+_LOGGER = logging.getLogger("agent_tunix.run")
 _QUESTION, _TURN, _RESULT = "agent tunix asks", "agent tunix answers", "agent tunix replies"
 _PROBE_TOOL = {
     "type": "function",
@@ -28,16 +39,17 @@ _PROBE_TOOL = {
 
 
 class EpisodeEncoder:
-    """An encoder of the prompts and replies of episodes.
-
-    Attributes:
-        call_format: Format in which the model writes tool calls.
-    """
+    """An encoder of the prompts and replies of episodes."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:
         self._tokenizer = tokenizer
         self._encoder = PromptEncoder(tokenizer, prompt)
-        self.call_format = format_of_template(tokenizer.chat_template or "")
+        self._template_format = format_of_template(tokenizer.chat_template or "")
+
+    @property
+    def call_format(self) -> ToolCallFormat:
+        """The format in which the model writes tool calls: the chat template's, or `gemma` if that is not read."""
+        return self._template_format if self._reads_calls else ToolCallFormat.GEMMA
 
     def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[int]:
         """Return the token ids of the prompt of an episode.
@@ -93,9 +105,36 @@ class EpisodeEncoder:
     def _declares_tools(self) -> bool:
         question = [{"role": "user", "content": _QUESTION}]
         try:
-            return "agent_tunix_probe" in self._tokenizer.render_chat(question, [_PROBE_TOOL])
+            if "agent_tunix_probe" not in self._tokenizer.render_chat(question, [_PROBE_TOOL]):
+                return False
         except ModelError:
             return False
+        if not self._reads_calls:
+            _LOGGER.warning(
+                "the tool calls that the chat template asks for cannot be read: their format is unknown, or the "
+                "tokenizer has special tokens for it, which are not decoded. The system message declares the tools in "
+                "its place, with calls in the format %s",
+                self.call_format,
+            )
+        return self._reads_calls
+
+    @functools.cached_property
+    def _reads_calls(self) -> bool:
+        """False if a call is not read as the template writes it, or as the template's format has it."""
+        probe = ToolCall("agent_tunix_probe", {})
+        call = {"type": "function", "function": {"name": probe.name, "arguments": {}}, "id": "call_0"}
+        question, turn = _placeholder([])
+        try:
+            before, _, after = self._tokenizer.render_chat([question, turn]).partition(_TURN)
+            text = self._tokenizer.render_chat([question, {"role": "assistant", "content": "", "tool_calls": [call]}])
+            text = text.removeprefix(before).removesuffix(after)
+        except ModelError:
+            text = ""
+        if probe.name not in text:  # the template writes no calls
+            text = render_calls([probe], self._template_format)
+        # What the model writes is decoded without special tokens, so a format must do without them.
+        written = self._tokenizer.decode(self._tokenizer.encode(text))
+        return probe in parse_turn(written, self._template_format).calls
 
     @functools.cached_property
     def _has_tool_role(self) -> bool:

@@ -15,6 +15,7 @@ _FORMS = {
     ),
     ToolCallFormat.LLAMA3: '{"name": NAME, "parameters": {ARGUMENT: VALUE}}',
     ToolCallFormat.GEMMA: "```tool_code\nNAME(ARGUMENT=VALUE)\n```",
+    ToolCallFormat.OLMO3: "<function_calls>NAME(ARGUMENT=VALUE)</function_calls>",
 }
 
 
@@ -31,14 +32,13 @@ def render_declarations(tools: Sequence[Tool], call_format: ToolCallFormat | str
 def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -> str:
     """Return the text of a turn that makes these calls; `parse_turn` reads it."""
     kind = ToolCallFormat(call_format)
-    if kind is ToolCallFormat.GEMMA and all(map(_has_python_names, calls)):
-        lines = [
-            f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})" for call in calls
-        ]
-        return "```tool_code\n" + "\n".join(lines) + "\n```"
-    if kind is ToolCallFormat.GEMMA:
+    if kind in (ToolCallFormat.GEMMA, ToolCallFormat.OLMO3):
+        is_python = all(map(_has_python_names, calls))
         listed = [{"name": call.name, "parameters": call.arguments} for call in calls]
-        return f"```json\n{json.dumps(listed, ensure_ascii=False)}\n```"
+        text = "\n".join(map(_as_python, calls)) if is_python else json.dumps(listed, ensure_ascii=False)
+        if kind is ToolCallFormat.OLMO3:
+            return f"<function_calls>{text}</function_calls>"
+        return f"```{'tool_code' if is_python else 'json'}\n{text}\n```"
     divider = "; " if kind is ToolCallFormat.LLAMA3 else "\n"
     return divider.join(_render_call(call, kind) for call in calls)
 
@@ -47,6 +47,8 @@ def format_of_template(template: str) -> ToolCallFormat:
     """Return the format in which a chat template has calls written; `hermes` if it does not tell."""
     if "<function=" in template:
         return ToolCallFormat.QWEN_XML
+    if "<function_calls>" in template:
+        return ToolCallFormat.OLMO3
     if "<tool_call>" in template:
         return ToolCallFormat.HERMES
     if "<|python_tag|>" in template or "<|start_header_id|>" in template:
@@ -65,6 +67,10 @@ def _render_call(call: ToolCall, kind: ToolCallFormat) -> str:
     key = "parameters" if kind is ToolCallFormat.LLAMA3 else "arguments"
     text = json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False)
     return text if kind is ToolCallFormat.LLAMA3 else f"<tool_call>\n{text}\n</tool_call>"
+
+
+def _as_python(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
 
 
 def _has_python_names(call: ToolCall) -> bool:

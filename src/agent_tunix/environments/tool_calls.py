@@ -2,10 +2,11 @@
 
 | format | a call |
 | --- | --- |
-| `hermes` | `<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>`; also Qwen 2.5 and Qwen 3 |
+| `hermes` | `<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>`; also Qwen 2.5, Qwen 3 and SmolLM 3 |
 | `qwen_xml` | `<tool_call><function=add><parameter=a>1</parameter></function></tool_call>`; Qwen 3.5 |
 | `llama3` | `{"name": "add", "parameters": {"a": 1}}`, alone or after `<|python_tag|>` |
 | `gemma` | a fence `tool_code` with `add(a=1)`, or a fence with `{"name": "add", "parameters": {"a": 1}}` |
+| `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call a line |
 
 A turn may have several calls. What looks like a call but is not one is a `MalformedCall`, which says what was wrong. A
 call in a thought (before `</think>`) does not count. The closing tag of the last call may be missing, because it may
@@ -35,6 +36,9 @@ _OPEN, _CLOSE, _PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]*)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]*)>")
 _FUNCTION_ENDS = re.compile(r"\s*</function>")
+_FUNCTION_CALLS = re.compile(r"<function_calls>(.*?)(?:</function_calls>|\Z)", re.DOTALL)
+# Constants as JSON and as Python write them. Models that write values without quotes use both.
+_CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _FENCE = re.compile(r"```([a-z_]*)[ \t]*\n(.*?)(?:\n?```|\Z)", re.DOTALL)
 _LOOKS_LIKE_CALL = re.compile(r'\s*\{\s*"name"\s*:')
 _ENDS_OF_TURN = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<end_of_turn>")
@@ -47,6 +51,7 @@ class ToolCallFormat(enum.StrEnum):
     QWEN_XML = "qwen_xml"
     LLAMA3 = "llama3"
     GEMMA = "gemma"
+    OLMO3 = "olmo3"
 
 
 class CallFault(enum.StrEnum):
@@ -79,7 +84,7 @@ class CallFault(enum.StrEnum):
 _MESSAGES = {
     CallFault.EMPTY: "it is empty",
     CallFault.UNCLOSED: "it ends before it is complete",
-    CallFault.UNOPENED: f"{_CLOSE} has no {_OPEN} before it",
+    CallFault.UNOPENED: "a closing tag has no opening tag before it",
     CallFault.NOT_JSON: "it is not valid JSON",
     CallFault.NOT_AN_OBJECT: "it must be a JSON object",
     CallFault.NO_NAME: "the name of the tool is missing",
@@ -219,8 +224,8 @@ def _read_tagged(text: str, read: Callable[[int], tuple[ToolCall, int]]) -> Iter
     yield from _before_call(text[place:])
 
 
-def _before_call(text: str) -> Iterator[_Part]:
-    if _CLOSE in text:
+def _before_call(text: str, closing: str = _CLOSE) -> Iterator[_Part]:
+    if closing in text:
         yield MalformedCall(CallFault.UNOPENED, text)
     elif text:
         yield text
@@ -256,14 +261,25 @@ def _xml_call(text: str, start: int, tools: Sequence[Tool]) -> tuple[ToolCall, i
 
 
 def _typed(value: str, schema: Any) -> Any:
-    """Return a value that was written without a type: JSON if its schema allows no string, else the text."""
+    """Return a value that was written without a type.
+
+    It is null if its schema allows that and the text says so; else the text if the schema allows a string; else a
+    constant or JSON, and the text again if it is neither.
+    """
     if not isinstance(schema, Mapping):
         return value
-    options = [schema, *schema.get("anyOf", ())]
-    if any(option.get("type") == "string" for option in options if isinstance(option, Mapping)):
+    options = [one for one in (schema, *schema.get("anyOf", ())) if isinstance(one, Mapping)]
+    named = [one.get("type") for one in options]
+    kinds = [kind for one in named for kind in (one if isinstance(one, list) else [one])]
+    if "null" in kinds and value in ("null", "None"):
+        return None
+    if "string" in kinds:
         return value
+    if value in _CONSTANTS:
+        return _CONSTANTS[value]
     try:
-        return _plain(_load_json(value, 0)[0])
+        found, end = _load_json(value, 0)
+        return value if value[end:].strip() else _plain(found)
     except _Fault:
         return value
 
@@ -395,7 +411,7 @@ def _is_short(number: int) -> bool:
     return number.bit_length() <= _MOST_BITS
 
 
-# --- fences -----------------------------------------------------------------------------------------------------------
+# --- Python -----------------------------------------------------------------------------------------------------------
 
 
 def _read_gemma(text: str, tools: Sequence[Tool]) -> Iterator[_Part]:
@@ -435,6 +451,15 @@ def _fenced_calls(body: str) -> Iterator[_Part]:
         yield from calls
 
 
+def _read_olmo3(text: str, tools: Sequence[Tool]) -> Iterator[_Part]:
+    place = 0
+    for block in _FUNCTION_CALLS.finditer(text):
+        yield from _before_call(text[place : block.start()], "</function_calls>")
+        place = block.end()
+        yield from _fenced_calls(block[1])
+    yield from _before_call(text[place:], "</function_calls>")
+
+
 def _python_calls(body: str) -> list[ToolCall]:
     """Return the calls that a text of Python expressions makes; nothing is run."""
     try:
@@ -470,7 +495,7 @@ def _python_call(node: ast.expr) -> ToolCall:
         if keyword.arg is None:
             raise _Fault(CallFault.POSITIONAL_ARGUMENT, name)
         try:
-            arguments[keyword.arg] = _plain(ast.literal_eval(keyword.value))
+            arguments[keyword.arg] = _plain(ast.literal_eval(_JsonConstants().visit(keyword.value)))
         except (ValueError, TypeError, RecursionError, MemoryError):
             raise _Fault(CallFault.NOT_A_LITERAL, name) from None
         except _Fault as error:
@@ -478,9 +503,17 @@ def _python_call(node: ast.expr) -> ToolCall:
     return ToolCall(name, arguments)
 
 
+class _JsonConstants(ast.NodeTransformer):
+    """A replacement of the names `true`, `false` and `null` by the constants that JSON means by them."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_CONSTANTS[node.id]) if node.id in _CONSTANTS else node
+
+
 _READERS: dict[ToolCallFormat, _Reader] = {
     ToolCallFormat.HERMES: _read_hermes,
     ToolCallFormat.QWEN_XML: _read_qwen_xml,
     ToolCallFormat.LLAMA3: _read_llama3,
     ToolCallFormat.GEMMA: _read_gemma,
+    ToolCallFormat.OLMO3: _read_olmo3,
 }

@@ -98,7 +98,7 @@ def locate(config: Config, root: Path) -> RunPaths:
 
 def with_absolute_places(config: Config) -> Config:
     """Return the configuration with absolute paths, which a later `evaluate.py` can use from any directory."""
-    training, data, model = config.training, config.data, config.model
+    training, data, model, grpo = config.training, config.data, config.model, config.grpo
     training = dataclasses.replace(
         training,
         checkpoint_dir=_absolute(training.checkpoint_dir),
@@ -112,7 +112,8 @@ def with_absolute_places(config: Config) -> Config:
         mixture={name: _absolute_set(one, data.source) for name, one in data.mixture.items()},
     )
     model = dataclasses.replace(model, path=_absolute_where_it_is(model.path))
-    return dataclasses.replace(config, training=training, data=data, model=model)
+    grpo = dataclasses.replace(grpo, teacher=_absolute_where_it_is(grpo.teacher))
+    return dataclasses.replace(config, training=training, data=data, model=model, grpo=grpo)
 
 
 def _absolute(path: str | None) -> str | None:

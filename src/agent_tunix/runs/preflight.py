@@ -17,7 +17,7 @@ from agent_tunix.planning.mesh_choice import shape_problems
 from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
-from agent_tunix.policy.files.teacher import check_teacher, teacher_model
+from agent_tunix.policy.files.teacher import TEACHER, check_teacher, teacher_model
 from agent_tunix.policy.module_names import check_experts
 from agent_tunix.rewards import EpisodeSummary, Mixture, Sample, settle_completions
 from agent_tunix.rewards.execution.probe import try_rewards
@@ -62,8 +62,8 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
         _check_model(config, find_model_directory(config.model))
     if config.grpo.teacher is not None:
         teacher = teacher_model(config)
-        if not (is_on_hub(config.model) or is_on_hub(teacher)):
-            check_teacher(config, find_model_directory(config.model), find_model_directory(teacher, "grpo.teacher"))
+        if not (is_on_hub(config.model) or is_on_hub(teacher, TEACHER)):
+            check_teacher(config, find_model_directory(config.model), find_model_directory(teacher, TEACHER))
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)

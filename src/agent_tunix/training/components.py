@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
-from agent_tunix.policy.files.teacher import check_teacher, is_initial_policy, teacher_model
+from agent_tunix.policy.files.teacher import TEACHER, check_teacher, is_initial_policy, teacher_model
 from agent_tunix.policy.model import compute_dtype, copy_reference, count_parameters, load_decoder, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
@@ -59,6 +59,8 @@ class TrainingComponents:
     updater: PolicyUpdater
     reference: ReferencePolicy | None  # the reference policy; None without a KL penalty
     teacher: Teacher | None  # the teacher; None without one
+    teacher_directory: Path | None
+    teacher_digest: str | None
     # Function from the number of earlier updates to the learning rate of an update.
     learning_rate: Callable[[int], float]
 
@@ -96,10 +98,8 @@ def build_components(
     config = settle_prompts(config)
     teacher_directory = None
     if config.grpo.teacher is not None:
-        teacher_directory = find_model_directory(teacher_model(config), "grpo.teacher")
+        teacher_directory = find_model_directory(teacher_model(config), TEACHER)
         check_teacher(config, directory, teacher_directory)
-        # From here on it is on this disk, for the memory plan too.
-        config = replace(config, grpo=replace(config.grpo, teacher=str(teacher_directory)))
     with spend("data"):
         tokenizer = Tokenizer(directory, config.prompt)
         batches, held_out = load_batches(config, tokenizer)
@@ -139,6 +139,8 @@ def build_components(
         updater=updater,
         reference=reference,
         teacher=teacher,
+        teacher_directory=teacher_directory,
+        teacher_digest=None if teacher_directory is None else digest_model(teacher_directory),
         learning_rate=lambda count: float(_rate(schedules[REST], np.int32(count))),
     )
 

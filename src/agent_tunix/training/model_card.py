@@ -88,9 +88,10 @@ def _front_matter(config: Config, base: str | None, adapter: bool, supervised: b
 
 
 def _base_model(config: Config) -> str | None:
-    path = config.model.path
-    if path is None:
-        return "the model that agent_tunix ships"
+    return "the model that agent_tunix ships" if config.model.path is None else _model_name(config.model.path)
+
+
+def _model_name(path: str) -> str:
     return path.removeprefix("hf://") if "://" in path else Path(path).name
 
 
@@ -123,6 +124,7 @@ def _settings(config: Config, supervised: bool) -> dict[str, Any]:
         "updates per batch": grpo.num_iterations,
         "KL weight β": grpo.beta,
         "clip ε": grpo.epsilon,
+        **({} if grpo.teacher is None else {"teacher": _model_name(grpo.teacher)}),
     }
     return {
         "data": data_name(config),

@@ -21,6 +21,7 @@ from agent_tunix.data.pinning import pin_data
 from agent_tunix.distributed import Processes, here
 from agent_tunix.errors import LostProcessError, RunDirectoryError
 from agent_tunix.policy.files.directory import fingerprint_tokenizer, pin_model
+from agent_tunix.policy.files.teacher import pin_teacher
 from agent_tunix.rewards import Fingerprint, Mixture
 from agent_tunix.runs import directory as run_directory
 from agent_tunix.runs import uploaded_rewards
@@ -42,7 +43,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 class OpenedRun:
     """A run whose directory is claimed, before its parts are loaded."""
 
-    validated: ValidatedConfig  # the configuration, with pinned revisions of a hub's model and data, and the reward
+    validated: ValidatedConfig  # the configuration, with pinned revisions of a hub's models and data, and the reward
     paths: RunPaths  # Paths of the run. No other run writes there.
     attempt: RunAttempt
     stop: StopRequest  # signals that ask the run to stop
@@ -149,13 +150,13 @@ def settle(config: Config, root: Path) -> Config:
 
 
 def pin(config: Config, paths: RunPaths) -> Config:
-    """Return the configuration with pinned revisions of a hub's model and data.
+    """Return the configuration with pinned revisions of a hub's models and data.
 
     A resumed run keeps the revisions that it recorded.
     """
     recorded = from_yaml(paths.config) if paths.config.exists() else None
     model = pin_model(config.model, recorded.model if recorded is not None else None)
-    return pin_data(replace(config, model=model), recorded)
+    return pin_data(pin_teacher(replace(config, model=model), recorded), recorded)
 
 
 def quieten_libraries() -> None:
@@ -201,6 +202,12 @@ def record_start(
         context.to_data(),
     )
     environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
+    if (teacher := components.teacher_directory) is not None:
+        environment["teacher"] = {
+            "path": config.grpo.teacher,
+            "directory": str(teacher),
+            "digest": components.teacher_digest,
+        }
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(paths.environment, environment)
     sign_run(paths.root, config, Path.cwd())

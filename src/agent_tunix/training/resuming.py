@@ -13,7 +13,7 @@ from agent_tunix.errors import AgentTunixError, CheckpointError
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
 from agent_tunix.runs.weights.checkpoints import Restored
-from agent_tunix.runs.weights.state import changed_since, reward_changed_since
+from agent_tunix.runs.weights.state import changed_since, reward_changed_since, teacher_changed_since
 from agent_tunix.tracking import missing_steps
 from agent_tunix.training.components import TrainingComponents
 
@@ -61,7 +61,8 @@ def check_resumable(
         root: Directory of the run.
 
     Raises:
-        CheckpointError: The checkpoint has another method, other training rows or another reference policy.
+        CheckpointError: The checkpoint has another method, other training rows, another reference policy or another
+            teacher.
         ModelError: The checkpoint's adapter was trained on another model.
     """
     before = restored.metadata
@@ -86,6 +87,12 @@ def check_resumable(
             f"with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta above 0, or start a new "
             "run",
             code="reference_moved",
+        )
+    if changed := teacher_changed_since(before, now):
+        raise CheckpointError(
+            f"resuming requires the teacher of the checkpoint, but {'; '.join(changed)}; restore it, or start a new "
+            f"run with training.init_checkpoint={root}",
+            code="teacher_changed",
         )
 
 

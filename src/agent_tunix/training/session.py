@@ -125,6 +125,7 @@ class RunSession:
             self.fingerprint,
             components.prompting,
             components.model_digest,
+            components.teacher_digest,
             self.max_steps,
         )
         if method != GRPO:

@@ -27,16 +27,16 @@ def find_model_directory(config: ModelConfig, setting: str = "model.path") -> Pa
 
     Args:
         config: The model.
-        setting: Key of the path, for messages about a directory.
+        setting: Key of the path, for messages.
 
     Raises:
         ModelError: The model cannot be found or downloaded, or a file of it is missing or damaged.
     """
-    location = parse_location(config.path)
+    location = parse_location(config.path, setting)
     if location is not None:
         directory = _fetch(location if location.is_exact else _resolve(location))
     else:
-        directory = local_directory(config.path)
+        directory = local_directory(config.path, setting)
         if not os.path.isdir(directory):  # False for a path that is too long, unlike `Path.is_dir`
             raise ModelError(
                 f"{setting} {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
@@ -46,8 +46,12 @@ def find_model_directory(config: ModelConfig, setting: str = "model.path") -> Pa
     return directory
 
 
-def local_directory(path: str | None) -> Path:
-    """Return the directory of a `model.path` that names no hub: an embedded model or a directory on this disk.
+def local_directory(path: str | None, setting: str = "model.path") -> Path:
+    """Return the directory of a path that names no hub: an embedded model or a directory on this disk.
+
+    Args:
+        path: The path.
+        setting: Key of the path, for messages.
 
     Raises:
         ModelError: There is no embedded model of that name.
@@ -59,19 +63,23 @@ def local_directory(path: str | None) -> Path:
     name = path.removeprefix(_EMBEDDED)
     if name not in EMBEDDED_MODELS:
         raise ModelError(
-            f"model.path={path} must be one of {', '.join(_EMBEDDED + known for known in EMBEDDED_MODELS)}",
+            f"{setting}={path} must be one of {', '.join(_EMBEDDED + known for known in EMBEDDED_MODELS)}",
             code="unknown_embedded_model",
         )
     return EMBEDDED_MODELS[name]
 
 
-def is_on_hub(config: ModelConfig) -> bool:
+def is_on_hub(config: ModelConfig, setting: str = "model.path") -> bool:
     """Return True if the model may have to be downloaded.
 
+    Args:
+        config: The model.
+        setting: Key of its path, for messages.
+
     Raises:
-        ModelError: `model.path` is an invalid address.
+        ModelError: The path is an invalid address.
     """
-    return parse_location(config.path) is not None
+    return parse_location(config.path, setting) is not None
 
 
 def find_cached_directory(config: ModelConfig) -> Path | None:
@@ -91,17 +99,18 @@ def find_cached_directory(config: ModelConfig) -> Path | None:
     return directory if is_whole(directory) else None
 
 
-def pin_model(config: ModelConfig, recorded: ModelConfig | None = None) -> ModelConfig:
+def pin_model(config: ModelConfig, recorded: ModelConfig | None = None, setting: str = "model.path") -> ModelConfig:
     """Return the configuration with a `path` that always means the same bytes: a model on a hub gets its commit.
 
     Args:
         config: Configuration from the user.
         recorded: Configuration that a resumed run was started with. Its model is kept if `config` may mean it.
+        setting: Key of the path, for messages.
 
     Raises:
         ModelError: The hub cannot be reached, or has no such model.
     """
-    location = parse_location(config.path)
+    location = parse_location(config.path, setting)
     if location is None or location.is_exact:
         return config
     before = parse_location(recorded.path) if recorded is not None else None
@@ -144,7 +153,9 @@ def _has_all(directory: Path) -> bool:
 
 
 def _request(location: Location) -> HubRequest:
-    return HubRequest(f"model.path={location}", "set model.path to a model directory on this disk", ModelError)
+    return HubRequest(
+        f"{location.setting}={location}", f"set {location.setting} to a model directory on this disk", ModelError
+    )
 
 
 def _advice(path: str) -> str:

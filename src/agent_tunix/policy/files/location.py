@@ -1,7 +1,7 @@
 """The forms of `model.path`: a directory, or a model on a hub."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from agent_tunix.errors import ModelError
@@ -28,11 +28,13 @@ class Location:
         scheme: hf, kaggle or gs.
         name: Name on the hub.
         revision: Revision of the model; None for the latest.
+        setting: Key of the configuration, for messages.
     """
 
     scheme: str
     name: str
     revision: str | None
+    setting: str = field(default="model.path", compare=False)
 
     @property
     def is_exact(self) -> bool:
@@ -53,8 +55,12 @@ class Location:
         return f"{self.scheme}://{self.name}" + (f"{mark}{self.revision}" if self.revision else "")
 
 
-def parse_location(path: str | None) -> Location | None:
-    """Return the model on a hub that `model.path` names, or None if it names a directory or is not set.
+def parse_location(path: str | None, setting: str = "model.path") -> Location | None:
+    """Return the model on a hub that a path names, or None if it names a directory or is not set.
+
+    Args:
+        path: The path.
+        setting: Key of the path, for messages.
 
     Raises:
         ModelError: The path looks like an address but is invalid.
@@ -66,9 +72,9 @@ def parse_location(path: str | None) -> Location | None:
     if scheme not in _NAMES:
         page = re.fullmatch(r"(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)/?.*", rest)
         advice = f"write hf://{page[1]}" if page else f"give a directory, {', '.join(_FORMS.values())}"
-        raise ModelError(f"model.path={path} is not the address of a model; {advice}", code="invalid_address")
+        raise ModelError(f"{setting}={path} is not the address of a model; {advice}", code="invalid_address")
     named = _NAMES[scheme].fullmatch(rest)
     # With such parts, the path in the cache would lead out of the cache.
     if named is None or not {".", ".."}.isdisjoint(rest.replace("@", "/").split("/")):
-        raise ModelError(f"model.path must be {_FORMS[scheme]}, not {path}", code="invalid_address")
-    return Location(scheme, named["name"], named["revision"])
+        raise ModelError(f"{setting} must be {_FORMS[scheme]}, not {path}", code="invalid_address")
+    return Location(scheme, named["name"], named["revision"], setting)

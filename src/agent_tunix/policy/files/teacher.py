@@ -8,13 +8,32 @@ from typing import Any
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.families import read_architecture
-from agent_tunix.policy.files.directory import find_cached_directory
+from agent_tunix.policy.files.directory import find_cached_directory, pin_model
 from agent_tunix.regular_files import read_regular
+
+TEACHER = "grpo.teacher"  # key of its path
 
 
 def teacher_model(config: Config) -> ModelConfig:
     """Return the teacher as a model: its path, without an adapter or quantised weights."""
     return replace(config.model, path=config.grpo.teacher, lora_rank=0, quantization=None, model_family=None)
+
+
+def pin_teacher(config: Config, recorded: Config | None = None) -> Config:
+    """Return the configuration with an exact teacher, as `pin_model` does for `model.path`.
+
+    Args:
+        config: Configuration from the user.
+        recorded: Configuration that a resumed run was started with. Its teacher is kept if `config` may mean it.
+
+    Raises:
+        ModelError: The hub cannot be reached, or has no such model.
+    """
+    if config.grpo.teacher is None:
+        return config
+    before = teacher_model(recorded) if recorded is not None else None
+    pinned = pin_model(teacher_model(config), before, TEACHER)
+    return replace(config, grpo=replace(config.grpo, teacher=pinned.path))
 
 
 def is_initial_policy(config: Config) -> bool:

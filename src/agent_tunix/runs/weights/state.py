@@ -73,7 +73,9 @@ def _unnamed(like: Any, arrays: Mapping[str, jax.Array]) -> Any:
     return jax.tree_util.tree_unflatten(structure, placed)
 
 
-def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str, max_steps: int) -> dict[str, Any]:
+def make_metadata(
+    config: Config, reward: Fingerprint, prompts: str, model: str, teacher: str | None, max_steps: int
+) -> dict[str, Any]:
     """Return the metadata of a checkpoint about its run, which `changed_since` reads.
 
     The session adds the fingerprint of the training rows and the reward's state.
@@ -83,6 +85,7 @@ def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str,
         reward: Fingerprint of the reward.
         prompts: Fingerprint of what makes the prompts.
         model: Digest of the model that the run started with.
+        teacher: Digest of the teacher; None without one.
         max_steps: Number of steps of the run.
     """
     return {
@@ -95,17 +98,34 @@ def make_metadata(config: Config, reward: Fingerprint, prompts: str, model: str,
         "prompts": prompts,
         METADATA_KEY: model,
         "reward": reward.to_data(),
+        "teacher": None
+        if teacher is None
+        else {
+            "digest": teacher,
+            "coefficient": config.grpo.teacher_coefficient,
+            "top_k": config.grpo.teacher_top_k,
+        },
     }
 
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return one line for each setting that has changed since the checkpoint, except reward and model."""
+    """Return one line for each setting that has changed since the checkpoint, except reward, model and teacher."""
     # Older checkpoints do not have these keys.
     before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
         _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r} and is now {value!r}"
         for name, value in now.items()
-        if name not in ("reward", METADATA_KEY) and before.get(name) != value
+        if name not in ("reward", "teacher", METADATA_KEY) and before.get(name) != value
+    ]
+
+
+def teacher_changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return one line for each difference between the teacher and that of the checkpoint."""
+    before, found = metadata.get("teacher") or {}, now["teacher"] or {}
+    return [
+        f"its {name} was {before.get(name)!r} and is now {found.get(name)!r}"
+        for name in dict.fromkeys([*before, *found])
+        if before.get(name) != found.get(name)
     ]
 
 
