@@ -67,7 +67,7 @@ def _(victim: Victim) -> Iterator[str]:
     yield NO_ANSWER
 
 
-@case("10,000 lists, 500 at a time", slow=True)
+@case("10,000 requests for a list, 500 at a time", slow=True)
 def _(victim: Victim) -> Iterator[str]:
     secrets = [victim.new_key("read") for _ in range(20)]
     asked = [request(victim, "GET", f"{LIST}?limit=20", secret=secret) for secret in secrets]
