@@ -1074,6 +1074,16 @@ def _make_private_checkpoint(world: World) -> Path:
     return directory
 
 
+def test_a_checkpoint_below_home_is_not_one_in_a_directory_with_that_name(world: World, tmp_path: Path) -> None:
+    private = _make_private_checkpoint(world)
+    (world.here / "~").mkdir()
+    (world.here / "~" / "theirs").symlink_to(private)
+    world.configure({"training.checkpoint_dir": "~/theirs"})
+    assert find_run("run").checkpoints == Path.home() / "theirs"
+    assert invoke("export", "run", "--to", tmp_path / "out").exit_code
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("step", ["", ":2", ":best"])
 def test_a_private_checkpoint_of_an_inner_run_is_not_exported_for_a_stranger(
     step: str, world: World, tmp_path: Path

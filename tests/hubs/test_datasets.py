@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +287,31 @@ def test_a_saved_dataset_names_no_split_elsewhere(split: str, tmp_path: Path) ->
     (directory / "inner" / "secret").symlink_to(tmp_path / "secret")
     (directory / "dataset_dict.json").write_text(json.dumps({"splits": [split]}))
     refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None, train_split=split))
+
+
+def test_no_file_beside_those_that_are_named_is_a_link_to_one_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("of the user")
+    task = tmp_path / "data" / "tasks" / "a"
+    task.mkdir(parents=True)
+    (task / "task.toml").write_text('version = "1.0"')
+    (task / "instruction.md").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "data" / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  data_files: tasks/*/task.toml\n---\n"
+    )
+    refusal("dataset_reads_elsewhere", config_of(str(tmp_path / "data"), subset=None))
+
+
+def test_columns_are_not_separated_by_a_regular_expression(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text(f"question,answer\n{'a' * 40}!,4\n")
+    options = "  data_files: train.csv\n  sep: '(a+)+$'\n  engine: python\n"
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n{options}---\n")
+    refusal("invalid_separator", config_of(str(tmp_path), subset=None))
+
+
+def test_a_saved_dataset_with_wrong_offsets_is_damaged(tmp_path: Path) -> None:
+    datasets.Dataset.from_dict({"question": ["Z" * 0x234], "answer": ["4"]}).save_to_disk(str(tmp_path))
+    file = next(tmp_path.glob("*.arrow"))
+    content = file.read_bytes()
+    offsets = content.rindex(struct.pack("<ii", 0, 0x234))
+    file.write_bytes(content[:offsets] + struct.pack("<ii", 0, 3000) + content[offsets + 8 :])
+    refusal("damaged_dataset", config_of(str(tmp_path), subset=None))

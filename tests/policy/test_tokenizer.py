@@ -1,5 +1,6 @@
 """The tokenizer of a directory: special tokens, ends of completions, chat templates, and files that are refused."""
 
+import base64
 import json
 import shutil
 from collections.abc import Mapping
@@ -134,6 +135,27 @@ def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: st
     configure(directory, "tokenizer.json", **{part: {"type": "Sequence", f"{part}s": lines}})
     with raises(ModelError, "growing_tokenizer"):
         Tokenizer(directory)
+
+
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        {"type": "Prepend", "prepend": "a" * 100},
+        {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(4) + b"a" * 100).decode()},
+    ],
+)
+def test_normalizers_that_lengthen_a_text_are_refused(directory: Path, normalizer: dict[str, str]) -> None:
+    configure(directory, "tokenizer.json", normalizer=normalizer)
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
+def test_a_post_processor_repeats_no_text(directory: Path) -> None:
+    once = {"Sequence": {"id": "A", "type_id": 0}}
+    template = {"type": "TemplateProcessing", "single": [once] * 1000, "pair": [once], "special_tokens": {}}
+    expected = Tokenizer(directory).encode("2 + 2")
+    configure(directory, "tokenizer.json", post_processor=template)
+    assert Tokenizer(directory).encode("2 + 2") == expected
 
 
 def test_a_pattern_that_takes_too_long_is_an_error_of_the_model(directory: Path) -> None:

@@ -268,7 +268,7 @@ def _typed(value: str, schema: Any) -> Any:
     """
     if not isinstance(schema, Mapping):
         return value
-    options = [one for one in (schema, *schema.get("anyOf", ())) if isinstance(one, Mapping)]
+    options = [one for one in (schema, *(schema.get("anyOf") or ())) if isinstance(one, Mapping)]
     named = [one.get("type") for one in options]
     kinds = [kind for one in named for kind in (one if isinstance(one, list) else [one])]
     if "null" in kinds and value in ("null", "None"):

@@ -41,7 +41,7 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     check_no_links(root)
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir
-    return FoundRun(root, config, Path(checkpoints) if checkpoints else root / "checkpoints")
+    return FoundRun(root, config, Path(checkpoints).expanduser() if checkpoints else root / "checkpoints")
 
 
 def _with_own_programs(config: Config) -> Config:

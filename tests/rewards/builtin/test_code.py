@@ -94,15 +94,25 @@ SLOW_PATTERN = "^(a|a)*(a?)*$"
     ],
 )  # fmt: skip
 def test_a_pattern_that_takes_too_long_is_a_bad_reference(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.PATTERNS_S", 0.1)
+    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.CHECKS_S", 0.1)
     text = "a" * 60 + "b"
     found = score("json_schema", json.dumps([text, {text: 1}]), schema=schema)
-    assert (found.outcome, "take longer" in found.detail) == (Outcome.BAD_REFERENCE, True)
+    assert (found.outcome, "takes longer" in found.detail) == (Outcome.BAD_REFERENCE, True)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inner = nested(depth - 1) if depth else {"properties": {"a": True}}
+    return {"allOf": [inner, inner], "unevaluatedProperties": False}
+
+
+def test_combinations_that_multiply_have_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.CHECKS_S", 0.1)
+    assert score("json_schema", '{"a": 1}', schema=nested(12)).outcome is Outcome.BAD_REFERENCE
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
 def test_references_that_multiply_have_a_time_limit(keyword: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.PATTERNS_S", 0.1)
+    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.CHECKS_S", 0.1)
     parts = {f"d{n}": {"allOf": [{keyword: f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
     schema = {"$defs": parts | {"d60": {}}, keyword: "#/$defs/d0"}
     assert score("json_schema", "4", schema=schema).outcome is Outcome.BAD_REFERENCE

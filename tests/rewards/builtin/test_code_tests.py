@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.execution.sandbox import run_program
+from agent_tunix.rewards import Sample, get_builtin
 from agent_tunix.rewards.builtin.code import code_blocks
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from tests.rewards.builtin.cases import score
@@ -715,6 +716,11 @@ def test_a_cheat_earns_nothing() -> None:
 
 # A program, and a test of its own kind that it must not pass.
 SPECIAL_CHEATS = {
+    "a set of its own that learns what is expected": (
+        "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"
+        "    def __iter__(self): return iter(self.o)\ndef f(x): return S()",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertSetEqual(f(2), {1, 2})",
+    ),
     "an exception that is all": (
         "class S:\n    Full = BaseException\n    def push(self): pass",
         "s = S()\ntry:\n    s.push()\n    raise AssertionError\nexcept S.Full:\n    pass",
@@ -864,6 +870,10 @@ DEFINED_TESTS = {
     "a class in a block": "import unittest\nif True:\n    class T(unittest.TestCase):\n"
     "        def test_f(self): self.assertEqual(f(2), 7)",
     "a doctest that nothing asserts": "import doctest\ndef d():\n    '>>> f(2)\\n7'\ndoctest.testmod()",
+    "a doctest of a runner that nothing asserts": "import doctest\ndef d():\n    '>>> f(2)\\n7'\n"
+    "for one in doctest.DocTestFinder().find(d, 'd', globs=globals()): doctest.DocTestRunner().run(one)",
+    "a runner of unittest that nothing asserts": "import unittest\ndef case(): assert f(2) == 7\n"
+    "unittest.TextTestRunner().run(unittest.FunctionTestCase(case))",
     "a doctest": "import doctest\ndef d():\n    '>>> f(2)\\n7'\nassert doctest.testmod().failed == 0",
 }
 
@@ -892,6 +902,12 @@ NOT_RUN = {
 @pytest.mark.parametrize("test", NOT_RUN.values(), ids=NOT_RUN)
 def test_tests_that_do_not_run_pass_nothing(test: str) -> None:
     assert run_program("def f(x): return 7", checks=[test], timeout_s=60).passed == (False,)
+
+
+@pytest.mark.parametrize("name", ["timeout_s", "memory_mb"])
+def test_a_row_sets_no_limit(name: str) -> None:
+    sample = Sample("def f(x): return 7", columns={"tests": ["assert f(2) == 7"], name: "no number"})
+    assert get_builtin("code_tests").score([sample])[0].value == 1.0
 
 
 def test_a_check_may_be_called_by_a_later_one() -> None:

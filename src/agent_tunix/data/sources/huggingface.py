@@ -61,7 +61,14 @@ def _load_directory(
         saved = {str(saved.split or "train"): saved}
     if place.split not in saved:
         raise no_such_split(place, split, ", ".join(saved))
-    rows: Iterable[Mapping[str, Any]] = saved[place.split]
+    found = saved[place.split]
+    try:
+        found.data.validate(full=True)  # the library trusts offsets in the file, and would read beyond its end
+    except ValueError as error:
+        raise DataError(
+            f"{place.key}={place.path} is damaged: {error}; save the dataset again", code="damaged_dataset"
+        ) from error
+    rows: Iterable[Mapping[str, Any]] = found
     return rows
 
 
@@ -108,6 +115,7 @@ def _load(
         builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
         _check_files(place, path, builder.config.data_files)
         _check_version(place, str(builder.config.version))
+        _check_separator(place, builder.config)
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
         builder.download_and_prepare()
@@ -123,6 +131,8 @@ def _load(
 def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
     """Refuse a dataset whose description or links name local files or addresses outside the dataset itself.
 
+    Readers of the library open further files beside those that the description names, so no link may lead elsewhere.
+
     Raises:
         DataError: It names such a file.
     """
@@ -132,7 +142,8 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
         within = (f"{real}{os.sep}",)
         if real.parent.name == "snapshots":  # in the hub's cache, whose files are links to blobs
             within += (f"{real.parents[1] / 'blobs'}{os.sep}",)
-    for file in (file for of_split in (files or {}).values() for file in of_split):
+    named = [file for of_split in (files or {}).values() for file in of_split]
+    for file in (*named, *(_links_in(path) if is_local else ())):
         plain = os.path.realpath(file) if is_local and "://" not in file else file
         if not plain.startswith(within) or ".." in file.split("/"):
             raise DataError(
@@ -141,6 +152,26 @@ def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[
                 " README.md",
                 code="dataset_reads_elsewhere",
             )
+
+
+def _links_in(directory: str) -> Iterator[str]:
+    for below, inner, names in os.walk(directory):
+        yield from (link for name in (*inner, *names) if os.path.islink(link := os.path.join(below, name)))
+
+
+def _check_separator(place: RemoteLocation, config: Any) -> None:
+    """Refuse a separator of columns that is a regular expression, which may take forever.
+
+    Raises:
+        DataError: The description of the dataset sets one.
+    """
+    given = getattr(config, "sep", None), getattr(config, "delimiter", None)
+    if any(one is not None and len(str(one)) != 1 for one in given):
+        raise DataError(
+            f"{place.key}={place.path} must separate columns by one character, not by {given[1] or given[0]!r:.100}; "
+            "change sep in its README.md, or use data.source=csv",
+            code="invalid_separator",
+        )
 
 
 def _check_version(place: RemoteLocation, version: str) -> None:

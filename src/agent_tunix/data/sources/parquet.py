@@ -23,9 +23,9 @@ from agent_tunix.errors import DataError
 ROWS_AT_ONCE = 256
 # Bytes read ahead in a column; without this a whole row group would be in memory.
 READ_AHEAD_BYTES = 1 << 20
-# Size of one column in one row group once it is unpacked. Writers make row groups of about 100 MB with all columns.
-MAX_COLUMN_BYTES = 1 << 31
-# Size of one column in the rows that are read at once.
+# Size of a row group once it is unpacked. Writers make row groups of about 100 MB.
+MAX_ROW_GROUP_BYTES = 1 << 31
+# Size of the rows that are read at once, if each were as large as its row group.
 MAX_BATCH_BYTES = 1 << 32
 
 
@@ -72,10 +72,10 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                     "rename them",
                     code="duplicate_column",
                 )
-            largest_row = _largest_column(file.metadata, path)
+            largest_row = _largest_row_group(file.metadata, path)
             batch_size = min(max(MAX_BATCH_BYTES // max(largest_row, 1), 1), ROWS_AT_ONCE)
             try:
-                for batch in file.iter_batches(batch_size=batch_size):
+                for batch in file.iter_batches(batch_size=batch_size, use_threads=False):
                     yield batch if schema is None else batch.cast(schema, safe=False)
             except (pa.ArrowException, OSError) as error:
                 raise DataError(
@@ -84,23 +84,24 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                 ) from error
 
 
-def _largest_column(metadata: Any, path: Path) -> int:
-    """Return the bytes of the largest column of a row group, which one row may repeat: equal values are stored once.
+def _largest_row_group(metadata: Any, path: Path) -> int:
+    """Return the bytes of the largest row group, which one row may repeat: equal values are stored once.
+
+    Metadata of single columns is not read, because pyarrow ends the process if it is damaged.
 
     Raises:
         DataError: A few kilobytes unpack to more than memory can hold.
     """
     largest = 0
     for group in range(metadata.num_row_groups):
-        for place in range(metadata.num_columns):
-            column = metadata.row_group(group).column(place)
-            if column.total_uncompressed_size > MAX_COLUMN_BYTES:
-                raise DataError(
-                    f"{path} unpacks to {column.total_uncompressed_size:,} bytes in column {column.path_in_schema} of"
-                    f" row group {group}, more than {MAX_COLUMN_BYTES:,}; write it with smaller row groups",
-                    code="oversized_file",
-                )
-            largest = max(largest, column.total_uncompressed_size)
+        size = metadata.row_group(group).total_byte_size
+        if size > MAX_ROW_GROUP_BYTES:
+            raise DataError(
+                f"{path} unpacks to {size:,} bytes in row group {group}, more than {MAX_ROW_GROUP_BYTES:,}; write it"
+                " with smaller row groups",
+                code="oversized_file",
+            )
+        largest = max(largest, size)
     return largest
 
 

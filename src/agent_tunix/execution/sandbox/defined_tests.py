@@ -6,6 +6,7 @@ they run. What has not run after the check is run here, and what cannot be run f
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import types
@@ -14,7 +15,7 @@ from agent_tunix.execution.sandbox.names import TEST_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 _ONLY_AST = 0x400
@@ -36,9 +37,10 @@ class DefinedTests:
         self._waiting: list[dict[int, str]] = []
         self._numbers = itertools.count()
         self._seen: list[type] = []
-        self._doctest_failures = 0
         self._codes = [self._compile(check) for check in checks]
         namespace[RECORD] = self._note
+        self._failures: list[str] = []
+        _watch_runners("".join(checks), self._failures.append)
 
     def _compile(self, check: str) -> Any:
         """Return the code of a check in which tests record that they run, or the error."""
@@ -72,6 +74,7 @@ class DefinedTests:
         """
         if isinstance(self._codes[index], BaseException):
             raise self._codes[index]
+        self._failures.clear()
         try:
             exec(self._codes[index], self._namespace)
         except SystemExit as leaving:
@@ -89,11 +92,33 @@ class DefinedTests:
             function = self._namespace.get(name)
             if name.startswith("test") and isinstance(function, types.FunctionType) and _needs_nothing(function):
                 _finish(function())
-        doctest = sys.modules.get("doctest")
-        failures = getattr(getattr(doctest, "master", None), "failures", 0)
-        if failures > self._doctest_failures:
-            self._doctest_failures = failures
-            raise AssertionError("a doctest failed")
+        if self._failures:
+            raise AssertionError(self._failures[0])
+
+
+def _watch_runners(checks: str, note: Callable[[str], None]) -> None:
+    """Note each failure that doctest and unittest count, because checks may print it and assert nothing."""
+    if "doctest" in checks:
+        import doctest
+
+        for name in ("report_failure", "report_unexpected_exception"):
+            _note_calls(doctest.DocTestRunner, name, functools.partial(note, "a doctest failed"))
+    if "unittest" in checks:
+        import unittest
+
+        for name in ("addFailure", "addError", "addUnexpectedSuccess"):
+            _note_calls(unittest.TestResult, name, functools.partial(note, "a test of unittest failed"))
+
+
+def _note_calls(kind: type, name: str, note: Callable[[], None]) -> None:
+    method = getattr(kind, name)
+
+    @functools.wraps(method)
+    def noting(*args: Any, **named: Any) -> Any:
+        note()
+        return method(*args, **named)
+
+    setattr(kind, name, noting)
 
 
 def _is_end_of_unittest(leaving: SystemExit) -> bool:

@@ -10,6 +10,7 @@ piece). `_plain` therefore also knows a guard for each special token: an added t
 It replaces the special token wherever the chat template wrote it.
 """
 
+import base64
 import contextlib
 import functools
 import json
@@ -34,6 +35,8 @@ _ENCODED_AT_ONCE = 4096
 # Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
 # a character by another one.
 _MOST_GROWTH = 64
+# Characters at each end of a rendered turn in which special tokens are looked for.
+_ENDS_OF_TURN = 10_000
 
 
 class Tokenizer:
@@ -75,10 +78,12 @@ class Tokenizer:
                     "longer; use another tokenizer",
                     code="growing_tokenizer",
                 )
+        self._begins_with: list[int] = self._special.encode("", add_special_tokens=True).ids[:1]
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
             fast.no_truncation()
+            fast.post_processor = None  # it may repeat a text, and what it adds is never asked for
         self._settings = _read_json(directory / "tokenizer_config.json")
         self._bos = self._token_id("bos_token")
         eos = self._token_id("eos_token")
@@ -145,6 +150,7 @@ class Tokenizer:
         listed = listed if isinstance(listed, list | dict) else []
         named |= {text for token in listed if (text := _text_of(token)) is not None}
         turn = self._render_one_turn()
+        turn = turn[:_ENDS_OF_TURN] + turn[_ENDS_OF_TURN:][-_ENDS_OF_TURN:]
         found = [
             token
             for number, token in added.items()
@@ -213,8 +219,7 @@ class Tokenizer:
         said = self._settings.get("add_bos_token")
         if isinstance(said, bool):
             return said
-        first: list[int] = self._special.encode("", add_special_tokens=True).ids[:1]
-        return first == [self._bos]
+        return self._begins_with == [self._bos]
 
     def _guard(self, special: str) -> str:
         if special not in self._guards:
@@ -314,6 +319,12 @@ def _growth(part: Mapping[str, Any]) -> float:
         # A regular expression may match the empty text between two characters.
         given, length = part["pattern"], len(part["content"])
         growth = max(growth, length / len(given["String"]) if given.get("String") else 1 + length)
+    elif part["type"] == "Prepend":
+        growth = 1 + len(part["prepend"])
+    elif part["type"] == "Precompiled":  # the size of a table, the table, and the texts that replace characters
+        table = base64.b64decode(part["precompiled_charsmap"] or "")
+        replacements = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+        growth = max(map(len, replacements))
     return growth
 
 

@@ -18,6 +18,7 @@ def read_qwen3(config: ConfigFile) -> Architecture:
     return read_plain(config, read_common(config, default_head_dim=128), qk_norm=True)
 
 
+_MOST_EXPERTS = 10_000
 _MOE_KEYS = ("moe_intermediate_size", "num_experts", "num_local_experts")
 
 
@@ -31,7 +32,12 @@ def read_qwen3_moe(config: ConfigFile) -> Architecture:
         raise ModelError(
             f"{config.path}: mlp_only_layers must be a list of layers, not {dense!r:.100}", code="invalid_value"
         )
+    named = {layer for layer in dense if isinstance(layer, int)}
     num_experts, of_token = config.whole("num_experts"), config.whole("num_experts_per_tok")
+    if num_experts > _MOST_EXPERTS:
+        raise ModelError(
+            f"{config.path}: num_experts must be at most {_MOST_EXPERTS:,}, not {num_experts:,}", code="invalid_value"
+        )
     if of_token > num_experts:
         raise ModelError(
             f"{config.path}: num_experts_per_tok must be at most num_experts {num_experts}, not {of_token}",
@@ -45,7 +51,7 @@ def read_qwen3_moe(config: ConfigFile) -> Architecture:
         num_experts_per_token=of_token,
         moe_intermediate_size=config.whole("moe_intermediate_size"),
         norm_topk_prob=config.flag("norm_topk_prob", False),
-        dense_layers=tuple(layer for layer in range(count) if layer in dense or (layer + 1) % step),
+        dense_layers=tuple(layer for layer in range(count) if layer in named or (layer + 1) % step),
     )
 
 

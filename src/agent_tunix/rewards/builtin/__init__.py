@@ -41,6 +41,9 @@ class Builtin:
     library: str = ""
 
 
+# Arguments of built-ins that limit time and memory. Only the configuration sets them, no row of the dataset.
+LIMITS = ("timeout_s", "memory_mb")
+
 BUILTINS = {
     "math": Builtin("correctness", Kind.CORRECTNESS),
     "debug": Builtin("correctness", Kind.CORRECTNESS),

@@ -32,6 +32,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards.answers.thorough import PutOff, Questions
+from agent_tunix.rewards.builtin import LIMITS
 from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS
 from agent_tunix.rewards.conventions.formed import FormedConvention
@@ -50,9 +51,22 @@ EXPECTED = "a per-response reward returns one number"
 
 
 class Arguments:
-    """Arguments of a function without `**kwargs`. The source of each is determined once."""
+    """Arguments of a function without `**kwargs`. The source of each is determined once.
 
-    def __init__(self, names: Sequence[str], fixed: Mapping[str, Any], completion_of: Callable[[Sample], Any]) -> None:
+    Args:
+        names: Parameters of the function.
+        fixed: Arguments from the configuration.
+        completion_of: Returns the completion of a sample in the form that the function takes.
+        configured: Parameters that only the configuration sets.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        fixed: Mapping[str, Any],
+        completion_of: Callable[[Sample], Any],
+        configured: Sequence[str] = (),
+    ) -> None:
         free = [name for name in names if name not in fixed]
         self._fixed = {name: value for name, value in fixed.items() if name in names}
         self._attributes: list[tuple[str, Callable[[Sample], Any]]] = []
@@ -63,7 +77,7 @@ class Arguments:
         self._attributes += [(name, attrgetter(name)) for name in free if name in SURROUNDINGS]
         self._has_metadata = "metadata" in free
         self._of_episode = [name for name in free if name in OF_EPISODE]
-        others = (*RESPONSE_NAMES, *SURROUNDINGS, *OF_EPISODE, "metadata")
+        others = (*RESPONSE_NAMES, *SURROUNDINGS, *OF_EPISODE, "metadata", *configured)
         self._columns = [name for name in free if name not in others]
 
     def of(self, sample: Sample) -> dict[str, Any]:
@@ -213,7 +227,8 @@ class PlainReward(FormedConvention):
         call = self.calls[0]
         if call.takes_any or call.has_positional_only:
             return None
-        return Arguments(call.names, self.target.call_args, self._completion_of)
+        configured = LIMITS if self.is_builtin else ()
+        return Arguments(call.names, self.target.call_args, self._completion_of, configured)
 
     @cached_property
     def _response_names(self) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.schema import Config, RewardsConfig
+from agent_tunix.rewards.builtin import LIMITS
 from agent_tunix.rewards.builtin.code_tests import code_tests_reward
 from agent_tunix.rewards.resolve import read_components, read_components_file
 from agent_tunix.runs.reward_setup import components_file
@@ -13,9 +14,7 @@ from agent_tunix.runs.reward_setup import components_file
 # Keys of `rewards` that a foreign run decides. The user decides all others: where rewards run, and their limits.
 _OF_THE_REWARD = ("modules", "args", "max_failure_rate", "on_failure", "convention", "completions", "reward_key")
 # Limits that `code_tests` takes as arguments, with their defaults.
-_LIMITS_OF_PROGRAMS = {
-    name: inspect.signature(code_tests_reward).parameters[name].default for name in ("timeout_s", "memory_mb")
-}
+_LIMITS_OF_PROGRAMS = {name: inspect.signature(code_tests_reward).parameters[name].default for name in LIMITS}
 # Keys of `environment` that the user decides for a foreign run.
 _LIMITS_OF_ENVIRONMENTS = ("execution", "timeout_s", "memory_mb", "num_workers")
 
