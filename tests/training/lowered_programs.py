@@ -150,7 +150,7 @@ def main() -> None:
             config.model = ModelConfig(dtype="bfloat16", **ADAPTERS[adapter])
             if adapter == "QLoRA":
                 config.model.quantization = QUANTIZATIONS[min(number, 1)]
-            for shape in MESHES if number == 0 else MESHES[-1:]:
+            for shape in MESHES if (number, adapter) == (0, "plain") else MESHES[-1:]:
                 found[f"{family}, {adapter}, {shape}"] = lower_run(directory, config, shape)
     print(json.dumps(found))
 
