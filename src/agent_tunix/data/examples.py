@@ -168,7 +168,7 @@ def _tool_call(call: Any, column: str, at: str) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-            json.dumps(arguments, ensure_ascii=False).encode()  # an escape may stand for half a surrogate pair
+            json.dumps(arguments, ensure_ascii=False).encode()  # an escape may stand for a lone surrogate
         except (ValueError, RecursionError):
             arguments = None
     if not isinstance(name, str) or not isinstance(arguments, Mapping):

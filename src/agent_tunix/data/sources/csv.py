@@ -121,7 +121,7 @@ class _Records:
         return fields
 
     def _feed(self) -> Iterator[str]:
-        """Yield lines as text; a byte that is not UTF-8 becomes half a surrogate pair."""
+        """Yield lines as text; a byte that is not UTF-8 becomes a lone surrogate."""
         while (numbered := self._again.popleft() if self._again else next(self._lines, None)) is not None:
             number, line = numbered
             self.lines_read = number

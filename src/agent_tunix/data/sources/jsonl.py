@@ -58,12 +58,12 @@ def _parse_row(line: bytes, limit: int) -> dict[str, Any]:
         raise RowError("empty line")
     try:
         row = json.loads(line.decode("utf-8"))
-        if b"\\u" in line:  # an escape may stand for half a surrogate pair, which is not valid text
+        if b"\\u" in line:  # an escape may stand for a lone surrogate, which is not valid text
             json.dumps(row, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
         raise RowError("not UTF-8", f"byte {error.start + 1} is 0x{line[error.start]:02x}") from error
     except UnicodeEncodeError as error:
-        raise RowError("not Unicode", "an escape encodes half a surrogate pair") from error
+        raise RowError("not Unicode", "an escape encodes a lone surrogate") from error
     except json.JSONDecodeError as error:
         raise RowError("not JSON", f"{error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # a number with thousands of digits; brackets nested too deep
