@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,7 @@ def test_other_formats_and_names_of_splits(dataset_hub: LoopbackHub, kaggle: Loo
         ("file://{secret}", False),
         ("http://169.254.169.254/latest.txt", False),
         ("../../*.txt", True),
+        ("reference://*::{secret}", False),
     ],
 )
 @pytest.mark.parametrize("is_local", [False, True])
@@ -138,9 +140,7 @@ def test_a_dataset_names_no_file_or_address_elsewhere(
     (directory / "README.md").write_text(card)
     dataset_hub.add_dataset(REPO, {"README.md": card.encode()})
     config = config_of(str(directory) if is_local else REPO, streaming=streaming)
-    # The library itself refuses most of these.
-    ours = is_local and not elsewhere.startswith("http")
-    refusal("dataset_reads_elsewhere" if ours else "damaged_dataset", config)
+    refusal("dataset_reads_elsewhere", config)
 
 
 @pytest.mark.parametrize("version", ["{directory}/victim", "../../victim"])
@@ -315,3 +315,33 @@ def test_a_saved_dataset_with_wrong_offsets_is_damaged(tmp_path: Path) -> None:
     offsets = content.rindex(struct.pack("<ii", 0, 0x234))
     file.write_bytes(content[:offsets] + struct.pack("<ii", 0, 3000) + content[offsets + 8 :])
     refusal("damaged_dataset", config_of(str(tmp_path), subset=None))
+
+
+def save_images(directory: Path, text: str, **image: Any) -> datasets.Dataset:
+    columns = {
+        "question": datasets.Value("string"),
+        "answer": datasets.Value("string"),
+        "image": datasets.Image(**image),
+    }
+    rows = {"question": [text], "answer": ["4"], "image": [None]}
+    data = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
+    data.save_to_disk(str(directory))
+    return data
+
+
+def test_the_librarys_cache_beside_a_saved_dataset_is_not_read(tmp_path: Path) -> None:
+    save_images(tmp_path / "data", "of the dataset")
+    save_images(tmp_path / "other", "of the user", decode=False)
+    data = datasets.load_from_disk(str(tmp_path / "data"))
+    features = datasets.Features({**data.features, "image": datasets.Image(decode=False)})
+    cached = data.cast(features).cache_files[0]["filename"]
+    shutil.copy(next((tmp_path / "other").glob("data-*.arrow")), cached)
+    assert rows_of(config_of(str(tmp_path / "data"), subset=None))[0]["question"] == "of the dataset"
+
+
+def test_a_pipe_in_a_saved_dataset_is_refused(tmp_path: Path) -> None:
+    datasets.Dataset.from_list(TRAIN).save_to_disk(str(tmp_path))
+    file = next(tmp_path.glob("*.arrow"))
+    file.unlink()
+    os.mkfifo(file)
+    refusal("not_a_regular_file", config_of(str(tmp_path), subset=None))

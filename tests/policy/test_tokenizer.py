@@ -137,15 +137,36 @@ def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: st
         Tokenizer(directory)
 
 
+BERT = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": False,
+}
+
+
 @pytest.mark.parametrize(
     "normalizer",
     [
         {"type": "Prepend", "prepend": "a" * 100},
+        {"type": "Sequence", "normalizers": [BERT] * 4},
         {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(4) + b"a" * 100).decode()},
     ],
 )
-def test_normalizers_that_lengthen_a_text_are_refused(directory: Path, normalizer: dict[str, str]) -> None:
+def test_normalizers_that_lengthen_a_text_are_refused(directory: Path, normalizer: dict[str, Any]) -> None:
     configure(directory, "tokenizer.json", normalizer=normalizer)
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
+def test_a_token_of_unusual_length_is_refused(directory: Path) -> None:
+    vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
+    configure(
+        directory,
+        "tokenizer.json",
+        model={"type": "WordLevel", "vocab": {**vocabulary, "a" * 5000: 9999}, "unk_token": "a"},
+    )
     with raises(ModelError, "growing_tokenizer"):
         Tokenizer(directory)
 

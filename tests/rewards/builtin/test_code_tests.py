@@ -716,6 +716,15 @@ def test_a_cheat_earns_nothing() -> None:
 
 # A program, and a test of its own kind that it must not pass.
 SPECIAL_CHEATS = {
+    "an iterator of its own, of two items and none": (
+        "class S:\n    def __len__(self): return 2\n    def __iter__(self): return self\n"
+        "    def __next__(self): raise StopIteration\ndef f(x): return S()",
+        "r = f(2)\nassert len(r) == 2\nfor a, b in zip(r, [1, 2]): assert a == b",
+    ),
+    "a dictionary whose length its class invents": (
+        "class D(dict):\n    def __len__(self): return 2\ndef f(x): return D()",
+        "r = f(2)\nassert len(r) == 2\nfor k in r: assert r[k] == 9",
+    ),
     "a set of its own that learns what is expected": (
         "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"
         "    def __iter__(self): return iter(self.o)\ndef f(x): return S()",
@@ -872,6 +881,9 @@ DEFINED_TESTS = {
     "a doctest that nothing asserts": "import doctest\ndef d():\n    '>>> f(2)\\n7'\ndoctest.testmod()",
     "a doctest of a runner that nothing asserts": "import doctest\ndef d():\n    '>>> f(2)\\n7'\n"
     "for one in doctest.DocTestFinder().find(d, 'd', globs=globals()): doctest.DocTestRunner().run(one)",
+    "subtests of a runner that nothing asserts": "import unittest\ndef make():\n    class T(unittest.TestCase):\n"
+    "        def test_f(self):\n            with self.subTest(): self.assertEqual(f(2), 7)\n    return T\n"
+    "found = unittest.defaultTestLoader.loadTestsFromTestCase(make())\nunittest.TextTestRunner().run(found)",
     "a runner of unittest that nothing asserts": "import unittest\ndef case(): assert f(2) == 7\n"
     "unittest.TextTestRunner().run(unittest.FunctionTestCase(case))",
     "a doctest": "import doctest\ndef d():\n    '>>> f(2)\\n7'\nassert doctest.testmod().failed == 0",
@@ -902,6 +914,12 @@ NOT_RUN = {
 @pytest.mark.parametrize("test", NOT_RUN.values(), ids=NOT_RUN)
 def test_tests_that_do_not_run_pass_nothing(test: str) -> None:
     assert run_program("def f(x): return 7", checks=[test], timeout_s=60).passed == (False,)
+
+
+def test_a_built_in_that_decides_about_a_variable_is_not_the_programs() -> None:
+    program = "def mean(x): return 0\ndef abs(x): return 0"
+    checks = ["result = mean([1, 2, 4])", "assert abs(result - 2.3333) < 1e-3"]
+    assert run_program(program, checks=checks, timeout_s=60).passed[1] is False
 
 
 @pytest.mark.parametrize("name", ["timeout_s", "memory_mb"])

@@ -4,6 +4,7 @@ Values are plain Python, as the library gives them: text, numbers, lists, dicts,
 downloaded once into the library's own cache; with `data.streaming=true` rows are fetched as they are needed.
 """
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -55,6 +56,7 @@ def _load_directory(
 
     if not any((directory / name).is_file() for name in ("dataset_dict.json", "state.json")):
         return _load(place, str(directory), split, streaming=streaming)
+    _check_directory(place, str(directory))
     _check_saved(place, directory)
     saved = datasets.load_from_disk(str(directory))  # written by `save_to_disk`
     if isinstance(saved, datasets.Dataset):
@@ -112,7 +114,10 @@ def _load(
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
+        if os.path.isdir(path):
+            _check_directory(place, path)
+        with _own_patterns(place, path):
+            builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
         _check_files(place, path, builder.config.data_files)
         _check_version(place, str(builder.config.version))
         _check_separator(place, builder.config)
@@ -131,32 +136,79 @@ def _load(
 def _check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
     """Refuse a dataset whose description or links name local files or addresses outside the dataset itself.
 
-    Readers of the library open further files beside those that the description names, so no link may lead elsewhere.
-
     Raises:
         DataError: It names such a file.
     """
-    within: tuple[str, ...] = (f"hf://datasets/{path}@",)
-    if is_local := os.path.isdir(path):
-        real = Path(os.path.realpath(path))
-        within = (f"{real}{os.sep}",)
-        if real.parent.name == "snapshots":  # in the hub's cache, whose files are links to blobs
-            within += (f"{real.parents[1] / 'blobs'}{os.sep}",)
-    named = [file for of_split in (files or {}).values() for file in of_split]
-    for file in (*named, *(_links_in(path) if is_local else ())):
+    is_local = os.path.isdir(path)
+    for file in (file for of_split in (files or {}).values() for file in of_split):
         plain = os.path.realpath(file) if is_local and "://" not in file else file
-        if not plain.startswith(within) or ".." in file.split("/"):
-            raise DataError(
-                f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; "
-                "choose another dataset, replace a link by its target, or remove the file from the data_files of its"
-                " README.md",
-                code="dataset_reads_elsewhere",
-            )
+        if not plain.startswith(_inside(path)) or ".." in file.split("/"):
+            raise _reads_elsewhere(place, file)
 
 
-def _links_in(directory: str) -> Iterator[str]:
+def _inside(path: str) -> tuple[str, ...]:
+    """Return how the paths of a dataset's own files begin, links followed."""
+    if not os.path.isdir(path):
+        return (f"hf://datasets/{path}@",)
+    real = Path(os.path.realpath(path))
+    in_cache = real.parent.name == "snapshots"  # of the hub, whose files are links to blobs
+    return (f"{real}{os.sep}", *([f"{real.parents[1] / 'blobs'}{os.sep}"] if in_cache else []))
+
+
+def _reads_elsewhere(place: RemoteLocation, file: str) -> DataError:
+    return DataError(
+        f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; choose "
+        "another dataset, replace a link by its target, or remove the file from the data_files of its README.md",
+        code="dataset_reads_elsewhere",
+    )
+
+
+@contextlib.contextmanager
+def _own_patterns(place: RemoteLocation, path: str) -> Iterator[None]:
+    """Refuse patterns of a description that lead elsewhere before the library resolves them, which opens addresses.
+
+    Raises:
+        DataError: It has such a pattern.
+    """
+    from datasets import data_files
+
+    resolve = data_files.resolve_pattern
+    within = _inside(path)
+
+    def resolve_own(pattern: str, base_path: str, *args: Any, **named: Any) -> list[str]:
+        base = base_path if "://" in base_path else f"{os.path.realpath(base_path)}{os.sep}"
+        is_own = base.startswith(within) and not os.path.isabs(pattern) and ":" not in pattern
+        if not is_own or ".." in (*pattern.split("/"), *base_path.split("/")):
+            raise _reads_elsewhere(place, pattern)
+        found: list[str] = resolve(pattern, base_path, *args, **named)
+        return found
+
+    data_files.resolve_pattern = resolve_own
+    try:
+        yield
+    finally:
+        data_files.resolve_pattern = resolve
+
+
+def _check_directory(place: RemoteLocation, directory: str) -> None:
+    """Refuse a dataset in a directory with links that lead out of it, or with pipes or devices.
+
+    The library reads further files beside those that a description names, its own cache included.
+
+    Raises:
+        DataError: There is one.
+    """
+    within = _inside(directory)
     for below, inner, names in os.walk(directory):
-        yield from (link for name in (*inner, *names) if os.path.islink(link := os.path.join(below, name)))
+        for path in (os.path.join(below, name) for name in (*inner, *names)):
+            if os.path.islink(path) and not os.path.realpath(path).startswith(within):
+                raise _reads_elsewhere(place, path)
+            if not (os.path.isfile(path) or os.path.isdir(path)):
+                raise DataError(
+                    f"{place.key}={place.path} must contain regular files, but {path} is a pipe, a device or a link to"
+                    " nothing; remove it",
+                    code="not_a_regular_file",
+                )
 
 
 def _check_separator(place: RemoteLocation, config: Any) -> None:
@@ -223,7 +275,13 @@ def _undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
 
     features = getattr(rows, "features", None)
     plain = None if features is None else {name: _without_decoding(feature) for name, feature in features.items()}
-    return rows if plain == features else cast("Iterable[Mapping[str, Any]]", rows.cast(datasets.Features(plain)))
+    if plain == features:
+        return cast("Iterable[Mapping[str, Any]]", rows)
+    without = datasets.Features(plain)
+    if isinstance(rows, datasets.Dataset):  # a cast would read and write the library's cache beside a saved dataset
+        info = datasets.DatasetInfo(features=without)
+        return cast("Iterable[Mapping[str, Any]]", datasets.Dataset(rows.data, info, rows.split, rows._indices))
+    return cast("Iterable[Mapping[str, Any]]", rows.cast(without))
 
 
 def _without_decoding(feature: Any) -> Any:

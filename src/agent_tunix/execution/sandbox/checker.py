@@ -390,10 +390,12 @@ class Remote:
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self.__plain, str | tuple | frozenset | bytes):
             return iter(self.__plain)
+        if self.__mutable and (content := self.__client.plain_of(self)) is not _NOTHING:
+            return iter(content)
         iterator = self.__client.ask([self], special="iter")
         if not isinstance(iterator, Remote):
             raise TypeError("it iterates over something that is not an iterator")
-        return iterator if iterator is self else _items_of(self, iterator, self.__client)
+        return _items_of(self, iterator, self.__client)
 
     def __next__(self) -> Any:
         return self.__client.next_of(self)
@@ -404,6 +406,8 @@ class Remote:
     def __len__(self) -> int:
         if self.__plain is not _NOTHING:
             return len(self.__plain)
+        if self.__mutable and (content := self.__client.plain_of(self)) is not _NOTHING:
+            return len(content)
         length: int = self.__client.expect(int, [self], "len")
         self.__client.note_length(self, length)
         return length
@@ -461,10 +465,14 @@ def _items_of(handle: Remote, iterator: Remote, client: ProgramClient) -> Iterat
     """Yield the items of an object, which must be as many as its length says where a test reads both."""
     length, count, is_all = client.known_length(handle), 0, False
     try:
-        for item in iterator:
-            count += 1
-            yield item
-        is_all = True
+        while not is_all:
+            try:
+                item = client.next_of(iterator)
+            except StopIteration:
+                is_all = True
+            else:
+                count += 1
+                yield item
     finally:
         client.note_items(handle, count, is_all)
         if length is not None and (count > length or is_all):

@@ -102,20 +102,26 @@ def _watch_runners(checks: str, note: Callable[[str], None]) -> None:
         import doctest
 
         for name in ("report_failure", "report_unexpected_exception"):
-            _note_calls(doctest.DocTestRunner, name, functools.partial(note, "a doctest failed"))
+            _note_calls(doctest.DocTestRunner, name, lambda *_: note("a doctest failed"))
     if "unittest" in checks:
         import unittest
 
         for name in ("addFailure", "addError", "addUnexpectedSuccess"):
-            _note_calls(unittest.TestResult, name, functools.partial(note, "a test of unittest failed"))
+            _note_calls(unittest.TestResult, name, lambda *_: note("a test of unittest failed"))
+        _note_calls(unittest.TestResult, "addSubTest", functools.partial(_note_subtest, note))
 
 
-def _note_calls(kind: type, name: str, note: Callable[[], None]) -> None:
+def _note_subtest(note: Callable[[str], None], *args: Any) -> None:
+    if args[-1] is not None:  # its error
+        note("a test of unittest failed")
+
+
+def _note_calls(kind: type, name: str, note: Callable[..., None]) -> None:
     method = getattr(kind, name)
 
     @functools.wraps(method)
     def noting(*args: Any, **named: Any) -> Any:
-        note()
+        note(*args, *named.values())
         return method(*args, **named)
 
     setattr(kind, name, noting)

@@ -54,10 +54,12 @@ class Names:
             for name, some in uses_in(check).items():
                 if name not in own:
                     uses.setdefault(name, set()).update(some)
+        self._shares_variables = any(uses_in(check).keys() & own for check in checks)
         self._library: dict[str, Any] = {}
         self._replaced: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
         self._imports: set[str] = set()
+        self._uses = uses.keys()
         for name in uses.keys() | names.keys():
             found, is_module = find(name, uses[name]) if name in uses and is_known(name) else (None, False)
             if found is not None and (is_module or name in names or name in imported):
@@ -84,8 +86,9 @@ class Names:
                 another one that it replaces or imports.
         """
         used = uses_in(check).keys() & self._replaced.keys()
-        if len(used) > 1:
-            raise NameError(f"the program replaces several names that this test uses: {', '.join(sorted(used))}")
+        decisive = self._uses & self._replaced.keys() if used and self._shares_variables else used
+        if len(decisive) > 1:
+            raise NameError(f"the program replaces several names that the tests use: {', '.join(sorted(decisive))}")
         if used and self._imports:
             raise NameError(
                 f"the program replaces {', '.join(used)}, which this test uses, and imports another name that the tests"

@@ -35,6 +35,8 @@ _ENCODED_AT_ONCE = 4096
 # Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
 # a character by another one.
 _MOST_GROWTH = 64
+# Characters of a token; the longest of published tokenizers are a few hundred spaces or signs.
+_LONGEST_TOKEN = 4096
 # Characters at each end of a rendered turn in which special tokens are looked for.
 _ENDS_OF_TURN = 10_000
 
@@ -78,7 +80,14 @@ class Tokenizer:
                     "longer; use another tokenizer",
                     code="growing_tokenizer",
                 )
-        self._begins_with: list[int] = self._special.encode("", add_special_tokens=True).ids[:1]
+        processor = self._special.post_processor
+        self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
+        if (longest := max(map(len, self._plain.get_vocab(with_added_tokens=True)), default=0)) > _LONGEST_TOKEN:
+            raise ModelError(
+                f"a token of {path} must have at most {_LONGEST_TOKEN:,} characters, but one has {longest:,}; use"
+                " another tokenizer",
+                code="growing_tokenizer",
+            )
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
@@ -219,7 +228,7 @@ class Tokenizer:
         said = self._settings.get("add_bos_token")
         if isinstance(said, bool):
             return said
-        return self._begins_with == [self._bos]
+        return self._first_special == self._bos
 
     def _guard(self, special: str) -> str:
         if special not in self._guards:
@@ -319,6 +328,8 @@ def _growth(part: Mapping[str, Any]) -> float:
         # A regular expression may match the empty text between two characters.
         given, length = part["pattern"], len(part["content"])
         growth = max(growth, length / len(given["String"]) if given.get("String") else 1 + length)
+    elif part["type"] == "BertNormalizer":  # it surrounds some characters with spaces
+        growth = 3.0
     elif part["type"] == "Prepend":
         growth = 1 + len(part["prepend"])
     elif part["type"] == "Precompiled":  # the size of a table, the table, and the texts that replace characters
@@ -326,6 +337,19 @@ def _growth(part: Mapping[str, Any]) -> float:
         replacements = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
         growth = max(map(len, replacements))
     return growth
+
+
+def _first_special(processor: Mapping[str, Any]) -> int | None:
+    """Return the special token with which a post-processor begins every text, or None."""
+    for inner in processor.get("processors", ()):
+        if (found := _first_special(inner)) is not None:
+            return found
+    if "cls" in processor:  # those of BERT and RoBERTa
+        return int(processor["cls"][1])
+    pieces = processor.get("single", [])
+    first = pieces[0].get("SpecialToken") if pieces else None
+    ids = processor["special_tokens"][first["id"]]["ids"] if first else []
+    return int(ids[0]) if ids else None
 
 
 def _copy(token: AddedToken, content: str, *, special: bool) -> AddedToken:
