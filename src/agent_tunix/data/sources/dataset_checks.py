@@ -1,0 +1,151 @@
+"""Checks of datasets that somebody else made, before the library `datasets` reads them."""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.data.sources.remote import RemoteLocation
+from agent_tunix.errors import DataError
+from agent_tunix.regular_files import read_regular
+
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+def check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
+    """Refuse a dataset whose description or links name local files or addresses outside the dataset itself.
+
+    Raises:
+        DataError: It names such a file.
+    """
+    is_local = os.path.isdir(path)
+    for file in (file for of_split in (files or {}).values() for file in of_split):
+        plain = os.path.realpath(file) if is_local and "://" not in file else file
+        if not plain.startswith(_inside(path)) or ".." in file.split("/"):
+            raise _reads_elsewhere(place, file)
+
+
+def _inside(path: str) -> tuple[str, ...]:
+    """Return how the paths of a dataset's own files begin, links followed."""
+    if not os.path.isdir(path):
+        return (f"hf://datasets/{path}@",)
+    real = Path(os.path.realpath(path))
+    in_cache = real.parent.name == "snapshots"  # of the hub, whose files are links to blobs
+    return (f"{real}{os.sep}", *([f"{real.parents[1] / 'blobs'}{os.sep}"] if in_cache else []))
+
+
+def _reads_elsewhere(place: RemoteLocation, file: str) -> DataError:
+    return DataError(
+        f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; choose "
+        "another dataset, replace a link by its target, or remove the file from the data_files of its README.md",
+        code="dataset_reads_elsewhere",
+    )
+
+
+@contextlib.contextmanager
+def own_patterns(place: RemoteLocation, path: str) -> Iterator[None]:
+    """Refuse patterns of a description that lead elsewhere before the library resolves them, which opens addresses.
+
+    Raises:
+        DataError: It has such a pattern.
+    """
+    from datasets import data_files
+
+    resolve = data_files.resolve_pattern
+    within = _inside(path)
+
+    def resolve_own(pattern: str, base_path: str, *args: Any, **named: Any) -> list[str]:
+        base = base_path if "://" in base_path else f"{os.path.realpath(base_path)}{os.sep}"
+        is_own = base.startswith(within) and not os.path.isabs(pattern) and ":" not in pattern
+        if not is_own or ".." in (*pattern.split("/"), *base_path.split("/")):
+            raise _reads_elsewhere(place, pattern)
+        found: list[str] = resolve(pattern, base_path, *args, **named)
+        return found
+
+    data_files.resolve_pattern = resolve_own
+    try:
+        yield
+    finally:
+        data_files.resolve_pattern = resolve
+
+
+def check_directory(place: RemoteLocation, directory: str) -> None:
+    """Refuse a dataset in a directory with links that lead out of it, or with pipes or devices.
+
+    The library reads further files beside those that a description names, its own cache included.
+
+    Raises:
+        DataError: There is one.
+    """
+    within = _inside(directory)
+    for below, inner, names in os.walk(directory):
+        for path in (os.path.join(below, name) for name in (*inner, *names)):
+            if os.path.islink(path) and not os.path.realpath(path).startswith(within):
+                raise _reads_elsewhere(place, path)
+            if not (os.path.isfile(path) or os.path.isdir(path)):
+                raise DataError(
+                    f"{place.key}={place.path} must contain regular files, but {path} is a pipe, a device or a link to"
+                    " nothing; remove it",
+                    code="not_a_regular_file",
+                )
+
+
+def check_separator(place: RemoteLocation, config: Any) -> None:
+    """Refuse a separator of columns that is a regular expression, which may take forever.
+
+    Raises:
+        DataError: The description of the dataset sets one.
+    """
+    given = getattr(config, "sep", None), getattr(config, "delimiter", None)
+    if any(one is not None and len(str(one)) != 1 for one in given):
+        raise DataError(
+            f"{place.key}={place.path} must separate columns by one character, not by {given[1] or given[0]!r:.100}; "
+            "change sep in its README.md, or use data.source=csv",
+            code="invalid_separator",
+        )
+
+
+def check_version(place: RemoteLocation, version: str) -> None:
+    """Refuse a version that is none: the library uses it as a directory of its cache.
+
+    Raises:
+        DataError: It is not three numbers.
+    """
+    if not _VERSION.fullmatch(version):
+        raise DataError(
+            f"{place.key}={place.path} must have a version of three numbers, not {version!r:.100}, which could be a"
+            " path outside the cache; choose another dataset, or remove the version from its README.md",
+            code="dataset_writes_elsewhere",
+        )
+
+
+def check_saved(place: RemoteLocation, directory: Path) -> None:
+    """Refuse a saved dataset that names files or directories elsewhere.
+
+    Raises:
+        DataError: It does, or its description cannot be read.
+    """
+    splits = _read_saved(place, directory / "dataset_dict.json", lambda found: found["splits"])
+    for part in (directory, *(directory / name for name in splits)):
+        _read_saved(place, part / "state.json", lambda found: [one["filename"] for one in found["_data_files"]])
+
+
+def _read_saved(place: RemoteLocation, path: Path, names_in: Callable[[Any], list[Any]]) -> list[str]:
+    """Return the names in a description of a saved dataset, all of them beside it; none if the file does not exist."""
+    try:
+        names = [str(name) for name in names_in(json.loads(read_regular(path)))]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} of {place.key}={place.path} cannot be read: {error}") from error
+    for name in names:
+        if Path(name).name != name or (path.parent / name).is_symlink():
+            raise DataError(
+                f"{place.key}={place.path} must only name files of the dataset, but {path} names {name}, which is"
+                " not read; save the dataset again",
+                code="dataset_reads_elsewhere",
+            )
+    return names
