@@ -276,7 +276,7 @@ def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> 
     assert [row["image"]["path"] for row in found] == [str(pipe)] * len(TRAIN)
 
 
-@pytest.mark.parametrize("split", ["../secret", "{directory}/secret", "inner/secret", "link"])
+@pytest.mark.parametrize("split", ["../secret", "{directory}/secret", "inner/secret", "link", "..", ""])
 def test_a_saved_dataset_names_no_split_elsewhere(split: str, tmp_path: Path) -> None:
     split = split.format(directory=tmp_path)
     directory = tmp_path / "saved"

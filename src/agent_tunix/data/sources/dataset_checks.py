@@ -142,7 +142,7 @@ def _read_saved(place: RemoteLocation, path: Path, names_in: Callable[[Any], lis
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} of {place.key}={place.path} cannot be read: {error}") from error
     for name in names:
-        if Path(name).name != name or (path.parent / name).is_symlink():
+        if Path(name).name != name or name in ("", "..") or (path.parent / name).is_symlink():
             raise DataError(
                 f"{place.key}={place.path} must only name files of the dataset, but {path} names {name}, which is"
                 " not read; save the dataset again",
