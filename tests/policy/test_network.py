@@ -16,6 +16,7 @@ from agent_tunix.policy.network.attention import attend, attend_after, fused, us
 from agent_tunix.policy.network.deltanet import Convolution, delta_chunks, delta_step, invert_unit_lower
 from agent_tunix.policy.network.norms import rms_norm
 from agent_tunix.policy.network.rotation import frequencies, rotate, rotation
+from agent_tunix.policy.network.row_kernel import RowKernel
 
 RNG = np.random.default_rng(0)
 
@@ -188,7 +189,7 @@ def test_rows_attended_to_in_parts_are_those_of_all_at_once(
 
     def attend(*inputs: Any) -> jax.Array:
         q, k, v = inputs
-        return attention.attend_in_groups(q, k, v, groups, 5.0)
+        return attention.attend_in_groups(q, k, v, groups, RowKernel(5.0, None, None))
 
     def compute() -> Any:
         gradients = jax.grad(lambda *inputs: (attend(*inputs) * jnp.arange(H)).sum(), argnums=(0, 1, 2))

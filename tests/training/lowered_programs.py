@@ -71,9 +71,11 @@ class LoweredFunction:
 
 
 def describe(exported: jax.export.Exported) -> dict[str, list[str]]:
-    """Return the names of a program's arguments: all, those donated, and those with a sharding."""
-    signature = next(line for line in exported.mlir_module().splitlines() if " @main(" in line).partition(" -> ")[0]
+    """Return the names of a program's arguments: all, those donated, and those with a sharding; and its kernels."""
+    text = exported.mlir_module()
+    signature = next(line for line in text.splitlines() if " @main(" in line).partition(" -> ")[0]
     found: dict[str, list[str]] = {"arguments": [], "donated": [], "sharded": []}
+    found["kernels"] = re.findall(r'kernel_name = "(\w+)"', text)
     for argument in re.split(r"%arg\d+: ", signature)[1:]:
         name = argument.partition('loc("')[2].partition('"')[0]
         if name:  # the platform has none

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.policy.network.attention import Groups, attend_in_groups
+from agent_tunix.policy.network.row_kernel import RowKernel
 from tests.eight_devices import run_on_eight_devices
 from tests.policy.support import FAMILIES
 from tests.training.lowered_programs import MESHES, lower
@@ -83,6 +84,6 @@ def test_long_rows_are_attended_to_in_parts_by_cpus_alone(platform: str, in_part
     B, R, P, T, H = 1, 8, 16, 1024, 8
     q = jnp.zeros((B, P + R * T, 1, H))
     groups = Groups(*(jnp.zeros(shape, jnp.bool_) for shape in ((B, P, P), (R, T, T), (B, 1, 1, P))))
-    attend = jax.jit(lambda q, k, v, groups: attend_in_groups(q, k, v, groups, None))
+    attend = jax.jit(lambda q, k, v, groups: attend_in_groups(q, k, v, groups, RowKernel(None, None, None)))
     text = jax.export.export(attend, platforms=[platform])(q, q, q, groups).mlir_module()
     assert ("stablehlo.while" in text) == in_parts

@@ -9,11 +9,13 @@ text and all its continuations, S slots attended to, Q heads, K key-value heads,
 """
 
 import functools
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+from agent_tunix.policy.network.row_kernel import RowKernel
 
 # Far below any logit but finite, so that the softmax of a fully masked row is defined.
 _UNSEEN = -(2.0**100)
@@ -27,6 +29,18 @@ _SMALLEST_BLOCK, _MOST_BLOCKS = 64, 8
 _CUDNN_DTYPES = ("bfloat16", "float16")
 _CUDNN_WIDEST_HEAD = 128
 _CUDNN_CAPABILITY = 8.0
+
+
+class RowMask(NamedTuple):
+    """Mask of rows that continue a prefix, over their own tokens.
+
+    A token sees itself and each earlier token of its row, within the window of its layer.
+
+    Attributes:
+        mask: [N, T, T].
+    """
+
+    mask: Bool[Array, "N T T"]
 
 
 class Groups(NamedTuple):
@@ -160,12 +174,38 @@ def attend_after(
     return _by_token((out + to_rows(out_shared)) / total[..., None], T).astype(v.dtype)
 
 
+def attend_rows(
+    q: Float[Array, "N T Q H"],
+    k: Float[Array, "N K T H"],
+    v: Float[Array, "N K T H"],
+    mask: RowMask,
+    prefix: tuple[Float[Array, "B K P H"], Float[Array, "B K P H"], Bool[Array, "B R T P"]],
+    kernel: RowKernel,
+) -> Float[Array, "N T Q H"]:
+    """Compute `attend_after` for rows that are read whole, in the way that suits the platform.
+
+    The platform is that of the lowering, not of this machine. XLA computes nothing of the other branches.
+    """
+    N, T, Q, _ = q.shape
+    args = q, k, v, mask.mask, prefix
+    branches: dict[str, Any] = {}
+    if N * Q * T * T > _CACHED_LOGITS and jax.device_count() == 1:
+        branches["cpu"] = functools.partial(_attend_in_parts, softcap=kernel.softcap)
+    if kernel.supports(T, k.shape[1]):
+        branches["tpu"] = kernel
+    together = functools.partial(attend_after, softcap=kernel.softcap)
+    if not branches:
+        return together(*args)
+    found: jax.Array = jax.lax.platform_dependent(*args, **branches, default=together)
+    return found
+
+
 def attend_in_groups(
     q: Float[Array, "B L Q H"],
     k: Float[Array, "B L K H"],
     v: Float[Array, "B L K H"],
     groups: Groups,
-    softcap: float | None,
+    kernel: RowKernel,
 ) -> Float[Array, "B L Q H"]:
     """Compute attention of texts to themselves, and of each row to itself and to its text."""
     (N, T, _), P = groups.rows.shape, groups.texts.shape[1]
@@ -176,15 +216,9 @@ def attend_in_groups(
 
     text_k, text_v = text_k.swapaxes(1, 2), text_v.swapaxes(1, 2)
     row_k, row_v = to_rows(row_k).swapaxes(1, 2), to_rows(row_v).swapaxes(1, 2)
-    texts = attend(text_q, text_k, text_v, groups.texts, softcap)
-    args = to_rows(row_q), row_k, row_v, groups.rows, (text_k, text_v, groups.shared)
-    together = functools.partial(attend_after, softcap=softcap)
-    if N * q.shape[2] * T * T > _CACHED_LOGITS and jax.device_count() == 1:
-        in_parts = functools.partial(_attend_in_parts, softcap=softcap)
-        # The platform is that of the lowering, not of this machine. XLA computes nothing of the other branch.
-        rows = jax.lax.platform_dependent(*args, cpu=in_parts, default=together)
-    else:
-        rows = together(*args)
+    texts = attend(text_q, text_k, text_v, groups.texts, kernel.softcap)
+    prefix = text_k, text_v, groups.shared
+    rows = attend_rows(to_rows(row_q), row_k, row_v, RowMask(groups.rows), prefix, kernel)
     return jnp.concatenate([texts, rows.reshape(row_q.shape)], axis=1)
 
 

@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.policy.architecture import Architecture, LayerKind
 from agent_tunix.policy.mesh import TENSOR, divide, row_parts
-from agent_tunix.policy.network.attention import Groups, wide
+from agent_tunix.policy.network.attention import Groups, RowMask, wide
 from agent_tunix.policy.network.deltanet import JoinedRows, LinearState, repeat_rows
 from agent_tunix.policy.network.experts import ExpertLoad
 from agent_tunix.policy.network.layers import DecoderLayer
@@ -136,8 +136,13 @@ class Decoder(nnx.Module):
         attention_mask: Bool[Array, "B T S"],
         prefix: Prefix | None,
         counted: Bool[Array, "B T"] | None = None,
+        *,
+        whole_rows: bool = False,
     ) -> tuple[Float[Array, "B T D"], Cache | None, ExpertLoad | None]:
-        """Return normed hidden states, the cache, and the load of experts by the tokens to be counted."""
+        """Return normed hidden states, the cache, and the load of experts by the tokens to be counted.
+
+        With `whole_rows`, tokens see all earlier ones, as `attention_mask` says, and nothing comes before but `prefix`.
+        """
         x = self._embed(input_tokens)
         embedded = self._embed_for_layers(input_tokens, x)
         key_positions = positions = positions.astype(jnp.int32)
@@ -146,7 +151,11 @@ class Decoder(nnx.Module):
             slot = cache["length"][0]
             key_positions = jax.lax.dynamic_update_slice_in_dim(cache["positions"], positions, slot, axis=1)
         kinds = set(self.config.layer_kinds)
-        masks = {kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds}
+        masks: dict[LayerKind, Any] = {
+            kind: attention_mask & self._near(kind, positions, key_positions) for kind in kinds
+        }
+        if whole_rows:
+            masks = {kind: RowMask(mask) for kind, mask in masks.items()}
         if "linear_attention" in kinds:
             masks["linear_attention"] = _sees_itself(attention_mask, slot, input_tokens.shape[1])
         prefix_masks = {}
@@ -292,7 +301,7 @@ class Decoder(nnx.Module):
             # Together, a layer that is recomputed would hold texts and rows at once, and rows would lie on the devices
             # of their texts, which may be fewer than rows alone are divided over.
             last, prefix = self.read_prefix(texts, lengths)
-            hidden, _, load = self._read(rows, row_positions, None, own, prefix, counted)
+            hidden, _, load = self._read(rows, row_positions, None, own, prefix, counted, whole_rows=True)
             return last, hidden, load
         mask, text_positions, causal = _read_from_left(lengths, P)
         groups: dict[LayerKind, Any] = {}

@@ -14,12 +14,21 @@ from jaxtyping import Array, Bool, Float
 
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.mesh import TENSOR, divide
-from agent_tunix.policy.network.attention import Groups, attend, attend_after, attend_in_groups, wide
+from agent_tunix.policy.network.attention import (
+    Groups,
+    RowMask,
+    attend,
+    attend_after,
+    attend_in_groups,
+    attend_rows,
+    wide,
+)
 from agent_tunix.policy.network.deltanet import GatedDeltaNet
 from agent_tunix.policy.network.experts import ExpertLoad, MixtureOfExperts
 from agent_tunix.policy.network.norms import RMSNorm, rms_norm
 from agent_tunix.policy.network.projection import Projection, Scale
 from agent_tunix.policy.network.rotation import Angles, rotate
+from agent_tunix.policy.network.row_kernel import RowKernel
 
 _ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "silu": jax.nn.silu,
@@ -154,7 +163,7 @@ class Attention(nnx.Module):
         self,
         x: Float[Array, "B T D"],
         angles: Angles | None,
-        mask: Bool[Array, "B T S"] | Groups,
+        mask: Bool[Array, "B T S"] | Groups | RowMask,
         cache: Any,
         prefix: Any,
         lent: Any,
@@ -169,8 +178,11 @@ class Attention(nnx.Module):
         q = self._turn(self._by_heads(q, self.q_norm), angles)
         q = q * jnp.asarray(self.config.query_scale, q.dtype)
         k, v = self._keys_and_values(x, angles) if lent is None else lent
+        softcap = self.config.attention_softcap
+        window = self.config.window if self.kind == "sliding_attention" else None
+        kernel = RowKernel(softcap, window, self.mesh)
         if isinstance(mask, Groups):
-            out = attend_in_groups(q, k, v, mask, self.config.attention_softcap)
+            out = attend_in_groups(q, k, v, mask, kernel)
             return self._write(out, gate), (k, v) if self.lends else None
         if lent is None:
             k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
@@ -178,10 +190,12 @@ class Attention(nnx.Module):
                 keys, values, slot = cache
                 k = jax.lax.dynamic_update_slice_in_dim(keys, k.astype(keys.dtype), slot, axis=2)
                 v = jax.lax.dynamic_update_slice_in_dim(values, v.astype(values.dtype), slot, axis=2)
-        if prefix is None:
-            out = attend(q, k, v, mask, self.config.attention_softcap)
+        if isinstance(mask, RowMask):
+            out = attend_rows(q, k, v, mask, prefix, kernel)
+        elif prefix is None:
+            out = attend(q, k, v, mask, softcap)
         else:
-            out = attend_after(q, k, v, mask, prefix, self.config.attention_softcap)
+            out = attend_after(q, k, v, mask, prefix, softcap)
         is_kept = lent is None and (cache is not None or self.lends)
         return self._write(out, gate), (k, v) if is_kept else None
 
