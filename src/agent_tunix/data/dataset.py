@@ -144,11 +144,11 @@ def peek_example(config: Config) -> Example:
 
 
 def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | None = None) -> Iterator[Example]:
-    """Yield the usable rows of one set as they are read.
+    """Yield the usable rows of one dataset as they are read.
 
     Answers are split at GSM8K's mark `####` if `data.answer_mark` says so. With `auto`, they are split if at least half
-    of the first answers have the mark. Where answers are not split, an answer that contains the mark is used
-    unchanged as the reference, and a warning says how many there are.
+    of the answers in the first rows have the mark. Where answers are not split, an answer that contains the mark is
+    used unchanged as the reference, and a warning says how many there are.
 
     Args:
         config: The run's configuration. For a set of a mixture, the set's keys must already be merged into `data`.

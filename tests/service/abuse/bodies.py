@@ -43,7 +43,7 @@ def _(victim: Victim) -> Iterator[str]:
     yield from found
 
 
-@case("a gigabyte for a request without a body")
+@case("a gigabyte sent to a request that takes no body")
 def _(victim: Victim) -> Iterator[str]:
     def pieces() -> Iterator[bytes]:
         yield request(victim, "GET", LIST, f"Content-Length: {GIGABYTE}")

@@ -69,7 +69,8 @@ def _validator(schema: Any) -> Any:
         import referencing
     except ImportError as error:
         raise RewardError(
-            "json_schema requires jsonschema; run `pip install agent_tunix[schema]`", code="missing_dependency"
+            "the reward json_schema requires the package jsonschema; run `pip install agent_tunix[schema]`",
+            code="missing_dependency",
         ) from error
     try:
         if isinstance(schema, str):

@@ -65,10 +65,10 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
 
 
 def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, float]) -> list[str]:
-    """Return the order in which to compute components: required ones first, and the cheapest first among those ready.
+    """Return the order in which to compute components: required ones first, then the cheapest first.
 
-    `requires` maps each component to the lowest values of those that it requires. Costs have any unit. Equal costs keep
-    the order of `requires`.
+    `requires` maps each component to the components that it requires, each with its minimum raw value. Costs have any
+    unit. Equal costs keep the order of `requires`.
 
     Raises:
         RewardError: A required component does not exist, or a component requires itself, directly or through others.
