@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from agent_tunix.policy.network.row_kernel import RowKernel
+from agent_tunix.policy.network.row_kernel import RowKernel, is_long, put_before
 
 # Far below any logit but finite, so that the softmax of a fully masked row is defined.
 _UNSEEN = -(2.0**100)
@@ -142,9 +142,8 @@ def attend_after(
     The softmax is over both. The logits of the two parts keep the layout in which they are computed. Only maxima, sums
     and outputs, which are small, are rearranged (the idea of https://arxiv.org/abs/2506.05433).
 
-    cuDNN is not used here. Two of its results could be merged by their log-sum-exps, which JAX returns on request. But
-    its backward pass (JAX 0.10.2) silently drops the gradient of the log-sum-exp, and returns the log-sum-exp in
-    bfloat16.
+    Two results of cuDNN are not merged here, although JAX returns their log-sum-exps on request: its backward pass (JAX
+    0.10.2) silently drops the gradient of the log-sum-exp, and returns the log-sum-exp in bfloat16.
     """
     prefix_k, prefix_v, prefix_mask = prefix
     N, T, Q, H = q.shape
@@ -186,8 +185,12 @@ def attend_rows(
 
     The platform is that of the lowering, not of this machine. XLA computes nothing of the other branches.
     """
-    N, T, Q, _ = q.shape
+    (N, T, Q, H), (B, _, P, _) = q.shape, prefix[0].shape
     args = q, k, v, mask.mask, prefix
+    if is_long(T) and uses_cudnn(q.dtype, T, P + T, H, kernel.softcap, _capability()):
+        in_prefix = jnp.broadcast_to(prefix[2], (B, N // B, T, P)).reshape(N, T, P)
+        whole_mask = jnp.concatenate([in_prefix, mask.mask], axis=2)
+        return fused(q, put_before(prefix[0], k), put_before(prefix[1], v), whole_mask, "cudnn")
     branches: dict[str, Any] = {}
     if N * Q * T * T > _CACHED_LOGITS and jax.device_count() == 1:
         branches["cpu"] = functools.partial(_attend_in_parts, softcap=kernel.softcap)

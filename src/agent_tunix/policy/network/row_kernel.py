@@ -25,6 +25,16 @@ FEWEST_TOKENS = 256
 _LANES, _LONGEST_BLOCK = 128, 512
 
 
+def is_long(num_tokens: int) -> bool:
+    """Return True if rows are long enough for a kernel that keeps no logits."""
+    return num_tokens >= FEWEST_TOKENS
+
+
+def put_before(texts: Float[Array, "B K P H"], rows: Float[Array, "N K T H"]) -> Float[Array, "N K L H"]:
+    """Return keys or values of rows with those of their texts before them; L = P + T."""
+    return jnp.concatenate([jnp.repeat(texts, len(rows) // len(texts), axis=0), rows], axis=2)
+
+
 @dataclasses.dataclass(frozen=True)
 class RowKernel:
     """Attention of rows to themselves, causally, and to their texts.
@@ -43,7 +53,7 @@ class RowKernel:
 
     def supports(self, num_tokens: int, num_kv_heads: int) -> bool:
         """Return True if rows are long enough, and each device has whole key-value heads with all their queries."""
-        return num_tokens >= FEWEST_TOKENS and (self.mesh is None or num_kv_heads % self.mesh.shape[TENSOR] == 0)
+        return is_long(num_tokens) and (self.mesh is None or num_kv_heads % self.mesh.shape[TENSOR] == 0)
 
     def __call__(
         self,
@@ -61,9 +71,8 @@ class RowKernel:
         def pad(x: jax.Array, *, before: int = 0, after: int = 0) -> jax.Array:
             return jnp.pad(x, ((0, 0), (0, 0), (before, after), (0, 0)))
 
-        def join(text: Float[Array, "B K P H"], row: Float[Array, "N K T H"]) -> jax.Array:
-            parts = pad(jnp.repeat(text, N // B, axis=0), before=left), pad(row, after=right)
-            return divide(self.mesh, jnp.concatenate(parts, axis=2), TENSOR)
+        def join(texts: Float[Array, "B K P H"], rows: Float[Array, "N K T H"]) -> jax.Array:
+            return divide(self.mesh, pad(put_before(texts, rows), before=left, after=right), TENSOR)
 
         in_text = jnp.repeat(prefix_mask.any(axis=(1, 2)), N // B, axis=0).astype(jnp.int32)
         segments = jnp.concatenate([jnp.pad(in_text, ((0, 0), (left, 0))), jnp.ones((N, T + right), jnp.int32)], axis=1)
