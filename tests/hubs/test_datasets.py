@@ -345,3 +345,17 @@ def test_a_pipe_in_a_saved_dataset_is_refused(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     refusal("not_a_regular_file", config_of(str(tmp_path), subset=None))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "  - {name: answer, dtype: {class_label: {names: {'0': a, '100000000000': b}}}}\n",
+        "  - &column {name: answer, dtype: string}\n  - *column\n",
+    ],
+    ids=["labels", "alias"],
+)
+def test_the_description_of_columns_is_plain(columns: str, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("question,answer\na,4\n")
+    (tmp_path / "README.md").write_text(f"---\ndataset_info:\n  features:\n{columns}---\n")
+    refusal("invalid_dataset_columns", config_of(str(tmp_path), subset=None))

@@ -23,6 +23,8 @@ READING_REMEDY = "give the directory of a run, and check that its files are read
 
 _LONGEST_LINE = 64 * 2**20
 _LONGEST_INT = 18
+# A sum of more metrics than anybody has stays finite, and so does a square.
+_LARGEST = 1e100
 
 
 class MetricsFile(Closing):
@@ -83,7 +85,7 @@ def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield rows as `iterate_rows` does; a value that is neither a finite number nor a histogram becomes None.
+    """Yield rows as `iterate_rows` does; a value that is neither a number up to 1e100 nor a histogram becomes None.
 
     Only metrics named `…/histogram` are histograms.
 
@@ -224,9 +226,11 @@ def is_number(value: Any) -> bool:
 
 
 def is_metric(value: Any) -> bool:
-    """Return True if a JSON value is a finite number or a histogram of finite numbers, as `to_plain` makes them."""
+    """Return True if a JSON value is a number of at most 1e100, or a histogram of such numbers."""
     if is_number(value):
-        return math.isfinite(value)
+        return bool(abs(value) <= _LARGEST)
     if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
         return False
-    return is_histogram(value) and all(is_number(one) and math.isfinite(one) for part in value.values() for one in part)
+    return is_histogram(value) and all(
+        is_number(one) and abs(one) <= _LARGEST for part in value.values() for one in part
+    )

@@ -46,15 +46,18 @@ def _reads_elsewhere(place: RemoteLocation, file: str) -> DataError:
 
 
 @contextlib.contextmanager
-def own_patterns(place: RemoteLocation, path: str) -> Iterator[None]:
-    """Refuse patterns of a description that lead elsewhere before the library resolves them, which opens addresses.
+def checking_descriptions(place: RemoteLocation, path: str) -> Iterator[None]:
+    """Check descriptions of datasets (`README.md`) while the library reads them.
+
+    A pattern that leads elsewhere is refused before the library resolves it, which opens addresses; and columns that
+    would take it forever to build.
 
     Raises:
-        DataError: It has such a pattern.
+        DataError: A description has such a pattern or column.
     """
-    from datasets import data_files
+    from datasets import Features, data_files
 
-    resolve = data_files.resolve_pattern
+    resolve, build = data_files.resolve_pattern, vars(Features)["_from_yaml_list"]
     within = _inside(path)
 
     def resolve_own(pattern: str, base_path: str, *args: Any, **named: Any) -> list[str]:
@@ -65,11 +68,40 @@ def own_patterns(place: RemoteLocation, path: str) -> Iterator[None]:
         found: list[str] = resolve(pattern, base_path, *args, **named)
         return found
 
+    def build_plain(cls: Any, columns: Any) -> Any:
+        _check_columns(place, columns, set())
+        return build.__func__(cls, columns)
+
     data_files.resolve_pattern = resolve_own
+    Features._from_yaml_list = classmethod(build_plain)
     try:
         yield
     finally:
         data_files.resolve_pattern = resolve
+        Features._from_yaml_list = build
+
+
+def _check_columns(place: RemoteLocation, part: Any, seen: set[int]) -> None:
+    """Refuse aliases, which repeat a part any number of times, and class labels that are not numbered in a row."""
+    if not isinstance(part, dict | list):
+        return
+    if id(part) in seen:
+        raise _invalid_columns(place, "an alias of YAML")
+    seen.add(id(part))
+    labels = part.get("class_label") if isinstance(part, dict) else None
+    names = labels.get("names") if isinstance(labels, dict) else None
+    if isinstance(names, dict) and {str(name) for name in names} != {str(number) for number in range(len(names))}:
+        raise _invalid_columns(place, f"class labels {str(list(names))[:100]}")
+    for inner in part.values() if isinstance(part, dict) else part:
+        _check_columns(place, inner, seen)
+
+
+def _invalid_columns(place: RemoteLocation, what: str) -> DataError:
+    return DataError(
+        f"{place.key}={place.path} must describe its columns without aliases and number class labels from 0 without a"
+        f" gap, but its README.md has {what}; remove dataset_info from README.md",
+        code="invalid_dataset_columns",
+    )
 
 
 def check_directory(place: RemoteLocation, directory: str) -> None:

@@ -23,7 +23,7 @@ from agent_tunix.data.sources.dataset_checks import (
     check_saved,
     check_separator,
     check_version,
-    own_patterns,
+    checking_descriptions,
 )
 from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
 from agent_tunix.errors import AgentTunixError, DataError
@@ -119,7 +119,7 @@ def _load(
     try:
         if os.path.isdir(path):
             check_directory(place, path)
-        with own_patterns(place, path):
+        with checking_descriptions(place, path):
             builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
         check_files(place, path, builder.config.data_files)
         check_version(place, str(builder.config.version))
@@ -130,7 +130,17 @@ def _load(
         return cast("Iterable[Mapping[str, Any]]", builder.as_dataset(split=place.split))
     except DataError:
         raise
-    except (datasets.exceptions.DatasetsError, ValueError, RuntimeError, FileNotFoundError, ImportError) as error:
+    # The library raises the last three for descriptions of another shape than it expects.
+    except (
+        datasets.exceptions.DatasetsError,
+        ValueError,
+        RuntimeError,
+        FileNotFoundError,
+        ImportError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         if (said := _below(error)) is not None:
             raise said from error
         raise _refusal(place, split, error) from error
