@@ -86,6 +86,8 @@ def share_scoring(
     mixture: Mixture, rewards: RewardsConfig, processes: Processes
 ) -> Callable[[Sequence[Sample]], list[Score]]:
     """Return the function that scores samples, in all processes or in the first alone."""
+    if processes.count == 1:
+        return mixture.score
     divided = why_first_scores(mixture, rewards.execution) is None
     return functools.partial(score_together, mixture.score, processes=processes, divided=divided)
 
@@ -104,8 +106,6 @@ def score_together(
     Raises:
         AgentTunixError: The reward failed in a process. All processes raise the error of the first such process.
     """
-    if processes.count == 1:
-        return score(samples)
     shares = _divide(samples, processes.count) if divided else [samples, *[samples[:0]] * (processes.count - 1)]
     own = shares[processes.index]
     packed = processes.each(lambda: pack_scores(score(own)) if own else [])

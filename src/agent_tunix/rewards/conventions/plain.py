@@ -23,6 +23,7 @@ call, so that no reward can corrupt the next.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -153,36 +154,23 @@ class PlainReward(FormedConvention):
         """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
         if self.is_async or self._recorder is not None or (samples and self.is_open):
             return super().score(samples)
-        with served_imports(), capture.listening(), capture.attributed() as lines:
-            if not self.is_builtin:
-                return [self._score_one(sample, lines) for sample in samples]
-            return self._score_gathering(samples, lines)
-
-    def _score_gathering(self, samples: Sequence[Sample], lines: list[str]) -> list[Score]:
-        """Return the scores of a built-in. Its questions to the thorough tier are asked for the whole batch at once."""
+        # A built-in asks its questions to the thorough tier for the whole batch at once, and is then called again.
         questions = Questions()
-        with questions.gathered():
-            scores = [self._score_or_put_off(sample, lines) for sample in samples]
-        while put_off := [place for place, score in enumerate(scores) if score is None]:
-            started = time.perf_counter()
-            questions.settle()
-            waited_s = (time.perf_counter() - started) / len(put_off)
-            with questions.gathered():
-                for place in put_off:
-                    score = self._score_or_put_off(samples[place], lines)
-                    if score is not None:
-                        take_time(score, score.seconds + waited_s)
-                    scores[place] = score
+        scores: list[Score | None] = [None] * len(samples)
+        with served_imports(), capture.listening(), capture.attributed() as lines:
+            waiting = list(range(len(samples)))
+            while waiting:
+                started = time.perf_counter()
+                questions.settle()
+                waited_s = (time.perf_counter() - started) / len(waiting)
+                with questions.gathered() if self.is_builtin else contextlib.nullcontext():
+                    for place in waiting:
+                        scores[place] = self._score_one(samples[place], lines, waited_s)
+                waiting = [place for place in waiting if scores[place] is None]
         return [score for score in scores if score is not None]
 
-    def _score_or_put_off(self, sample: Sample, lines: list[str]) -> Score | None:
-        """Return the score of a built-in; None while it waits for the thorough tier."""
-        try:
-            return self._score_one(sample, lines)
-        except PutOff:
-            return None
-
-    def _score_one(self, sample: Sample, lines: list[str]) -> Score:
+    def _score_one(self, sample: Sample, lines: list[str], waited_s: float) -> Score | None:
+        """Return the score, and add `waited_s` to its time; None if a built-in waits for the thorough tier."""
         lines.clear()
         started = time.perf_counter()
         try:
@@ -190,9 +178,11 @@ class PlainReward(FormedConvention):
             # A built-in returns a new score each time, so it needs no copy.
             owned = self.is_builtin and type(returned) is Score
             score = returned if owned else to_score(returned, EXPECTED)
+        except PutOff:
+            return None
         except FAULTS as error:  # a user's fault becomes an outcome here
             score = self._failed(error)
-        take_time(score, time.perf_counter() - started)
+        take_time(score, time.perf_counter() - started + waited_s)
         return replace(score, extras={**score.extras, **capture.as_extras(lines)}) if lines else score
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:

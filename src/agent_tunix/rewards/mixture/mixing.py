@@ -352,7 +352,10 @@ def _compute(
         for name, reward in rewards.items()
         if name in given and isinstance(reward, _Beginning)
     }
-    computed = {name: rewards[name].score(given[name]) for name in given if name not in begun}
+    computed: dict[str, list[Score]] = {}
+    for name, own in given.items():
+        if name not in begun:
+            computed[name] = rewards[name].score(own)
     computed |= {name: future.result() for name, future in begun.items()}
     scores: dict[str, list[Score | None]] = {}
     for name, indices in wanted.items():
