@@ -895,6 +895,16 @@ def test_private_files_are_found_wherever_they_hide(hide: Callable[[World], str]
         read_request(EvaluateConfig(checkpoint_dir="run"))
 
 
+def test_the_parameters_of_a_task_may_name_files(world: World) -> None:
+    """reasoning_gym reads the file, and an evaluation writes its words into the run's directory."""
+    task = {"spell_backward": {"data_file": str(_secret(world)), "size": 4}}
+    world.configure({"data.source": "reasoning_gym", "data.tasks": task})
+    with raises(UntrustedRunError, "untrusted_run"):
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    world.configure({"data.tasks": {"spell_backward": {"size": 4}}})
+    read_request(EvaluateConfig(checkpoint_dir="run"))
+
+
 @pytest.mark.parametrize("end", ["/", "/.", "*/"])
 def test_a_private_file_is_found_whatever_follows_its_name(end: str, world: World) -> None:
     world.configure({"training.test_data_dir": f"{_secret(world)}{end}"})

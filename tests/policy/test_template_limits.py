@@ -49,6 +49,9 @@ def test_a_template_that_makes_too_much_is_refused_by_name(source: str) -> None:
 # fmt: off
 ATTACKS = [
     "{{ 5|round(-4000000) }}",
+    "{% set k = 2305843009213693951 %}{{ range(k, k * 99999, k)|list|unique|list|length }}",
+    "{{ range(2305843009213693951, 230584300921369395100000, 2305843009213693951)|unique|list|length }}",
+    "{{ [2305843009213693951, 4611686018427387902]|unique|list|length }}",
     "{{ 'x'|slice(4000000)|select('none')|list }}",
     "{% for i in range(99999) %}{{ 'x'|batch(4000)|select('none')|first }}{% endfor %}",
     "{{ range(99999)|map(attribute='0.' * 9999)|list }}",

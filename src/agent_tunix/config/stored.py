@@ -28,6 +28,9 @@ _MAX_DEPTH = 50
 # Longer words are refused: YAML reads `1:30:00` as a base-60 number, in quadratic time.
 _MAX_WORD = 10_000
 _MISSING = "???"
+# Digits of a number that is a key.
+_LONGEST_NUMBER = 18
+_INT_TAG = "tag:yaml.org,2002:int"
 _FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 _INTERPOLATION = re.compile(r"(\\*)\$\{")
 
@@ -41,6 +44,8 @@ class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if len(names) != len(set(names)):
             raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} occurs twice")
+        if any(len(key.value) > _LONGEST_NUMBER and key.tag == _INT_TAG for key, _ in node.value):
+            raise ValueError("a key is too large a number")  # such keys may have equal hashes
         return super().construct_mapping(node, deep=deep)
 
 

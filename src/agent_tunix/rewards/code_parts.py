@@ -31,6 +31,7 @@ Kind = Literal[
     "judge",
     "uploaded",
     "dataset",
+    "task",
     "private",
     "hub",
     "command",
@@ -51,8 +52,9 @@ class CodePart:
     # `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a reward of
     # an installed package; `reward_model`: a model that torch loads, or the Python that loads it; `judge`: an argument
     # of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set; `dataset`: a dataset that
-    # is code; `private`: a file that other users cannot read; `hub`: a model or dataset that the user's account at a
-    # hub may open; `command`: a command that starts an MCP server; `server`: the address of one.
+    # is code; `task`: a task of reasoning_gym with parameters, which may name files; `private`: a file that other users
+    # cannot read; `hub`: a model or dataset that the user's account at a hub may open; `command`: a command that starts
+    # an MCP server; `server`: the address of one.
     kind: Kind
     component: str  # component, or key of the configuration
     text: str  # the specification, or the value
@@ -74,6 +76,7 @@ _WORDS: dict[Kind, str] = {
     "judge": "asks a model over the network:",
     "uploaded": "runs uploaded code without isolation,",
     "dataset": "imports a dataset by its name,",
+    "task": "makes problems with parameters that may name files or need hours,",
     "private": "reads files that other users cannot read,",
     "hub": "loads from a hub with your account or from your cache:",
     "command": "runs the command",

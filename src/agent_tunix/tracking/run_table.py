@@ -293,4 +293,4 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key by which 2 comes before 10."""
     parts = re.split(r"(\d+)", text)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

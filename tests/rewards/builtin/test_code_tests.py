@@ -725,6 +725,36 @@ SPECIAL_CHEATS = {
         "class D(dict):\n    def __len__(self): return 2\ndef f(x): return D()",
         "r = f(2)\nassert len(r) == 2\nfor k in r: assert r[k] == 9",
     ),
+    "a list that has another content at each reading": (
+        "class W(list):\n    n = 0\n    def __iter__(self):\n        self.n += 1\n"
+        "        return iter([0] * 3 if self.n == 1 else [])\ndef f(x): return W()",
+        "r = f(2)\nassert len(r) == 3\nfor a, b in zip(r, [1, 4, 9]): assert a == b",
+    ),
+    "a list whose items are not its content": (
+        "class W(list):\n    def __getitem__(self, place): return 0\ndef f(x): return W(x)",
+        "r = f([3, 1, 2])\nassert sorted(r) == [1, 2, 3]\nassert all(r[i] <= r[i + 1] for i in range(2))",
+    ),
+    "a dictionary that has another content at each reading": (
+        "class W(dict):\n    n = 0\n    def keys(self):\n        self.n += 1\n"
+        "        return ['a', 'b'] if self.n == 1 else []\n    def __getitem__(self, key): return 0\n"
+        "    def __iter__(self): return iter([])\ndef f(x): return W()",
+        "r = f(2)\nassert len(r) == 2\nfor k, v in r.items(): assert {'a': 2, 'b': 1}[k] == v",
+    ),
+    "a counter that has no most common item": (
+        "import collections\nclass W(collections.Counter):\n    def most_common(self, n=None): return []\n"
+        "def f(x): return W('aab')",
+        "r = f(2)\nassert len(r) == 2\nfor k, v in r.most_common(): assert {'a': 5, 'b': 7}[k] == v",
+    ),
+    "an object without a last item": (
+        "class S:\n    def __len__(self): return 3\n    def __getitem__(self, place): raise IndexError\n"
+        "def f(x): return S()",
+        "r = f(2)\nassert len(r) == 3\nfor a, b in zip(reversed(r), [9, 4, 1]): assert a == b",
+    ),
+    "a number without digits": (
+        "def f(x): return f'{x} and (True + True + True) * (' + '+'.join(['True'] * 8) + ')'",
+        "import re\nr = f([1])\nassert re.findall('[0-9]+', r) == ['1'] and eval(r) == 24",
+    ),
+    "a number that is dropped": ("def f(x): return '(6 * 4, 1)[0]'", "assert eval(f(2)) == 24"),
     "a set of its own that learns what is expected": (
         "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"
         "    def __iter__(self): return iter(self.o)\ndef f(x): return S()",

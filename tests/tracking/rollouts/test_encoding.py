@@ -4,6 +4,7 @@ import collections
 import datetime
 import decimal
 import enum
+import json
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -166,6 +167,15 @@ ARRAY_OF_32_MB = f'{{"$type":"array","dtype":"<U1024","shape":[8192],"values":{[
 def test_an_array_that_takes_far_more_memory_than_its_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a stored value"):
         decode(text)
+
+
+@pytest.mark.parametrize("kind", ["set", "frozenset", "mapping"])
+def test_members_with_equal_hashes_are_refused(kind: str) -> None:
+    """Python compares each with all others: twenty thousand of them would take seconds, a million hours."""
+    numbers = [(2**61 - 1) * number for number in range(20_000)]
+    items = [[number, 1] for number in numbers] if kind == "mapping" else numbers
+    with pytest.raises(ValueError, match="is not a stored value"):
+        decode(json.dumps({"$type": kind, "items": [*items]}))
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"$type":"no such"}', '{"$type":"bytes","base64":"é"}', '{"$type":"int"}'])

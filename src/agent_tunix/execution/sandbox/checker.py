@@ -12,6 +12,7 @@ current check and all later ones fail, whatever they catch.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import operator
 import sys
@@ -44,7 +45,7 @@ _LONGEST_NAME = 200
 # could give the tests nothing to compare.
 _READING = frozenset(
     {"count", "get", "index", "isdisjoint", "issubset", "issuperset", "items", "keys", "values"}
-    | {"difference", "intersection", "symmetric_difference", "union"}
+    | {"difference", "intersection", "symmetric_difference", "union", "elements", "most_common", "total"}
 )
 
 
@@ -62,7 +63,7 @@ class ProgramClient:
     Attributes:
         lost: Reason why the process cannot be used any more; "" while it can.
         refuted: Failed assertion, or test that raised anything, in a function that the program called; "" without one.
-        texts: Texts that the program has sent, in which a name could be.
+        texts: Texts that the program has sent, in which a name or an index could be.
     """
 
     def __init__(self, line: Line, *, formats: bool = False) -> None:
@@ -71,6 +72,7 @@ class ProgramClient:
         self.texts: set[str] = set()
         self._formats = formats
         self._line = line
+        self._contents: dict[int, Any] = {}
         self._lengths: dict[int, int] = {}
         self._items_seen: dict[int, int] = {}
         self._items: dict[int, int] = {}
@@ -106,6 +108,7 @@ class ProgramClient:
         """Call the first argument with the others in the program's process, or apply a special operation to it."""
         named = named or {}
         if special in _CHANGING:
+            self._contents.clear()
             self._lengths.clear()
             self._items_seen.clear()
         self._number += 1
@@ -124,8 +127,14 @@ class ProgramClient:
         return self._decode(said.get("value"))
 
     def plain_of(self, handle: Remote) -> Any:
-        """Return the current content of an object whose class is derived from a list, dict or similar type."""
-        value = self.ask([handle], special="plain")
+        """Return the content of an object whose class is derived from a list, dict or similar type.
+
+        It stays the same until anything may have changed, however often a test reads it.
+        """
+        place = place_of(handle)
+        if place not in self._contents:
+            self._contents[place] = self.ask([handle], special="plain")
+        value = self._contents[place]
         return value if type(value) in MUTABLE else _NOTHING
 
     def expect(self, kind: type, args: list[Any], special: str) -> Any:
@@ -198,7 +207,7 @@ class ProgramClient:
             if type(one) in (bytes, bytearray):
                 one = one.decode(errors="replace")
             if type(one) is str:
-                if any(map(str.isidentifier, one)):
+                if "[" in one or any(map(str.isidentifier, one)):
                     self.texts.add(one)
                 if self._formats and _reads_attributes(one):
                     raise self._lose("its text has attributes in fields of a format, and the tests format text")
@@ -397,11 +406,19 @@ class Remote:
             raise TypeError("it iterates over something that is not an iterator")
         return _items_of(self, iterator, self.__client)
 
+    def __reversed__(self) -> Iterator[Any]:
+        return iter([*self][::-1])
+
     def __next__(self) -> Any:
         return self.__client.next_of(self)
 
     def __bool__(self) -> bool:
-        return bool(self.__plain) if self.__plain is not _NOTHING else self.__client.expect(bool, [self], "bool")
+        if self.__plain is not _NOTHING:
+            return bool(self.__plain)
+        if self.__mutable and (content := self.__client.plain_of(self)) is not _NOTHING:
+            return bool(content)
+        truth: bool = self.__client.expect(bool, [self], "bool")
+        return truth
 
     def __len__(self) -> int:
         if self.__plain is not _NOTHING:
@@ -433,7 +450,13 @@ class Remote:
         return -self.__plain if self.__plain is not _NOTHING else self.__client.ask([self], special="neg")
 
     def __getitem__(self, key: Any) -> Any:
-        return self.__plain[key] if self.__plain is not _NOTHING else self.__client.ask([self, key], special="getitem")
+        if self.__plain is not _NOTHING:
+            return self.__plain[key]
+        if self.__mutable and (content := self.__client.plain_of(self)) is not _NOTHING:
+            # What the content does not have, such as an item that a class makes up, is asked for.
+            with contextlib.suppress(LookupError, TypeError):
+                return content[key]
+        return self.__client.ask([self, key], special="getitem")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.__client.ask([self, key, value], special="setitem")

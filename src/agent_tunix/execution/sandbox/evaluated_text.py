@@ -134,9 +134,20 @@ def _text_of(source: Any) -> str:
 
 
 def _require_literals(text: str) -> None:
-    """Raise ValueError for text that is more than an expression of operators and literals."""
+    """Raise ValueError for text that is more than an expression of operators and literals.
+
+    Arithmetic has numbers and one comparison at most, outside: `True + True` would be a number without a digit, and
+    `(24, 1)[0]` drops one.
+    """
     import ast
 
-    for node in ast.walk(compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST)):
+    tree: Any = compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST)
+    if any(isinstance(node, ast.BinOp) for node in ast.walk(tree)):
+        sides = [tree.body.left, *tree.body.comparators] if isinstance(tree.body, ast.Compare) else [tree.body]
+        for node in (node for side in sides for node in ast.walk(side)):
+            is_truth = isinstance(node, ast.Constant) and isinstance(node.value, bool)
+            if is_truth or isinstance(node, ast.BoolOp | ast.Compare | ast.IfExp | ast.Subscript | ast.Not):
+                raise ValueError(f"the program's text computes with more than numbers: {type(node).__name__}")
+    for node in ast.walk(tree):
         if type(node).__name__ not in _NODES and not _OPERATORS & {base.__name__ for base in type(node).__bases__}:
             raise ValueError(f"the program's text is more than operators and literals: {type(node).__name__}")

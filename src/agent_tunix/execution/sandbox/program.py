@@ -173,7 +173,7 @@ def _copier() -> Any:
 
 
 def _content_of(value: Any) -> Any:
-    kind: Callable[[Any], Any] = next(kind for kind in MUTABLE if isinstance(value, kind))
+    kind: Callable[[Any], Any] = next(kind for kind in type(value).__mro__ if kind in MUTABLE)
     return kind(value)
 
 

@@ -32,7 +32,8 @@ MAX_WORK = 20_000_000
 MAX_SECONDS = 10.0
 _WORK_BETWEEN_LOOKS = 50_000
 MAX_SOURCE = 100_000
-_MAX_BITS = 4096
+# No conversation has larger numbers; those above 2^61 may have equal hashes, on which `unique` would take for ever.
+_MAX_BITS = 60
 _MAX_DIGITS = 6
 _FIELDS = 16
 # Units of an iteration, of a call, and of a value that is visited for the first time.
@@ -156,14 +157,21 @@ class _Meter(threading.local):
         if size > MAX_SIZE:
             raise TemplateLimitError(f"it builds a value of more than {MAX_SIZE:,} characters or values")
 
+    @staticmethod
+    def _require_bits(*numbers: int) -> None:
+        if any(number.bit_length() > _MAX_BITS for number in numbers):
+            raise TemplateLimitError(f"it computes a number of more than {_MAX_BITS} bits")
+
     def _walk(self, value: Any) -> tuple[_Size, bool]:
         """Return the size of a value, and True if it may change."""
         kind = _KINDS.get(type(value)) or _kind_of(value)
         if kind is _Kind.TEXT:
             return _Size(len(value), 1), False
         if kind is _Kind.NUMBER:
+            self._require_bits(value)
             return _Size(1 + value.bit_length() // 3, 1), False
         if kind is _Kind.RANGE:
+            self._require_bits(value.start, value.stop)
             return _Size(0, len(value)), False
         if kind is _Kind.NAMESPACE:
             # Jinja hides the content of a namespace from attribute access.

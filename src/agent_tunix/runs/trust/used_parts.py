@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.data_sets import TASK_KEYS, data_sets
 from agent_tunix.config.schema import Config
 from agent_tunix.data.sources.remote import SCHEMES, source_of_scheme
 from agent_tunix.environments.conventions.mcp_server import McpServer
@@ -92,6 +92,9 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
             elif source in SCHEMES.values() or "://" in path:
                 parts.append(CodePart("hub", key, path))
             parts += [CodePart("private", key, str(file), file) for file in _private_files(path, root)]
+        for name, settings in of_set.data.tasks.items():
+            if set(settings or {}) - set(TASK_KEYS):
+                parts.append(CodePart("task", f"{key}.tasks.{name}", str(dict(settings))))
     return parts + policy_parts(config, root)
 
 

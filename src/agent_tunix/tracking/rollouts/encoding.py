@@ -21,6 +21,7 @@ Text that is not valid Unicode (a lone surrogate) is kept, escaped as `\ud800`.
 
 import base64
 import binascii
+import collections
 import datetime
 import decimal
 import json
@@ -36,6 +37,8 @@ _DEEPEST = 60
 _MOST_VALUES = 1_000_000
 _LONGEST_TEXT = 2000
 _LARGEST_INT_BITS = 4096
+# Members of a set, or keys of a mapping, that may have the same hash.
+_MOST_OF_A_HASH = 100
 # Every text of an array takes the room of the longest one: the memory that arrays may take for each value and each
 # character of text, and what all arrays of one reading may take beyond that.
 _BYTES_PER_CHARACTER = 16
@@ -211,14 +214,21 @@ def _read_bytes(stored: Mapping[str, Any]) -> bytes:
         raise ValueError(str(error)) from error
 
 
+def _spread(items: list[Any], keys: list[Any]) -> list[Any]:
+    """Return items whose keys have different hashes; equal ones would take quadratic time, and are made on purpose."""
+    if keys and max(collections.Counter(map(hash, keys)).values()) > _MOST_OF_A_HASH:
+        raise ValueError(f"more than {_MOST_OF_A_HASH} members of a set or mapping have the same hash")
+    return items
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "float": lambda stored: float(stored["value"]),
     "int": lambda stored: int(stored["hex"], 16),
     "bytes": _read_bytes,
     "tuple": lambda stored: tuple(stored["items"]),
-    "set": lambda stored: set(stored["items"]),
-    "frozenset": lambda stored: frozenset(stored["items"]),
-    "mapping": lambda stored: dict(stored["items"]),
+    "set": lambda stored: set(_spread(stored["items"], stored["items"])),
+    "frozenset": lambda stored: frozenset(_spread(stored["items"], stored["items"])),
+    "mapping": lambda stored: dict(_spread(stored["items"], [key for key, _ in stored["items"]])),
     "datetime": lambda stored: datetime.datetime.fromisoformat(stored["value"]),
     "date": lambda stored: datetime.date.fromisoformat(stored["value"]),
     "decimal": lambda stored: decimal.Decimal(stored["value"]),
