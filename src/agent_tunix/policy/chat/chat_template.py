@@ -33,8 +33,9 @@ class ChatTemplate:
 
     Args:
         source: Jinja source.
-        origin: Origin of the template, for messages.
-        variables: Variables of the template besides the messages: special tokens and the user's own arguments.
+        origin: Where the template comes from, for error messages.
+        variables: Variables of the template besides the messages: special tokens, and the template's arguments that
+            the user set.
         date: Date that `strftime_now` uses, in the form 2024-07-26.
 
     Raises:

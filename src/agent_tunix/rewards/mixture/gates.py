@@ -65,7 +65,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
 
 
 def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, float]) -> list[str]:
-    """Return the order in which to compute components: required ones first, then the cheapest first.
+    """Return the order in which to compute components: each after those it requires, else cheapest first.
 
     `requires` maps each component to the components that it requires, each with its minimum raw value. Costs have any
     unit. Equal costs keep the order of `requires`.

@@ -167,7 +167,7 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
 
 
 def describe_initial(config: Config) -> dict[str, Any] | None:
-    """Return the entry of `environment.json` about the initial weights; None if training starts at `model.path`."""
+    """Return the entry of `environment.json` about the initial weights; None if training starts from `model.path`."""
     given = config.training.init_checkpoint
     if given is None:
         return None

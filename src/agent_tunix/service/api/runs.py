@@ -59,7 +59,7 @@ async def metrics(
     after: Annotated[int | None, Query(ge=-1, le=_LAST_STEP, description="Only later steps than this")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="Most rows to return")] = 1000,
 ) -> Response:
-    """List a run's metrics, step by step. To get new ones, pass the last step received as `after`."""
+    """List a run's metrics, step by step. To get new ones, pass as `after` the last step received."""
     service = service_of(request)
     page = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).metrics(after, limit))
     return Json(
