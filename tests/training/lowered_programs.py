@@ -1,8 +1,10 @@
 """Programs of runs, lowered for accelerators; `test_lowered_programs.py` reads what this program prints.
 
-    python -m tests.training.lowered_programs DIRECTORY
+    python -m tests.training.lowered_programs DIRECTORY [--compile]
 
-Prints one JSON object: family, adapter and mesh → function → for each of its programs, what its arguments are.
+Prints one JSON object: family, adapter and mesh → function → for each of its programs, what its arguments are. With
+`--compile`, XLA's compiler for TPUs compiles those for one device too. It needs no TPU, but the package libtpu in the
+version of JAX's extra `tpu`.
 """
 
 import json
@@ -18,6 +20,7 @@ import jax
 import jax.export
 import numpy as np
 from flax import nnx
+from jax.experimental import topologies
 
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
@@ -37,6 +40,7 @@ PLATFORMS = ("cuda", "tpu")
 MESHES = ([1, 1, 1], [2, 2, 2])
 ADAPTERS: dict[str, dict[str, Any]] = {"plain": {}, "LoRA": {"lora_rank": 2, "remat": True}, "QLoRA": {"lora_rank": 2}}
 QUANTIZATIONS = ("nf4", "int8")
+COMPILES = "--compile" in sys.argv
 # Prompts of a step, completions of each, tokens of a prompt and of a completion.
 B, G, P, T = 4, 4, 8, 16
 
@@ -45,7 +49,25 @@ _jit = jax.jit
 
 def lower(jitted: Any, *args: Any, **statics: Any) -> jax.export.Exported:
     """Lower a call for accelerators, which needs none. What only a CPU computes raises an error."""
-    return jax.export.export(jitted, platforms=PLATFORMS)(*args, **statics)
+    exported = jax.export.export(jitted, platforms=PLATFORMS)(*args, **statics)
+    if COMPILES and exported.nr_devices == 1:
+        compile_for_tpu(exported)
+    return exported
+
+
+def compile_for_tpu(exported: jax.export.Exported) -> None:
+    """Compile a program of one device for a TPU v5e; print its name and the memory beside its arguments."""
+    # The smallest topology has four chips.
+    chip = topologies.get_topology_desc("v5e:2x2", "tpu").devices[0]
+    place = jax.sharding.SingleDeviceSharding(chip)
+    given = [
+        jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=place)  # type: ignore[no-untyped-call]
+        for one in exported.in_avals
+    ]
+    args, statics = jax.tree.unflatten(exported.in_tree, given)
+    compiled = _jit(exported.call).trace(*args, **statics).lower(lowering_platforms=("tpu",)).compile()
+    needed = compiled.memory_analysis().temp_size_in_bytes
+    print(f"{exported.fun_name}: {needed / 1e6:.1f} MB", file=sys.stderr)
 
 
 class LoweredFunction:
@@ -152,7 +174,8 @@ def main() -> None:
             config.model = ModelConfig(dtype="bfloat16", **ADAPTERS[adapter])
             if adapter == "QLoRA":
                 config.model.quantization = QUANTIZATIONS[min(number, 1)]
-            for shape in MESHES if (number, adapter) == (0, "plain") else MESHES[-1:]:
+            single = [MESHES[0]] if COMPILES else [MESHES[-1]]
+            for shape in MESHES if (number, adapter) == (0, "plain") else single:
                 found[f"{family}, {adapter}, {shape}"] = lower_run(directory, config, shape)
     print(json.dumps(found))
 
