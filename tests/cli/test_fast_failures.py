@@ -180,10 +180,10 @@ def test_ctrl_c_before_the_run_listens_ends_without_a_traceback(
 
 
 def test_a_defect_of_ours_keeps_its_traceback(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(cfg: object) -> None:
+    def fail() -> None:
         raise ValueError("a defect")
 
-    monkeypatch.setattr(hydra_programs, "_train", fail)
+    monkeypatch.setattr(hydra_programs, "load_env_file", fail)
     result = in_process(hydra_programs.train)
     assert result.status == 1
     assert "Traceback" in result.err

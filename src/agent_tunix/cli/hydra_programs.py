@@ -5,6 +5,8 @@ for errors that the user can fix before a run, 1 for a run that stopped, 128 + n
 """
 
 import atexit
+import contextlib
+import dataclasses
 import gc
 import logging
 import os
@@ -12,8 +14,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +48,20 @@ _FULL_ERROR = "HYDRA_FULL_ERROR"
 
 def train(overrides: Sequence[str] | None = None) -> None:
     """Train with the given overrides, or those of the command line."""
-    _run(_train, "config", "train", overrides)
+    with _program("train", overrides):
+        _by_hydra("config")(_train)()
 
 
 def sft(overrides: Sequence[str] | None = None) -> None:
     """Train on targets with the given overrides, or those of the command line."""
-    _run(_sft, "config", "sft", overrides)
+    with _program("sft", overrides):
+        _by_hydra("config")(_sft)()
 
 
 def evaluate(overrides: Sequence[str] | None = None) -> None:
     """Evaluate with the given overrides, or those of the command line."""
-    _run(_evaluate, "evaluate", "evaluate", overrides)
+    with _program("evaluate", overrides):
+        _by_hydra("evaluate")(_evaluate)()
 
 
 class NoLinksInSweep(Callback):
@@ -72,58 +77,40 @@ class NoLinksInSweep(Callback):
             fail(error)
 
 
-def _run(task: Callable[[DictConfig], None], config_name: str, command: str, overrides: Sequence[str] | None) -> None:
-    before, began = {"imports": timeline.age_of_process()}, time.perf_counter()
+@dataclasses.dataclass
+class _Program:
+    """A program in progress, for its jobs: one, or those of a sweep."""
+
+    before: dict[str, float]  # seconds of what came before the first job
+    began: float
+    wants_trace: bool
+    sweep: Path | None = None
+
+
+_PROGRAM: ContextVar[_Program] = ContextVar("program")
+
+
+@contextlib.contextmanager
+def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
+    """Prepare for Hydra, and explain its errors and those of the jobs."""
+    program = _Program({"imports": timeline.age_of_process()}, time.perf_counter(), os.environ.get(_FULL_ERROR) == "1")
+    _PROGRAM.set(program)
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
     logging.setLogRecordFactory(SafeLogRecord)  # JAX and absl add handlers of their own
     compose.register_schema()
     find_own_conf()
-    wants_trace = os.environ.get(_FULL_ERROR) == "1"
     # Makes Hydra raise its errors, which are explained below without a traceback.
     os.environ[_FULL_ERROR] = "1"
-
-    sweep: list[Path] = []
-
-    def guarded(cfg: DictConfig) -> None:
-        if before:
-            before["configuration"] = time.perf_counter() - began
-        job = HydraConfig.get()
-        in_sweep = job.mode == RunMode.MULTIRUN
-        if in_sweep:  # only the job's own arguments: it prints how to resume
-            sys.argv[1:] = job.overrides.task
-            sweep[:] = [Path(job.sweep.dir)]
-        try:
-            with timeline.begin(before):
-                before.clear()  # only the first job of a sweep reports it
-                task(cfg)
-        except BrokenPipeError:  # the reader of the output, such as `head`, has ended
-            exit_now(_OUTPUT_CLOSED)
-        except Exception as error:
-            root = Path(job.runtime.output_dir)
-            if in_sweep and not (root / "config.yaml").exists():  # it failed before the run was created
-                record_failure(root, error, job.overrides.task)
-            if wants_trace:
-                raise
-            if not isinstance(error, AgentTunixError):  # a defect of ours
-                echo(traceback.format_exc(), err=True)
-                exit_now(1)
-            if not in_sweep or isinstance(error, Interrupted):
-                fail(error)
-            echo(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", err=True)
-            echo(describe(error), err=True)
-            raise  # the sweep continues, and ends with this error
-
-    conf = str(compose.find_conf_directory())
     interrupted = False
     try:
         with garbage.rarely_sought():
-            hydra.main(version_base="1.3", config_path=conf, config_name=config_name)(guarded)()
+            yield
         # The last garbage collection takes a second. After a failure it must run: objects that the traceback holds must
         # be freed before JAX is.
         atexit.register(gc.freeze)
     except (AgentTunixError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
-        if wants_trace:
+        if program.wants_trace:
             raise
         if isinstance(error, AgentTunixError):
             sys.exit(exit_status(error))
@@ -138,14 +125,51 @@ def _run(task: Callable[[DictConfig], None], config_name: str, command: str, ove
         )
         interrupted = True
     finally:
-        if not wants_trace:
+        if not program.wants_trace:
             del os.environ[_FULL_ERROR]
-        if sweep and command == "train" and (table := describe_sweep(sweep[0])):
+        if program.sweep and command == "train" and (table := describe_sweep(program.sweep)):
             echo(f"\n{table}")
     if interrupted:
         exit_now(128 + signal.SIGINT)
 
 
+def _by_hydra(config_name: str) -> Callable[[Callable[[DictConfig], None]], Callable[[], None]]:
+    return hydra.main(version_base="1.3", config_path=str(compose.find_conf_directory()), config_name=config_name)
+
+
+@contextlib.contextmanager
+def _job() -> Iterator[None]:
+    """Time a job, and turn its errors into messages; those of a job of a sweep do not end the others."""
+    program, job = _PROGRAM.get(), HydraConfig.get()
+    if program.before:
+        program.before["configuration"] = time.perf_counter() - program.began
+    in_sweep = job.mode == RunMode.MULTIRUN
+    if in_sweep:  # only the job's own arguments: it prints how to resume
+        sys.argv[1:] = job.overrides.task
+        program.sweep = Path(job.sweep.dir)
+    try:
+        with timeline.begin(program.before):
+            program.before.clear()  # only the first job of a sweep reports it
+            yield
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        exit_now(_OUTPUT_CLOSED)
+    except Exception as error:
+        root = Path(job.runtime.output_dir)
+        if in_sweep and not (root / "config.yaml").exists():  # it failed before the run was created
+            record_failure(root, error, job.overrides.task)
+        if program.wants_trace:
+            raise
+        if not isinstance(error, AgentTunixError):  # a defect of ours
+            echo(traceback.format_exc(), err=True)
+            exit_now(1)
+        if not in_sweep or isinstance(error, Interrupted):
+            fail(error)
+        echo(f"job {job.job.num} of the sweep, {' '.join(job.overrides.task)}, failed:", err=True)
+        echo(describe(error), err=True)
+        raise  # the sweep continues, and ends with this error
+
+
+@_job()
 def _train(cfg: DictConfig) -> None:
     with spend("imports"):
         from agent_tunix.runs.preflight import preflight
@@ -172,6 +196,7 @@ def _train(cfg: DictConfig) -> None:
     train_grpo(checked, root, job.overrides.task)
 
 
+@_job()
 def _sft(cfg: DictConfig) -> None:
     from agent_tunix.runs.preflight import preflight
     from agent_tunix.runs.trust import check_directory
@@ -195,6 +220,7 @@ def _sft(cfg: DictConfig) -> None:
     sft.train_supervised(checked, root, job.overrides.task)
 
 
+@_job()
 def _evaluate(cfg: DictConfig) -> None:
     from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
     from agent_tunix.evaluation.request import read_request
@@ -214,4 +240,4 @@ def _join(config: Config) -> None:
     with spend("processes"):
         from agent_tunix.distributed import join
 
-        join(config.distributed, compose.to_yaml(replace(config, distributed=DistributedConfig())))
+        join(config.distributed, compose.to_yaml(dataclasses.replace(config, distributed=DistributedConfig())))

@@ -27,7 +27,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
 
@@ -148,7 +148,7 @@ class PlainReward(FormedConvention):
         return ([place] for place in range(len(samples)))
 
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
-        return [to_score(self._call(samples[0]), EXPECTED)]
+        return [to_score(self._bind(samples[0])(), EXPECTED)]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
@@ -174,7 +174,7 @@ class PlainReward(FormedConvention):
         lines.clear()
         started = time.perf_counter()
         try:
-            returned = self._call(sample)
+            returned = self._bind(sample)()
             # A built-in returns a new score each time, so it needs no copy.
             owned = self.is_builtin and type(returned) is Score
             score = returned if owned else to_score(returned, EXPECTED)
@@ -187,11 +187,12 @@ class PlainReward(FormedConvention):
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         async with slots:
-            return [to_score(await running.awaited(self._call(samples[0])), EXPECTED)]
+            return [to_score(await running.awaited(self._bind(samples[0])()), EXPECTED)]
 
-    def _call(self, sample: Sample) -> Any:
+    def _bind(self, sample: Sample) -> Callable[[], Any]:
+        """Return the function with its arguments for a sample."""
         if self._arguments is not None:
-            return self.calls[0].function(**self._arguments.of(sample))
+            return partial(self.calls[0].function, **self._arguments.of(sample))
         columns = sample.columns
         available: dict[str, Any] = {
             **columns,
@@ -209,7 +210,8 @@ class PlainReward(FormedConvention):
             available.pop(name, None)
         if self.target.call_args:
             available.update(self.target.call_args)
-        return self.calls[0](available, {"completion": lambda: self._completion_of(sample)} if self._takes_form else {})
+        made = {"completion": lambda: self._completion_of(sample)} if self._takes_form else {}
+        return partial(self.calls[0], available, made)
 
     @cached_property
     def _arguments(self) -> Arguments | None:

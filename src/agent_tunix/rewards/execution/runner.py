@@ -96,17 +96,22 @@ class Runner(Closing, Generic[AnyReward]):
             return IsolatedReward(reward, recipe, self._sandboxed_executor(recipe))
         stays = self._settings.execution == "auto" or recipe is None
         if self._settings.execution == "inline" or (stays and is_builtin(reward)):
-            return InlineReward(reward, self._settings, self._loop)
+            return self._inline(reward)
         if recipe is None:
             text = f"reward {reward.name!r} cannot be rebuilt in another process: {reward.describe()}"
             if self._settings.execution != "auto":
                 raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline", code="not_portable")
             logger.warning("%s; it runs in this process, without limits", text)
-            return InlineReward(reward, self._settings, self._loop)
+            return self._inline(reward)
         if self._executor is None:
             self._executor = _make_executor(self._settings)
         self._executor.prepare(recipe)
         return IsolatedReward(reward, recipe, self._executor)
+
+    def _inline(self, reward: Reward) -> Reward:
+        """Return the reward for this process: itself, unless its calls must be divided or run in the event loop."""
+        is_divided = any(getattr(reward, name, False) for name in ("is_async", "needs_group", "needs_batch"))
+        return InlineReward(reward, self._settings, self._loop) if is_divided else reward
 
     def _sandboxed_executor(self, recipe: RewardRecipe) -> Executor:
         """Return the executor of an upload or a built-in that needs one. No two of them share a process."""
@@ -173,8 +178,6 @@ class InlineReward(PlacedReward):
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
-        if not (self._is_async or self._takes_several):
-            return self._reward.score(samples)
         calls = divide_into_calls(samples, self._reward)
         if self._is_async:
             limit, timeout_s = self._settings.max_concurrency, self._settings.timeout_s

@@ -157,7 +157,14 @@ class Mixture:
                 verdicts[component.name] = _decide_all(component, samples, parts, verdicts)
             told = {c.name: said for c in ready if (said := _said(known or {}, c.name, verdicts[c.name])) is not None}
             parts |= told
-            parts |= _compute({c.name: c.reward for c in ready if c.name not in told}, samples, verdicts)
+            rewards = {c.name: c.reward for c in ready if c.name not in told}
+            chosen, begun = _choose(rewards, samples, verdicts)
+            found: dict[str, list[Score]] = {}
+            for name, reward in rewards.items():
+                if name not in begun:
+                    found[name] = reward.score([samples[place] for place in chosen[name]]) if chosen[name] else []
+            found |= {name: future.result() for name, future in begun.items()}
+            parts |= {name: _spread(name, chosen[name], found[name], samples, verdicts[name]) for name in rewards}
             waiting = [component for component in waiting if component.name not in parts]
         totals = self._combine(parts, verdicts, samples, self.weights(samples[0].step))
         if self.on_failure == "raise":
@@ -334,40 +341,43 @@ def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Scor
     return [part if verdict.is_open else None for part, verdict in zip(said, verdicts, strict=True)]
 
 
-def _compute(
+def _choose(
     rewards: Mapping[str, Reward], samples: Sequence[Sample], verdicts: Verdicts
-) -> dict[str, list[Score | None]]:
-    """Compute independent components where they count, those with `begin` in the background.
+) -> tuple[dict[str, list[int]], dict[str, "Future[list[Score]]"]]:
+    """Choose the samples on which independent components are computed, and begin those that run in the background.
 
-    An episode whose environment failed is not scored: each component has its error.
+    A component is computed where it counts, but not for an episode whose environment failed.
+
+    Returns:
+        For each component the places of its samples, and the futures of those begun.
     """
-    failed = {index: Score.failed(Outcome.ERROR, sample.fault) for index, sample in enumerate(samples) if sample.fault}
-    wanted = {
-        name: [index for index, verdict in enumerate(verdicts[name]) if verdict.is_open and index not in failed]
+    chosen = {
+        name: [place for place, verdict in enumerate(verdicts[name]) if verdict.is_open and not samples[place].fault]
         for name in rewards
     }
-    given = {name: [samples[index] for index in indices] for name, indices in wanted.items() if indices}
     begun = {
-        name: reward.begin(given[name])
+        name: reward.begin([samples[place] for place in chosen[name]])
         for name, reward in rewards.items()
-        if name in given and isinstance(reward, _Beginning)
+        if chosen[name] and isinstance(reward, _Beginning)
     }
-    computed: dict[str, list[Score]] = {}
-    for name, own in given.items():
-        if name not in begun:
-            computed[name] = rewards[name].score(own)
-    computed |= {name: future.result() for name, future in begun.items()}
-    scores: dict[str, list[Score | None]] = {}
-    for name, indices in wanted.items():
-        found = computed.get(name, [])
-        if len(found) != len(indices):
-            raise RewardError(
-                f"component {name!r} must give one score for each of {len(indices)} completions, but gave {len(found)}",
-                code="wrong_score_count",
-            )
-        scores[name] = [failed.get(index) if verdict.is_open else None for index, verdict in enumerate(verdicts[name])]
-        for index, score in zip(indices, found, strict=True):
-            scores[name][index] = score
+    return chosen, begun
+
+
+def _spread(
+    name: str, places: Sequence[int], found: Sequence[Score], samples: Sequence[Sample], verdicts: Sequence[GateVerdict]
+) -> list[Score | None]:
+    """Return a component's scores in the places of all samples; where the environment failed, its error."""
+    if len(found) != len(places):
+        raise RewardError(
+            f"component {name!r} must give one score for each of {len(places)} completions, but gave {len(found)}",
+            code="wrong_score_count",
+        )
+    scores = [
+        Score.failed(Outcome.ERROR, sample.fault) if sample.fault and verdict.is_open else None
+        for sample, verdict in zip(samples, verdicts, strict=True)
+    ]
+    for place, score in zip(places, found, strict=True):
+        scores[place] = score
     return scores
 
 
