@@ -82,7 +82,7 @@ def resolve_reward(
         on_failure: Treatment of a completion that could not be scored; see `Mixture`.
         convention: Convention of functions whose signature does not tell it (`rewards.convention`).
         completions: Form of completions for batch functions, `text` or `messages`; `auto`: the form they can take.
-        reward_key: Entry of a dict that is the reward, for miles functions.
+        reward_key: Entry of a returned dict that is the reward.
         fetch: Source of uploaded rewards; None if there is none.
 
     Returns:

@@ -135,7 +135,7 @@ RETURNS: dict[str, tuple[Callable[[], Any], str]] = {
     "zero": (lambda: 0, "returned an int"),
     "none": (lambda: None, "returned None"),
     "generator": (generate, "returned a generator"),
-    "array": (lambda: np.ones(2), "returned a ndarray of length 2"),
+    "array": (lambda: np.ones((2, 1)), "returned a ndarray of length 2"),
     "scalar array": (lambda: np.array(1.0), "returned a ndarray"),
     "mapping": (lambda: {"a": 1.0, "b": 1.0}, "returned a dict of length 2"),
     "string": (lambda: "11", "returned a str of length 2"),
@@ -176,6 +176,21 @@ def test_a_class_that_cannot_be_made_is_an_error_of_each_completion() -> None:
     scores = score_all(Broken, "a", "b")
     assert [score.outcome for score in scores] == [Outcome.ERROR, Outcome.ERROR]
     assert "OSError: no such model" in scores[0].detail
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "detail"),
+    [
+        ("right", 1.0, ""),
+        (None, None, "rewards.reward_key does not name the entry that is the reward; its entries are right, length"),
+    ],
+)
+def test_a_plain_function_may_return_a_dict_with_a_key(key: str | None, value: float | None, detail: str) -> None:
+    settings = CallSettings(reward_key=key)
+    (score,) = adapt(lambda response: {"right": 1, "length": 4}, "mine", settings=settings).score(samples("four"))
+    assert score.value == value
+    assert detail in score.detail
+    assert value is None or score.components["length"] == 4.0
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,10 @@ def test_a_dict_needs_the_reward_key_and_shows_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("key", "reason"),
-    [(None, "rewards.reward_key is not set; its entries are reward, seen, length"), ("rewards", "no entry 'rewards'")],
+    [
+        (None, "rewards.reward_key does not name the entry that is the reward; its entries are reward, seen, length"),
+        ("rewards", "no entry 'rewards'"),
+    ],
 )
 def test_a_dict_without_its_key_is_an_error_that_lists_the_entries(key: str | None, reason: str) -> None:
     (score,) = MilesReward(reads_everything, "mine", settings=CallSettings(reward_key=key)).score(samples("a"))

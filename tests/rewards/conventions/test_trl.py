@@ -1,7 +1,9 @@
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
@@ -152,6 +154,23 @@ def test_a_function_is_asked_what_it_takes(function: Any, expected: str, reason:
     assert choice.is_guess == reason.startswith("it accepts neither")
     if function in (takes_text, takes_messages):  # `.count` exists on lists too: only its result tells
         assert TrlReward(function, "mine").score(samples("aa"))[0].value == 2.0
+
+
+def test_a_function_of_messages_that_fails_on_the_trial_gets_messages() -> None:
+    """Its own fault is then shown, not that of a form that its author never meant."""
+
+    def find(completions: Any) -> Any:
+        return [float(re.search(r"#### (\d+)", completion[0]["content"]).group(1)) for completion in completions]  # type: ignore[union-attr]
+
+    reward = TrlReward(find, "mine")
+    found = [reward.score(samples(response))[0] for response in ("four", "#### 4")]
+    assert "'NoneType' object has no attribute 'group'" in found[0].detail
+    assert found[1].value == 4.0
+
+
+def test_an_array_of_values_is_a_list_of_them() -> None:
+    scores = TrlReward(lambda completions: np.array([0.5, 1.0]), "mine", settings=TEXT).score(samples("a", "b"))
+    assert [score.value for score in scores] == [0.5, 1.0]
 
 
 def test_the_choice_is_told_and_kept(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,7 @@ class CallSettings:
     # Form of completions for batch functions: strings (`text`) or lists of chat messages (`messages`); `auto`: the form
     # that the function can take.
     completions: str = "auto"
-    reward_key: str | None = None  # entry of a dict that is the reward, for miles functions
+    reward_key: str | None = None  # entry of a returned dict that is the reward
 
 
 class Convention(abc.ABC):

@@ -32,9 +32,10 @@ class FormTrial:
     @classmethod
     def of(cls, score: Score) -> "FormTrial":
         """Return the trial that ended in this score."""
+        used_as_message = bool(score.metrics.get(USED_AS_MESSAGE))
         if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
-            return cls(score.detail, is_final=score.outcome is Outcome.TIMEOUT)
-        return cls(value=score.value, used_as_message=bool(score.metrics.get(USED_AS_MESSAGE)))
+            return cls(score.detail, None, used_as_message, is_final=score.outcome is Outcome.TIMEOUT)
+        return cls(value=score.value, used_as_message=used_as_message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: 
     if text.is_final:
         return FormChoice(native or "text", f"the trial was inconclusive: {text.refusal}", is_guess=True)
     messages = attempt("messages", sample)
+    if text.refusal and messages.refusal and text.used_as_message:
+        return FormChoice("messages", f"it uses completions as messages, and fails on this one ({messages.refusal})")
     if text.refusal and messages.refusal:
         reason = f"it accepts neither text ({text.refusal}) nor messages ({messages.refusal})"
         usual = "text" if sample.episode is None else "messages"

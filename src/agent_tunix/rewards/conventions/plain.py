@@ -36,6 +36,7 @@ from agent_tunix.rewards.answers.thorough import PutOff, Questions
 from agent_tunix.rewards.builtin import LIMITS
 from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.base import FAULTS, SURROUNDINGS
+from agent_tunix.rewards.conventions.components import score_of_entry
 from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_score
@@ -105,9 +106,10 @@ class Arguments:
 class PlainReward(FormedConvention):
     """A function of one response.
 
-    It returns a number, None if it does not apply, or a `Score`. If the policy acts in an environment, it may take
-    `transcript`, the chat messages from the policy's first turn on, and `episode`, an `EpisodeSummary`. Calling the
-    reward scores one response as the function itself would; `score` is what training uses.
+    It returns a number, None if it does not apply, a `Score`, or a dict with the entry `rewards.reward_key`. If the
+    policy acts in an environment, it may take `transcript`, the chat messages from the policy's first turn on, and
+    `episode`, an `EpisodeSummary`. Calling the reward scores one response as the function itself would; `score` is what
+    training uses.
     """
 
     convention = "plain"
@@ -120,7 +122,7 @@ class PlainReward(FormedConvention):
         if not self._is_direct or not columns.keys() <= self._direct_names:
             return super().__call__(response, **columns)
         returned = self.calls[0].function(response=response, **columns)
-        score = returned if type(returned) is Score else to_score(returned, EXPECTED)
+        score = returned if type(returned) is Score else self._score_of(returned)
         return score.value if score.outcome is Outcome.SCORED else self._value_of(score)
 
     @cached_property
@@ -148,7 +150,7 @@ class PlainReward(FormedConvention):
         return ([place] for place in range(len(samples)))
 
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
-        return [to_score(self._bind(samples[0])(), EXPECTED)]
+        return [self._score_of(self._bind(samples[0])())]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
@@ -177,7 +179,7 @@ class PlainReward(FormedConvention):
             returned = self._bind(sample)()
             # A built-in returns a new score each time, so it needs no copy.
             owned = self.is_builtin and type(returned) is Score
-            score = returned if owned else to_score(returned, EXPECTED)
+            score = returned if owned else self._score_of(returned)
         except PutOff:
             return None
         except FAULTS as error:  # a user's fault becomes an outcome here
@@ -187,7 +189,12 @@ class PlainReward(FormedConvention):
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         async with slots:
-            return [to_score(await running.awaited(self._bind(samples[0])()), EXPECTED)]
+            return [self._score_of(await running.awaited(self._bind(samples[0])()))]
+
+    def _score_of(self, returned: Any) -> Score:
+        if isinstance(returned, Mapping):
+            return score_of_entry(returned, self.settings.reward_key, EXPECTED)
+        return to_score(returned, EXPECTED)
 
     def _bind(self, sample: Sample) -> Callable[[], Any]:
         """Return the function with its arguments for a sample."""

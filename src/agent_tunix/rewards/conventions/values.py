@@ -89,10 +89,12 @@ def _number(name: object, value: Any) -> float:
 
 
 def to_scores(returned: Any, count: int, read: Callable[[Any], Score], expected: str) -> list[Score]:
-    """Return the scores of a returned list of one value per completion, each made by `read`.
+    """Return the scores of a returned list or array of one value per completion, each made by `read`.
 
     If the values cannot be matched to the `count` completions, each score is an error that quotes `expected`.
     """
+    if getattr(returned, "ndim", None) == 1 and hasattr(returned, "tolist"):
+        returned = returned.tolist()  # an array or tensor
     if isinstance(returned, list | tuple):
         if len(returned) == count:
             return [read(value) for value in returned]
