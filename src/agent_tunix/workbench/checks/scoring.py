@@ -126,7 +126,8 @@ def _needs_batch(mixture: Mixture) -> bool:
 def make_sample(
     problem: CheckProblem, response: str, template: str = DEFAULT_FORMAT, step: int = LATE_STEP, group_id: int = 0
 ) -> Sample:
-    """Return a sample as a run would make it, with the number of tokens estimated at four characters each."""
+    """Return a sample as a run would make it, with a token for every four characters. Their ids are made up."""
+    num_tokens = len(response) // 4 + 1
     return Sample(
         response,
         prompt=problem.prompt,
@@ -134,10 +135,11 @@ def make_sample(
         columns=dict(problem.columns),
         format=template,
         step=step,
-        max_steps=max(step, 0),
+        max_steps=max(step, 1),
         group_id=group_id,
         rollout_id=f"{step}_{group_id}_0",
-        num_tokens=len(response) // 4 + 1,
+        num_tokens=num_tokens,
+        tokens=tuple(range(num_tokens)),
     )
 
 
