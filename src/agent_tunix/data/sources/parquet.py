@@ -6,6 +6,7 @@ are truncated to microseconds, Python's resolution. A 16- or 32-bit float become
 range, or if it is longer than `data.max_row_bytes`.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ READ_AHEAD_BYTES = 1 << 20
 MAX_ROW_GROUP_BYTES = 1 << 31
 # Size of the rows that are read at once, if each were as large as its row group.
 MAX_BATCH_BYTES = 1 << 32
+# Size of all rows, and how often the size of the file they may be if that is more. Equal values are stored once.
+MAX_UNPACKED_BYTES, MAX_RATIO = 1 << 31, 100
 
 
 def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -65,7 +68,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
         with file:
             schema = _plain_schema(file.schema_arrow)
             names = file.schema_arrow.names
-            twice = sorted({name for name in names if names.count(name) > 1})
+            twice = sorted(name for name, count in Counter(names).items() if count > 1)
             if twice:
                 raise DataError(
                     f"the column names of {path} must be unique, but it repeats {', '.join(map(repr, twice))}; "
@@ -75,7 +78,13 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             largest_row = _largest_row_group(file.metadata, path)
             batch_size = min(max(MAX_BATCH_BYTES // max(largest_row, 1), 1), ROWS_AT_ONCE)
             try:
+                unpacked = 0
                 for batch in file.iter_batches(batch_size=batch_size, use_threads=False):
+                    unpacked += batch.nbytes
+                    if unpacked > max(MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
+                        raise _oversized(
+                            path, f"more than {unpacked:,} bytes", "as several files, or read it streaming"
+                        )
                     yield batch if schema is None else batch.cast(schema, safe=False)
             except (pa.ArrowException, OSError) as error:
                 raise DataError(
@@ -96,13 +105,14 @@ def _largest_row_group(metadata: Any, path: Path) -> int:
     for group in range(metadata.num_row_groups):
         size = metadata.row_group(group).total_byte_size
         if size > MAX_ROW_GROUP_BYTES:
-            raise DataError(
-                f"{path} unpacks to {size:,} bytes in row group {group}, more than {MAX_ROW_GROUP_BYTES:,}; write it"
-                " with smaller row groups",
-                code="oversized_file",
-            )
+            limit = f"{size:,} bytes in row group {group}, more than {MAX_ROW_GROUP_BYTES:,}"
+            raise _oversized(path, limit, "with smaller row groups")
         largest = max(largest, size)
     return largest
+
+
+def _oversized(path: Path, what: str, remedy: str) -> DataError:
+    return DataError(f"{path} unpacks to {what}; write it {remedy}", code="oversized_file")
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:

@@ -41,6 +41,8 @@ _MOST_ITEMS = 20_000
 # Operations of a program's object that may change what it holds.
 _CHANGING = frozenset({"", "next", "setattr", "delattr", "setitem", "delitem", "enter", "exit"})
 _LONGEST_NAME = 200
+# Text of other characters may be more than arithmetic when a test evaluates it.
+_ARITHMETIC = frozenset("0123456789+-*/.() \n")
 # Methods of built-in containers that only read. The container's content decides what they return, not its class, which
 # could give the tests nothing to compare.
 _READING = frozenset(
@@ -63,7 +65,7 @@ class ProgramClient:
     Attributes:
         lost: Reason why the process cannot be used any more; "" while it can.
         refuted: Failed assertion, or test that raised anything, in a function that the program called; "" without one.
-        texts: Texts that the program has sent, in which a name or an index could be.
+        texts: Texts that the program has sent, that are more than arithmetic.
     """
 
     def __init__(self, line: Line, *, formats: bool = False) -> None:
@@ -207,7 +209,7 @@ class ProgramClient:
             if type(one) in (bytes, bytearray):
                 one = one.decode(errors="replace")
             if type(one) is str:
-                if "[" in one or any(map(str.isidentifier, one)):
+                if not _ARITHMETIC.issuperset(one):
                     self.texts.add(one)
                 if self._formats and _reads_attributes(one):
                     raise self._lose("its text has attributes in fields of a format, and the tests format text")

@@ -17,26 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-# Types of nodes that literals and operators consist of, besides the operators themselves.
-_NODES = frozenset(
-    [
-        "Expression",
-        "Constant",
-        "List",
-        "Tuple",
-        "Set",
-        "Dict",
-        "UnaryOp",
-        "BinOp",
-        "BoolOp",
-        "Compare",
-        "IfExp",
-        "Subscript",
-        "Slice",
-        "Load",
-    ]
-)
-_OPERATORS = frozenset({"operator", "unaryop", "boolop", "cmpop"})
 # Functions that compile nothing but names that they have checked, the tests, or text to a tree. Others of their modules
 # may call what a test gives them: `Counter(map(eval, texts))`.
 _SANDBOX = "agent_tunix.execution.sandbox"
@@ -134,20 +114,27 @@ def _text_of(source: Any) -> str:
 
 
 def _require_literals(text: str) -> None:
-    """Raise ValueError for text that is more than an expression of operators and literals.
+    """Raise ValueError for text that is neither a literal nor arithmetic, each at most compared with others.
 
-    Arithmetic has numbers and one comparison at most, outside: `True + True` would be a number without a digit, and
-    `(24, 1)[0]` drops one.
+    Arithmetic has numbers and signs alone: `True + True` would be a number without a digit, and `(24, 1)[0]` drops one.
     """
     import ast
 
-    tree: Any = compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST)
-    if any(isinstance(node, ast.BinOp) for node in ast.walk(tree)):
-        sides = [tree.body.left, *tree.body.comparators] if isinstance(tree.body, ast.Compare) else [tree.body]
-        for node in (node for side in sides for node in ast.walk(side)):
-            is_truth = isinstance(node, ast.Constant) and isinstance(node.value, bool)
-            if is_truth or isinstance(node, ast.BoolOp | ast.Compare | ast.IfExp | ast.Subscript | ast.Not):
-                raise ValueError(f"the program's text computes with more than numbers: {type(node).__name__}")
-    for node in ast.walk(tree):
-        if type(node).__name__ not in _NODES and not _OPERATORS & {base.__name__ for base in type(node).__bases__}:
-            raise ValueError(f"the program's text is more than operators and literals: {type(node).__name__}")
+    body = compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST).body  # type: ignore[attr-defined]
+    sides = [body.left, *body.comparators] if isinstance(body, ast.Compare) else [body]
+    while sides:
+        side = sides.pop()
+        if isinstance(side, ast.List | ast.Tuple | ast.Set):
+            sides += side.elts
+        elif isinstance(side, ast.Dict):
+            sides += [*side.keys, *side.values]
+        elif not isinstance(side, ast.Constant) and not all(map(_is_arithmetic, ast.walk(side))):
+            raise ValueError(f"the program's text is more than numbers, operators and literals: {type(side).__name__}")
+
+
+def _is_arithmetic(node: Any) -> bool:
+    import ast
+
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float | complex) and not isinstance(node.value, bool)
+    return isinstance(node, ast.BinOp | ast.UnaryOp | ast.operator | ast.UAdd | ast.USub)

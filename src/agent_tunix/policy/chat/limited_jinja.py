@@ -15,7 +15,7 @@ from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Va
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from jinja2 import nodes
+from jinja2 import nodes, pass_context
 from jinja2.exceptions import TemplateError
 from jinja2.runtime import BlockReference, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -68,6 +68,11 @@ _READING = frozenset(("groupby", "join", "map", "max", "min", "rejectattr", "sel
 _MOST_DECIMALS = 300
 _WIDENING = _SIZED | {"format", "format_map", "strftime"}
 _SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
+# Functions that hash values. Those with equal hashes, such as tuples of -1 and -2, are compared each with all others.
+_HASHING = frozenset(("dict", "fromkeys", "unique"))
+_HASHED = 16
+# Arguments that Jinja itself adds to a call.
+_OF_JINJA = frozenset(("_loop_vars", "_block_vars"))
 _STRIPPING = frozenset(("strip", "lstrip", "rstrip", "trim"))
 _FORMATTING = frozenset(("format", "format_map"))
 # Methods that may compare each place of one text with all of the other.
@@ -301,7 +306,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             self.meter.charge(_MACRO + self._cost)
             if isinstance(obj, LoopContext) and args:
                 args = (self._turns(args[0], self._cost), *args[1:])
-        given = {key: value for key, value in kwargs.items() if not key.startswith("_")} if kwargs else kwargs
+        given = {key: value for key, value in kwargs.items() if key not in _OF_JINJA} if kwargs else kwargs
         method = getattr(obj, "__wrapped__", obj)
         subject = getattr(method, "__self__", None)
         if not isinstance(subject, _SUBJECTS):
@@ -332,7 +337,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         meter.made(result)
         return result
 
-    def _finalized(self, value: Any) -> Any:
+    @pass_context  # otherwise Jinja would call it once for what is constant, when it compiles
+    def _finalized(self, _: Any, value: Any) -> Any:
         self.meter.write(value)
         return value
 
@@ -388,6 +394,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         size, *others = [meter.weigh(one) for one in (subject, *given)]
         longest = max((other.characters for other in others), default=0)
         values = sum(other.values for other in others)
+        if name in _HASHING:
+            meter.charge(size.values**2 // _HASHED)
         if name in _SORTING:
             meter.charge(5 * size.work)
         elif name in _FORMATTING and isinstance(subject, str):
@@ -430,7 +438,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         widths = _DIGITS.findall(written)
         if any(len(width) > _MAX_DIGITS for width in widths):
             raise TemplateLimitError("a format has a number of more than six digits")
-        fields = written.count("%") + written.count("{")
+        # `!a` writes up to ten characters for one.
+        fields = (written.count("%") + written.count("{")) * (10 if "!" in written or "%a" in written else 1)
         total = sum(map(int, widths))
         if "*" in written or re.search(r"\{[^{}]*\{", written):
             total += fields * max((abs(number) for number in _numbers(given)), default=0)
@@ -478,6 +487,9 @@ def _depth(value: Any) -> int:
 
 class _Counting(NodeTransformer):
     """Transformer that adds counting filters around expressions that Jinja compiles to plain Python."""
+
+    def visit_TemplateData(self, node: nodes.TemplateData) -> nodes.Expr:  # noqa: N802
+        return nodes.Const(node.data, lineno=node.lineno)  # text of the template is output too
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         cost = _cost_of(node)

@@ -15,6 +15,8 @@ from agent_tunix.rewards.builtin.code import extract_code
 from agent_tunix.rewards.sample import Score
 
 _LONGEST_JSON = 20_000
+# Characters of a schema, and entries of a list in it: jsonschema compares each with all others.
+_LONGEST_SCHEMA, _LONGEST_LIST = 20_000, 1_000
 # Wall time of all checks of one response: a small schema can ask for more than ever end.
 CHECKS_S = 5.0
 _STARTED: ContextVar[float] = ContextVar("started")
@@ -28,8 +30,8 @@ def json_schema_reward(response: str, schema: Any) -> Score:
     - 0.0: it is not JSON, or is longer than 20,000 characters
 
     The JSON is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. `schema`
-    is a column of the dataset or an argument: a JSON schema as a mapping or as text, without references to other files.
-    It has five seconds for each response; a schema that takes longer is a bad reference.
+    is a column of the dataset or an argument: a JSON schema as a mapping or as text, without references to other files
+    and of at most 20,000 characters. It has five seconds for each response; one that takes longer is a bad reference.
     Requires the package jsonschema: `pip install agent_tunix[schema]`.
 
     >>> score = get_reward_function("json_schema")
@@ -77,9 +79,10 @@ def _validator(schema: Any) -> Any:
             schema = json.loads(schema)
         if not isinstance(schema, Mapping):
             raise BadReferenceError(f"the schema {excerpt(schema)} is not a JSON object")
+        _require_small(schema)
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         kind.check_schema(schema)
-    except (ValueError, RecursionError, jsonschema.SchemaError) as error:
+    except (ValueError, TypeError, RecursionError, jsonschema.SchemaError) as error:
         raise BadReferenceError(f"the schema cannot be used: {excerpt(str(error))}") from error
     # jsonschema would check what a reference leads to by the class that `$schema` names, without the limit on patterns.
     plain = {name: value for name, value in schema.items() if name != "$schema"}
@@ -88,6 +91,17 @@ def _validator(schema: Any) -> Any:
     if '"$schema": "' in text:
         raise BadReferenceError("$schema is allowed only at the top of a schema")
     return _limited(kind)(plain, registry=referencing.Registry())  # the empty registry fetches nothing
+
+
+def _require_small(schema: Any) -> None:
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list) and len(part) > _LONGEST_LIST:
+            raise BadReferenceError(f"a list in a schema may have {_LONGEST_LIST:,} entries, but has {len(part):,}")
+        waiting += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    if (length := len(json.dumps(schema))) > _LONGEST_SCHEMA:
+        raise BadReferenceError(f"a schema may have {_LONGEST_SCHEMA:,} characters, but has {length:,}")
 
 
 @functools.cache

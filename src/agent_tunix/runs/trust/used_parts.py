@@ -21,6 +21,8 @@ from agent_tunix.runs.weights.initial import find_initial
 _SOURCES_WITH_CODE = ("tfds",)
 # With more files than this, the user is asked about the whole directory.
 _MOST_FILES = 10_000
+# Parts of a path with wildcards. With links in directories, each part may multiply the directories to look at.
+_MOST_WILDCARDS = 2
 
 
 def parts_of(config: Config, working_directory: Path, *, with_defaults: bool = True) -> list[CodePart]:
@@ -134,14 +136,16 @@ def _initial_paths(config: Config) -> list[str]:
 def _private_files(path: str, root: Path) -> list[Path]:
     """Return the files that match a path or pattern, are outside a directory, and are not readable by everyone.
 
-    If more than `_MOST_FILES` files match, return the path itself instead, and also if it leads through `/proc`, where
-    a path such as `/dev/fd/7` may mean another file later.
+    Return the path itself instead if more than `_MOST_FILES` files match, if it is a pattern of any depth, which may
+    take forever to match, and if it leads through `/proc`, where a path such as `/dev/fd/7` may mean another file later.
     """
     inside = os.path.realpath(root)
     found: dict[Path, None] = {}
     try:
         named = Path(os.path.abspath(os.path.expanduser(path)))
         if any(os.path.realpath(one).startswith("/proc/") for one in (named, *named.parents)):
+            return [named]
+        if not os.path.lexists(named) and ("**" in path or sum(map(glob.has_magic, named.parts)) > _MOST_WILDCARDS):
             return [named]
         for number, name in enumerate(_walk(path)):
             if number > _MOST_FILES:
