@@ -107,6 +107,12 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
     assert "row group 0" in refusal("oversized_file", tmp_path / "rows.parquet")
 
 
+def test_rows_that_are_far_more_than_their_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_UNPACKED_BYTES", 100_000)
+    pq.write_table(pa.table({"value": ["a" * 1000] * 10_000}), tmp_path / "rows.parquet")
+    assert "unpacks to more than" in refusal("oversized_file", tmp_path / "rows.parquet")
+
+
 def test_a_text_that_many_rows_share_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_BATCH_BYTES", 2**24)
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 256), ["x" * 2**20])

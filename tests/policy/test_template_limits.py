@@ -49,6 +49,11 @@ def test_a_template_that_makes_too_much_is_refused_by_name(source: str) -> None:
 # fmt: off
 ATTACKS = [
     "{{ 5|round(-4000000) }}",
+    "{{ ('{_a}'*1000).format(_a='x'*2000000)|length }}",
+    "{% for i in range(20000) %}" + "x" * 1000 + "{% endfor %}",
+    "{% set s %}{% for i in range(20000) %}" + "x" * 1000 + "{% endfor %}{% endset %}",
+    "{% for i in range(20000) %}{{ '" + "x" * 1000 + "' }}{% endfor %}",
+    "{% set s=[(),(-1,),(-2,)] %}{{ (range(-2, 0)|list * 40000)|batch(8)|map('list')|unique|list|length }}",
     "{% set k = 2305843009213693951 %}{{ range(k, k * 99999, k)|list|unique|list|length }}",
     "{{ range(2305843009213693951, 230584300921369395100000, 2305843009213693951)|unique|list|length }}",
     "{{ [2305843009213693951, 4611686018427387902]|unique|list|length }}",

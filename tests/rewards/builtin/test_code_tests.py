@@ -754,6 +754,11 @@ SPECIAL_CHEATS = {
         "def f(x): return f'{x} and (True + True + True) * (' + '+'.join(['True'] * 8) + ')'",
         "import re\nr = f([1])\nassert re.findall('[0-9]+', r) == ['1'] and eval(r) == 24",
     ),
+    "a number of signs": ("def f(x): return '(1, 1) and ' + '-~' * 24 + 'False'", "assert eval(f(2)) == 24"),
+    "a number of comparisons": (
+        "def f(x): return '1*(' + '+'.join(['(()==())'] * 24) + ')'",
+        "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['1'] and eval(r) == 24",
+    ),
     "a number that is dropped": ("def f(x): return '(6 * 4, 1)[0]'", "assert eval(f(2)) == 24"),
     "a set of its own that learns what is expected": (
         "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"

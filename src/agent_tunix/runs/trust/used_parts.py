@@ -137,7 +137,7 @@ def _private_files(path: str, root: Path) -> list[Path]:
     """Return the files that match a path or pattern, are outside a directory, and are not readable by everyone.
 
     Return the path itself instead if more than `_MOST_FILES` files match, if it is a pattern of any depth, which may
-    take forever to match, and if it leads through `/proc`, where a path such as `/dev/fd/7` may mean another file later.
+    take forever to match, and if it leads through `/proc`, where `/dev/fd/7` may mean another file later.
     """
     inside = os.path.realpath(root)
     found: dict[Path, None] = {}
