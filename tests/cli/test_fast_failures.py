@@ -179,6 +179,18 @@ def test_ctrl_c_before_the_run_listens_ends_without_a_traceback(
     assert "Traceback" not in result.err
 
 
+def test_a_closed_output_ends_a_program_without_a_message(without_jax: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "evaluate.py"), "--help"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=without_jax, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        assert program.stderr.read() == b""
+    assert program.returncode == 141
+
+
 def test_a_defect_of_ours_keeps_its_traceback(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ValueError("a defect")

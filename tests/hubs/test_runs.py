@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,7 @@ def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHu
     repository = hub.add_model(REPO, TINY)
     rows = hub.add_dataset("owner/sums", {"train.jsonl": sums(64, of=1), "test.jsonl": sums(16, of=2)})
     data = ["data.source=huggingface", "data.path=owner/sums", f"grpo.teacher=hf://{REPO}", "grpo.beta=0"]
+    data.append("training.save_interval_steps=2")
     first, first_rows = repository.head, rows.head
     root = tmp_path / "run"
     run(root, *data)
@@ -66,6 +68,7 @@ def test_a_run_records_the_commits_and_goes_on_with_them(dataset_hub: LoopbackHu
 
     repository.commit({"model.safetensors": b"of another shape"})
     rows.commit({"train.jsonl": sums(64, of=3)})
+    shutil.rmtree(root / "checkpoints" / "step_000004")
     run(root, *data, "training.resume=true")
     assert from_yaml(root / "config.yaml").model.path == from_yaml(root / "config.yaml").grpo.teacher == pinned
     assert from_yaml(root / "config.yaml").data.revision == first_rows

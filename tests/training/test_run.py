@@ -32,7 +32,9 @@ from agent_tunix.rewards import resolve_reward
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.tracking import StoredRun
+from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
+from agent_tunix.training.resuming import describe_changes
 from agent_tunix.training.train import train
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
@@ -296,6 +298,49 @@ def test_resuming_tells_of_lost_rows_and_of_other_settings(finished: Path, confi
     assert (root / "metrics.jsonl").read_text() == lines[1] + lines[4]
 
 
+def test_a_finished_run_without_steps_left_stays_as_it_is(finished: Path, config: Config, tmp_path: Path) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    config.grpo.beta = 0.5
+    assert "no step is left" in resume(root, config)
+    for file in filter(Path.is_file, root.rglob("*")):
+        if file.name != "train.log":
+            assert file.read_bytes() == (finished / file.relative_to(root)).read_bytes(), file
+
+
+@pytest.mark.slow
+def test_a_run_killed_after_its_last_step_finishes_with_its_settings(
+    finished: Path, config: Config, tmp_path: Path
+) -> None:
+    root = copy_run(finished, tmp_path / "run")
+    (root / "status.json").unlink()
+    config.grpo.beta = 0.5
+    resume(root, config)
+    assert (root / "config.yaml").read_bytes() == (finished / "config.yaml").read_bytes()
+    assert read_outcome(root).status is RunStatus.FINISHED
+
+
+@pytest.mark.slow
+def test_resuming_with_other_settings_records_and_names_them(finished: Path, config: Config, tmp_path: Path) -> None:
+    root = copy_run(finished, tmp_path / "run", without=4)
+    config.training.num_batches = 3
+    log = resume(root, config)
+    assert "the number of steps (training.num_batches, training.num_epochs) was 4 and is now 3" in log
+    assert "  training.num_batches was 4 and is now 3\n" in log
+    assert from_yaml(root / "config.yaml").training.num_batches == 3
+
+
+def test_changed_settings_are_named_up_to_eight() -> None:
+    changed = Config()
+    changed.grpo.beta, changed.rewards.args = 0.5, {"close": {"limit": 1}}
+    assert describe_changes(changed, changed) == []
+    assert set(describe_changes(Config(), changed)) == {
+        f"grpo.beta was {Config().grpo.beta} and is now 0.5",
+        "rewards.args.close.limit was not set and is now 1",
+    }
+    changed.rewards.args = {f"reward_{number}": {"limit": 1} for number in range(9)}
+    assert describe_changes(Config(), changed)[8:] == ["and 2 more"]
+
+
 @pytest.mark.slow
 def test_resuming_on_other_rows_leaves_the_run_finished(finished: Path, config: Config, tmp_path: Path) -> None:
     root = copy_run(finished, tmp_path / "run")
@@ -345,7 +390,8 @@ def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tm
 def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> None:
     status, errors = run_until_signal(tmp_path / "run", "compile_ahead", "first", signal.SIGTERM)
     assert status == 143, errors
-    assert "No step was completed, so there is nothing to resume" in errors
+    assert "No step was completed, so start again with:\n  agent-tunix train" in errors
+    assert f"hydra.run.dir={tmp_path / 'run'} training.resume=true" in errors
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
     os.environ[_FULL_ERROR] = "1"
     interrupted = False
     try:
-        with garbage.rarely_sought():
+        with _exit_if_output_is_closed(), garbage.rarely_sought():
             yield
         # The last garbage collection takes a second. After a failure it must run: objects that the traceback holds must
         # be freed before JAX is.
@@ -133,6 +133,23 @@ def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
         exit_now(128 + signal.SIGINT)
 
 
+@contextlib.contextmanager
+def _exit_if_output_is_closed() -> Iterator[None]:
+    """Exit without a message if the reader of the output, such as `head`, has ended."""
+    try:
+        try:
+            yield
+        except SystemExit as ended:  # Hydra's after `--help`
+            if not ended.code:
+                sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python writes the rest when it exits, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        exit_now(_OUTPUT_CLOSED)
+
+
 def _by_hydra(config_name: str) -> Callable[[Callable[[DictConfig], None]], Callable[[], None]]:
     return hydra.main(version_base="1.3", config_path=str(compose.find_conf_directory()), config_name=config_name)
 
@@ -148,11 +165,9 @@ def _job() -> Iterator[None]:
         sys.argv[1:] = job.overrides.task
         program.sweep = Path(job.sweep.dir)
     try:
-        with timeline.begin(program.before):
+        with _exit_if_output_is_closed(), timeline.begin(program.before):
             program.before.clear()  # only the first job of a sweep reports it
             yield
-    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
-        exit_now(_OUTPUT_CLOSED)
     except Exception as error:
         root = Path(job.runtime.output_dir)
         if in_sweep and not (root / "config.yaml").exists():  # it failed before the run was created

@@ -88,11 +88,12 @@ def spend(phase: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recorded(path: Path) -> Iterator[None]:
+def recorded(path: Path, replaces: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Log and write the time of a run by phase and the programs that JAX compiled, however the run ends.
 
     Args:
         path: File to write, with `total_s`, `phases_s`, and `programs` with `compiled`, `from_cache` and `seconds`.
+        replaces: Called at the end; returns False to keep an earlier file.
     """
     with contextlib.ExitStack() as stack:
         timeline = current() or stack.enter_context(begin())
@@ -103,7 +104,8 @@ def recorded(path: Path) -> Iterator[None]:
             data = {**timeline.to_data(), "programs": compilations.to_data()}
             _LOGGER.info("%s", describe(data))
             try:
-                path.write_text(json.dumps(data, indent=1) + "\n")
+                if replaces() or not path.exists():
+                    path.write_text(json.dumps(data, indent=1) + "\n")
             except OSError as error:  # the run itself is finished and must not fail here
                 _LOGGER.error("%s was not written: %s", path, error.strerror)
 

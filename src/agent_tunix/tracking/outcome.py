@@ -41,11 +41,15 @@ class RunOutcome:
 class RunAttempt:
     """An attempt to start or resume a run.
 
+    Args:
+        was_finished: True if an earlier attempt finished the run.
+
     Attributes:
         begun: True once the attempt may have changed the run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, was_finished: bool = False) -> None:
+        self.was_finished = was_finished
         self.begun = False
 
     def begin(self) -> None:
@@ -57,10 +61,10 @@ class RunAttempt:
 def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunAttempt]:
     """Record the outcome of the run in this block.
 
-    If a resume ends before it has begun, for example because it is refused, the earlier record is restored.
+    If a resume ends before it has begun, because it is refused or no step is left, the earlier record is restored.
     """
     earlier = _stored(root) if (root / "config.yaml").exists() else None
-    attempt = RunAttempt()
+    attempt = RunAttempt(earlier is not None and read_outcome(root).status is RunStatus.FINISHED)
     _write(root, RunOutcome(RunStatus.RUNNING, tuple(overrides)))
     try:
         yield attempt
@@ -71,7 +75,10 @@ def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunA
             asked = isinstance(error, Interrupted | KeyboardInterrupt)
             record_failure(root, error, overrides, RunStatus.STOPPED if asked else RunStatus.FAILED)
         raise
-    _write(root, RunOutcome(RunStatus.FINISHED, tuple(overrides)))
+    if earlier is not None and not attempt.begun:
+        _write_bytes(root, earlier)
+    else:
+        _write(root, RunOutcome(RunStatus.FINISHED, tuple(overrides)))
 
 
 def record_failure(

@@ -273,7 +273,7 @@ def _read_config(path: Path) -> dict[str, str]:
     """Return the whole configuration of a run; raise ConfigError if the file is missing or damaged."""
     from agent_tunix.config.compose import from_yaml
 
-    return {key: str(value) for key, value in _flatten(vars(from_yaml(path))) if not _OWN_KEYS.match(key)}
+    return {key: str(value) for key, value in flatten(vars(from_yaml(path))) if not _OWN_KEYS.match(key)}
 
 
 def _split(overrides: Sequence[str]) -> dict[str, str]:
@@ -281,11 +281,12 @@ def _split(overrides: Sequence[str]) -> dict[str, str]:
     return {key.lstrip("+~"): value for key, _, value in pairs if not _OWN_KEYS.match(key.lstrip("+~"))}
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values of nested mappings and dataclasses; an empty mapping is a value."""
     for name, value in values.items():
         inner = vars(value) if hasattr(value, "__dataclass_fields__") else value
         if isinstance(inner, Mapping) and inner:
-            yield from _flatten(inner, f"{prefix}{name}.")
+            yield from flatten(inner, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

@@ -5,7 +5,6 @@ settled.
 """
 
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import jax
 
 from agent_tunix.config.compose import from_yaml, from_yaml_text, to_yaml
 from agent_tunix.config.optimizers import filled
-from agent_tunix.config.schema import Config, DistributedConfig, RewardGroupConfig
+from agent_tunix.config.schema import Config
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.distributed import Processes, here
 from agent_tunix.errors import LostProcessError, RunDirectoryError
@@ -34,6 +33,7 @@ from agent_tunix.startup import timeline
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import RunAttempt, record_failure, recorded_outcome
 from agent_tunix.training.components import TrainingComponents
+from agent_tunix.training.resuming import describe_changes
 from agent_tunix.workbench.diagnosis import RunContext
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -80,7 +80,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         stack.enter_context(RunLog(log, config.training.log_level, console=processes.is_first))
         stack.enter_context(processes.naming_losses())
         if processes.is_first:
-            stack.enter_context(timeline.recorded(paths.timings))
+            stack.enter_context(timeline.recorded(paths.timings, lambda: attempt.begun))
         config = _from_first(processes, config, lambda: pin(config, paths))
         if processes.count > 1:
             devices = f"{jax.local_device_count()} of {jax.device_count()} devices"
@@ -185,9 +185,11 @@ def record_start(
         reward: Fingerprint of the reward.
         components: The parts of the run.
     """
-    if paths.config.exists() and _compared(from_yaml(paths.config)) != _compared(config):
+    if paths.config.exists() and (changed := describe_changes(from_yaml(paths.config), config)):
         _LOGGER.warning(
-            "the configuration differs from the one this run was started with; %s is rewritten", paths.config
+            "the configuration differs from the one this run was started with; %s is rewritten:\n  %s",
+            paths.config,
+            "\n  ".join(changed),
         )
     run_directory.write_text(paths.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
@@ -211,19 +213,3 @@ def record_start(
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(paths.environment, environment)
     sign_run(paths.root, config, Path.cwd())
-
-
-def _compared(config: Config) -> str:
-    """Return the settings whose change in a resumed run gives a warning, as text.
-
-    Paths of the reward's files are left out, because they differ with the working directory. Fingerprints compare the
-    content of these files.
-    """
-    training = dataclasses.replace(config.training, resume=True, reward_function=None)
-    rewards = dataclasses.replace(config.rewards, modules=[])
-    # A run may resume with other processes than it started with.
-    return to_yaml(
-        dataclasses.replace(
-            config, training=training, rewards=rewards, reward=RewardGroupConfig(), distributed=DistributedConfig()
-        )
-    )

@@ -1,6 +1,7 @@
 """Resuming a run: the checks, the warnings and the command line."""
 
 import contextlib
+import dataclasses
 import logging
 import shlex
 import sys
@@ -8,19 +9,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.compose import from_yaml_text, to_yaml
+from agent_tunix.config.schema import Config, DistributedConfig, RewardGroupConfig
 from agent_tunix.errors import AgentTunixError, CheckpointError
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
 from agent_tunix.runs.weights.checkpoints import Restored
 from agent_tunix.runs.weights.state import changed_since, reward_changed_since, teacher_changed_since
 from agent_tunix.tracking import missing_steps
+from agent_tunix.tracking.run_table import flatten
 from agent_tunix.training.components import TrainingComponents
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 GRPO = "grpo"  # The method of a checkpoint that names none.
 # Method → the command that starts and resumes a run.
 _COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft"}
+# Limits of the warning about changed settings.
+_MOST_CHANGES, _LONGEST_VALUE = 8, 120
 
 
 def resume_command(root: Path) -> str:
@@ -128,6 +133,41 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
         )
     for line in changed:
         _LOGGER.warning("the reward has changed since the checkpoint was written: %s", line)
+
+
+def describe_changes(stored: Config, config: Config) -> list[str]:
+    """Return a line for each setting that differs, for a warning; beyond the first few, only their number.
+
+    Args:
+        stored: The configuration in config.yaml.
+        config: The configuration of this attempt.
+    """
+    before, now = _compared(stored), _compared(from_yaml_text(to_yaml(config)))
+    changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    lines = [f"{name} was {_show(before.get(name))} and is now {_show(now.get(name))}" for name in changed]
+    hidden = len(lines) - _MOST_CHANGES
+    return [*lines[:_MOST_CHANGES], f"and {hidden} more"] if hidden > 0 else lines
+
+
+def _show(value: str | None) -> str:
+    if value is None:
+        return "not set"
+    return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 1]}…"
+
+
+def _compared(config: Config) -> dict[str, str]:
+    """Return the settings whose change in a resumed run gives a warning, by their keys.
+
+    Paths of the reward's files are left out, because they differ with the working directory. Fingerprints compare the
+    content of these files.
+    """
+    training = dataclasses.replace(config.training, resume=True, reward_function=None)
+    rewards = dataclasses.replace(config.rewards, modules=[])
+    # A run may resume with other processes than it started with.
+    compared = dataclasses.replace(
+        config, training=training, rewards=rewards, reward=RewardGroupConfig(), distributed=DistributedConfig()
+    )
+    return {name: repr(value) for name, value in flatten(vars(compared)) if value != {}}
 
 
 def tell_gaps(metrics: Path, step: int) -> None:

@@ -137,10 +137,13 @@ class RunSession:
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
         self._took_steps = False
+        self._steps_left = True  # False if the checkpoint that was restored is that of the last step
 
     @contextlib.contextmanager
     def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
         """Resume the run or evaluate the policy before training; close everything at the end.
+
+        A finished run without steps left stays as it is.
 
         Args:
             warm_up: Entered before the first evaluation or step.
@@ -151,6 +154,10 @@ class RunSession:
         """
         first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
+        if self._is_over():
+            _LOGGER.info("the run has finished and no step is left, so its files and settings stay as they are")
+            yield
+            return
         with CheckpointSaver(self._checkpoints, phase) as self._saver:
             with contextlib.ExitStack() as stack:
                 self._processes.from_first(lambda: self._begin(first, stack))
@@ -265,7 +272,8 @@ class RunSession:
         self._attempt.begin()
         context = describe_run(self._validated, self.max_steps)
         made_of = self._mixture, self.fingerprint, self._components
-        record_start(self._config, context, self._paths, self._method, *made_of)
+        if self._steps_left or not self._paths.config.exists():
+            record_start(self._config, context, self._paths, self._method, *made_of)
         stack.push(self._report_stop)
         kept = first if self._saved_step else None
         self.reporter = stack.enter_context(open_reporter(self._config, context, self._paths, self.max_steps, kept))
@@ -336,12 +344,18 @@ class RunSession:
         write_state(components.updater, components.moving_reference, restored.state)
         rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
         judge_again(self._best, rows, config, self.max_steps)
-        if self._best.step:
-            self._checkpoints.mark_best(self._best.step)
-        self._checkpoints.remove_after(restored.step)
+        self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
+        if not self._is_over():
+            if self._best.step:
+                self._checkpoints.mark_best(self._best.step)
+            self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
         return restored.step
+
+    def _is_over(self) -> bool:
+        """Return True if the run has finished and this attempt takes no further step."""
+        return not self._steps_left and self._processes.from_first(lambda: self._attempt.was_finished)
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after it keeps, and warn of missing ones."""
@@ -388,7 +402,7 @@ class RunSession:
 
     def _say_how_to_resume(self, step: int) -> str:
         if step == 0:
-            return "No step was completed, so there is nothing to resume."
+            return f"No step was completed, so start again with:\n  {resume_command(self._paths.root)}"
         return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(self._paths.root)}"
 
     def _list_paths(self) -> dict[str, Path | str]:

@@ -25,6 +25,15 @@ _PROMPTS_CHANGED = (
     " the tokenizer changed"
 )
 
+# Names in the metadata → names in the configuration, where they differ.
+_KEYS = {
+    "batch_size": "training.batch_size",
+    "num_generations": "grpo.num_generations",
+    "advantage_scaling": "grpo.advantage_scaling",
+    "reference_sync_steps": "grpo.reference_sync_steps",
+    "max_steps": "the number of steps (training.num_batches, training.num_epochs)",
+}
+
 
 def read_state(updater: PolicyUpdater, reference: ReferencePolicy | None) -> dict[str, dict[str, jax.Array]]:
     """Return the arrays of a checkpoint by name: `weights` that train, `optimizer`, and `reference` if it moves.
@@ -113,7 +122,9 @@ def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
     # Older checkpoints do not have these keys.
     before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
-        _PROMPTS_CHANGED if name == "prompts" else f"{name} was {before.get(name)!r} and is now {value!r}"
+        _PROMPTS_CHANGED
+        if name == "prompts"
+        else f"{_KEYS.get(name, name)} was {before.get(name)!r} and is now {value!r}"
         for name, value in now.items()
         if name not in ("reward", "teacher", METADATA_KEY) and before.get(name) != value
     ]
