@@ -215,12 +215,11 @@ def to_yaml(config: Config, keys: Sequence[str] | None = None) -> str:
 
 
 def _select(structured: DictConfig, keys: Sequence[str]) -> DictConfig:
-    plain: Any = OmegaConf.to_container(structured, enum_to_str=True)
-    chosen: dict[str, dict[str, Any]] = {}
+    names: dict[str, list[str]] = {}
     for key in keys:
         group, _, name = key.partition(".")
-        chosen.setdefault(group, {})[name] = plain[group][name]
-    return OmegaConf.create(chosen)
+        names.setdefault(group, []).append(name)
+    return DictConfig({group: OmegaConf.masked_copy(structured[group], some) for group, some in names.items()})
 
 
 class _QuotingDumper(yaml.SafeDumper):
