@@ -37,7 +37,7 @@ from omegaconf import OmegaConf
 from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
-from agent_tunix.config.other_names import OTHER_NAMES
+from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
 
@@ -76,7 +76,7 @@ OTHER_NAMES_INTRO = """\
 # Names in TRL, verl and Tunix
 
 Settings of other libraries, and the key that does the same here. Names with dots are verl's. The first rows are TRL's,
-the last Tunix's. [From TRL](../from-trl.md) shows a whole script.
+the last Tunix's; at the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
 """
 
 ERRORS_INTRO = """\
@@ -280,11 +280,12 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
 
 
 def other_names_page() -> str:
-    """Return the Markdown of the settings of other libraries that have a key here."""
+    """Return the Markdown of the settings of other libraries: the key that each has here, or why it has none."""
     rows = []
     for name, found in OTHER_NAMES.items():
         key, remark = (found, "") if isinstance(found, str) else found
         rows.append(f"| `{name}` | `{key}` | {remark} |")
+    rows += [f"| `{name}` | | {remark} |" for name, remark in WITHOUT_KEY.items()]
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
 
 

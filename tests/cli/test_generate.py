@@ -16,9 +16,12 @@ from agent_tunix.cli import main
 from agent_tunix.config.compose import to_yaml
 from agent_tunix.data import load_evaluation
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import StoredRun
-from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source
+from agent_tunix.training.exported_prompts import write_prompts
+from agent_tunix.training.exporting import export_run
+from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source, with_prompt
 from agent_tunix.training.train import train
 
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does Tom have now?"
@@ -174,6 +177,25 @@ def test_lines_of_standard_input_are_a_conversation() -> None:
 
 
 @pytest.mark.slow
+def test_an_export_answers_as_its_run(run: Path, tmp_path: Path) -> None:
+    export_run(find_run(run), tmp_path / "out")
+    rows = write_rows(tmp_path / "rows.jsonl", {"question": QUESTION}, {"question": "What is 2 plus 2?"})
+    ran = invoke(tmp_path / "out", "--file", rows)
+    assert rows_of(ran) == rows_of(invoke(run, "--file", rows))
+    assert "prompts as in training" in ran.stderr
+
+
+def test_an_export_keeps_the_prompts_but_names_no_template(tmp_path: Path) -> None:
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    write_prompts(small_run(r"prompt.system='As \${x} says.'", "prompt.chat_template=/private.jinja"), model)
+    found = find_source(model, None)
+    assert found.run.config.prompt.system == "As ${x} says."
+    (model / "agent_tunix.yaml").write_text("prompt: {chat_template: /private.jinja}")
+    assert find_source(model, None).run.config.prompt.chat_template is None
+    assert with_prompt(found, "plain", raw=False).run.config.prompt.system is None
+
+
+@pytest.mark.slow
 def test_each_answer_is_part_of_the_next_prompt(run: Path) -> None:
     generator = Generator(
         find_source(run, None), choose_sampling(None, None, None, None, None, 8), num_generations=1, seed=0
@@ -235,7 +257,7 @@ def test_control_d_ends_a_conversation_on_a_terminal() -> None:
         ([MODEL, "--prompt", "x", "--temperature", "0"], "temperature"),
         ([MODEL, "--prompt", " "], "must contain a problem"),
         ([MODEL, "--prompt", "x", "--raw", "--prompt-config", "plain"], "is allowed; remove one of them"),
-        ([MODEL, "--prompt", "x", "--prompt-config", "none"], "Could not find 'prompt/none'"),
+        ([MODEL, "--prompt", "x", "--prompt-config", "none"], "prompt must be one of"),
         ([MODEL, "--file", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         ([MODEL, "--file", "bad.jsonl"], "bad.jsonl, line 2 must be a JSON object"),
         ([MODEL, "--file", "empty.jsonl"], "empty.jsonl must contain at least one row"),

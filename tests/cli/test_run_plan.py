@@ -25,6 +25,11 @@ def test_a_plan_says_memory_time_and_cost() -> None:
         assert told in ran.stdout
 
 
+def test_a_path_of_its_own_names_the_model() -> None:
+    ran = CliRunner().invoke(main, ["plan", "--device", "h100", "model.path=hf://Qwen/Qwen3-0.6B"])
+    assert ran.stdout.startswith("qwen3 Qwen3-0.6B, computed in bfloat16\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [name for name in MODELS if name != "qwen3"])
 def test_every_shipped_model_can_be_planned_without_a_download(model: str) -> None:
@@ -93,7 +98,10 @@ def test_a_device_can_be_described_by_its_figures() -> None:
         (["--devices", "3", "model.mesh_shape=[2,1]"], "--devices must be 2"),
         (["model.path=hf://some/body"], "hf://some/body requires a known size"),
         (["model.path=nowhere"], "nowhere"),
-        (["training.batchsize=3"], "batchsize"),
+        (["training.batchsize=3"], "did you mean training.batch_size?"),
+        (["beta=0.04"], "ConfigError: there is no key beta; did you mean grpo.beta?\n"),
+        (["model=llama3"], "tiny_tools, not 'llama3'\n"),
+        (["--device", "A100"], "did you mean a100-40 or a100-80?"),
         (["grpo.num_generations=1"], "grpo.num_generations"),
     ],
 )

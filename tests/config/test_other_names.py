@@ -30,6 +30,7 @@ def test_the_key_is_named_first_in_whatever_group_the_name_is_written(name: str)
         ("per_device_train_batch_size", "divide by grpo.num_generations"),
         ("trainer.total_training_steps", "total_training_steps: counts updates"),
         ("reward_funcs", "training.reward_function"),
+        ("steps_per_generation", "no counterpart here: every update takes a whole batch"),
     ],
 )
 def test_a_difference_of_meaning_is_told(written: str, hint: str) -> None:

@@ -111,7 +111,13 @@ def test_one_heading_among_the_answers_marks_no_dataset(tmp_path: Path, caplog: 
         (
             [{"problem": "q", "answer": "1"}, [], {"problem": "p", "answer": "2"}],
             "no_usable_rows",
-            ["none of the 3", "1 × not a JSON object", "2 × no column 'question' (lines 1, 3; ", "'problem'"],
+            [
+                "none of the 3",
+                "1 × not a JSON object",
+                "2 × no column 'question' (lines 1, 3; ",
+                "'problem'",
+                "answer_column=null",
+            ],
         ),
     ],
 )
@@ -207,7 +213,7 @@ LOST = [{"problem": "p"}, {"problem": "q"}]
     ("objects", "fraction", "code", "words"),
     [
         (rows(1), 0.5, "too_few_problems", "there is 1; set it to 1"),
-        ([*rows(1), *LOST], 0.5, "too_few_problems", "2 rows were dropped: 2 × no column 'question' (lines 2, 3"),
+        ([*rows(1), *LOST], 0.5, "too_few_problems", "were dropped: 2 × no column 'question' or 'answer' (lines 2, 3"),
         (rows(2), 0.0, "invalid_setting", "above 0 and at most 1"),
         (rows(2), -0.5, "invalid_setting", "above 0 and at most 1"),
     ],

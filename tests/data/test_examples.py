@@ -59,7 +59,7 @@ def test_the_reference_is_the_answer_or_what_follows_its_last_mark(
     ("columns", "reason", "detail"),
     [
         ({"answer": "#### 1"}, "no column 'question'", "it has 'answer'"),
-        ({}, "no column 'question'", "it has none"),
+        ({}, "no column 'question' or 'answer'", "it has none"),
         ({"question": "q"}, "no column 'answer'", "it has 'question'"),
         ({"question": 5, "answer": "#### 1"}, "column 'question' is not text", "it is int"),
         ({"question": "q", "answer": None}, "column 'answer' is not text", "it is NoneType"),

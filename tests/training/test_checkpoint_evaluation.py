@@ -149,6 +149,7 @@ def test_a_model_directory_is_measured_on_problems_of_its_own(tmp_path: Path) ->
         ({"model": {"path": "x"}, "with_rewards": True}, "rewards_without_run", "checkpoint_dir=RUN"),
         ({"checkpoint_dir": "RUN", "compare_step": 2}, "compare_step_without_run", "compare_with"),
         ({"checkpoint_dir": "RUN", "compare_with": "/nowhere"}, "not_a_run", "compare_with=/nowhere"),
+        ({"checkpoint_dir": str(EMBEDDED_MODEL)}, "not_a_run", f"set model.path={EMBEDDED_MODEL} in place of"),
         ({"checkpoint_dir": "RUN", "compare_with": "RUN", "compare_step": "last"}, "invalid_step", "compare_step"),
         ({"checkpoint_dir": "RUN", "step": "last"}, "invalid_step", "step"),
         ({"checkpoint_dir": "RUN", "step": -1}, "invalid_step", "-1"),

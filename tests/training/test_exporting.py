@@ -1,5 +1,6 @@
 """A run's policy as a Hugging Face directory: the same numbers, written whole or not at all, over nobody's files."""
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,10 @@ def test_an_adapter_is_what_it_adds_to_the_weights(adapter_run: FoundRun, tmp_pa
             assert stored.split(".")[-2] in config["target_modules"]
             pairs += 1
     assert pairs == 7 * 3
+    for kind in ("adapter", "merged"):
+        code = (tmp_path / kind / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+        ast.parse(code)
+        assert "do_sample=False)  # greedy, as in the evaluation" in code
     assert config["base_model_name_or_path"] == adapter_run.config.model.path
 
 

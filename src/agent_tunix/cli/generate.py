@@ -79,7 +79,7 @@ class _StepType(click.ParamType[int | str]):
     "--max-new-tokens",
     type=click.IntRange(min=1),
     default=None,
-    help="Longest completion.  [a run: generation.max_generation_steps; a model: 512]",
+    help="Longest completion.  [a run or its export: generation.max_generation_steps; another model: 512]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling.")
 @click.option(
@@ -112,8 +112,8 @@ def generate(
 ) -> None:
     """Generate completions with a run's trained policy, or with any model on disk.
 
-    RUN_OR_MODEL is a Hugging Face model directory, or the directory of a run, whose prompts are made as in its training
-    (chat template, system message, worked examples).
+    RUN_OR_MODEL is a Hugging Face model directory, or the directory of a run. Prompts of a run, and of its export, are
+    made as in its training (chat template, system message, worked examples).
 
     \b
     With --prompt    the completion is printed;
@@ -168,6 +168,8 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
             f"--score requires a run, whose reward it uses, but {source} is a model directory; remove --score",
             code="missing_reward",
         )
+    if found.prompts is not None:
+        echo(f"prompts as in training, by {found.prompts}; --raw or --prompt-config makes others", err=True)
     return found
 
 
@@ -195,7 +197,7 @@ def _sampling(
     from agent_tunix.training.generation import choose_sampling
 
     devices.prepare(found.run.config.distributed)
-    longest = turn_tokens(found.run.config) if found.is_run else _LONGEST_OF_A_MODEL
+    longest = turn_tokens(found.run.config) if found.is_run or found.prompts else _LONGEST_OF_A_MODEL
     sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
     if sampling.greedy and num_generations > 1:
         raise ConfigError(

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import sys
 from typing import NoReturn
 
@@ -10,7 +9,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from agent_tunix.cli.printing import echo
-from agent_tunix.config.checks import suggest_key
+from agent_tunix.config.override_errors import explain_override
 from agent_tunix.errors import (
     AgentTunixError,
     CheckpointError,
@@ -63,22 +62,6 @@ def explain(error: Exception, schema: type) -> str:
     text = "\n".join(lines)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         return f"{text}\nHydra could not create the run's directory; choose another with hydra.run.dir=DIR"
-    if unknown := re.search(
-        r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
-    ):
-        # Hydra suggests appending the key with `+`, but the check of the configuration refuses that.
-        if nearest := suggest_key(unknown[1], schema):
-            return f"ConfigError: there is no key {unknown[1]}{nearest}"
-        if "To append to your config" in text:
-            return f"ConfigError: there is no key {unknown[1]}; list all keys with --cfg job"
-    if no_choice := re.search(
-        r"Could not find '(\w+)/(\S+)'\s+Available options in '\w+':((?:\s+\S+)+?)\s+Config search", text
-    ):
-        group, given, choices = no_choice.groups()
-        return f"ConfigError: {group} must be one of {', '.join(choices.split())}, not {given!r}"
-    if wrong := re.search(
-        r"Error merging override '?\+*([\w.]+)=.*\nValue ('.*') of type '\w+' could not be converted to (\w+)", text
-    ):
-        key, value, kind = wrong.groups()
-        return f"ConfigError: {key} must be of the type {kind.lower()}, not {value}"
+    if reason := explain_override(text, schema):
+        return f"ConfigError: {reason}"
     return text

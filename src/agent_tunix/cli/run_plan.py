@@ -122,8 +122,7 @@ def plan(
     if as_json:
         echo(json.dumps(_to_data(found, used, shape, dtype, hours, cost), indent=2))
     else:
-        size = f"{config.model.model_size}{_active(architecture)}"
-        echo(f"{architecture.model_type} {size}, computed in {dtype}")
+        echo(f"{architecture.model_type} {_size(config)}{_active(architecture)}, computed in {dtype}")
         echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
         for line in _lines(found, config, cost):
             echo(line)
@@ -191,6 +190,13 @@ def _shape(
     if problems := shape_problems(architecture, shape, quantization):
         raise ConfigError("\n".join(problems))
     return shape
+
+
+def _size(config: "Config") -> str:
+    """Return the name of the model's size, or else the last part of its path."""
+    model = config.model
+    is_default = model.model_size == type(model)().model_size
+    return model.path.rstrip("/").rpartition("/")[2] if model.path and is_default else model.model_size
 
 
 def _active(architecture: "Architecture") -> str:

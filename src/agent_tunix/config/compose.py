@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agent_tunix.config.checks import suggest_key
+from agent_tunix.config.override_errors import explain_override
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.config.stored import check_yaml, from_yaml, from_yaml_text
 from agent_tunix.errors import ConfigError
@@ -143,7 +144,7 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
     """Return the configuration of a run, composed as `train` composes it.
 
     Raises:
-        ConfigError: Hydra refuses an override; with Hydra's message.
+        ConfigError: Hydra refuses an override.
     """
     register_schema()
     # Inside a Hydra program, the program's own Hydra instance is set aside meanwhile.
@@ -153,9 +154,8 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
             return to_typed(compose("config", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(
-            f"{error}" if error.__cause__ is None else f"{error}: {error.__cause__}", code="invalid_override"
-        ) from error
+        text = f"{error}" if error.__cause__ is None else f"{error}\n{error.__cause__}"
+        raise ConfigError(explain_override(text, Config) or text, code="invalid_override") from error
     finally:
         GlobalHydra.instance().hydra = outer
 
@@ -202,14 +202,24 @@ def _set(cfg: Any, key: str, value: Any, written: str) -> None:
         raise ConfigError(f"{written}: {what}{suggest_key(key, Config)}", code="invalid_override") from error
 
 
-def to_yaml(config: Config) -> str:
-    """Return the configuration as YAML that `from_yaml` reads back."""
+def to_yaml(config: Config, keys: Sequence[str] | None = None) -> str:
+    """Return the configuration, or some keys of its groups, as YAML that `from_yaml` reads back."""
     structured = _structured(config)
+    if keys is not None:
+        structured = _select(structured, keys)
     text = OmegaConf.to_yaml(structured)
     if _NEXT_LINE not in text:
         return text
     # PyYAML writes this character unescaped but reads it as a space; only an escape in quotes preserves it.
     return yaml.dump(OmegaConf.to_container(structured, enum_to_str=True), Dumper=_QuotingDumper, sort_keys=False)
+
+
+def _select(structured: DictConfig, keys: Sequence[str]) -> DictConfig:
+    names: dict[str, list[str]] = {}
+    for key in keys:
+        group, _, name = key.partition(".")
+        names.setdefault(group, []).append(name)
+    return DictConfig({group: OmegaConf.masked_copy(structured[group], some) for group, some in names.items()})
 
 
 class _QuotingDumper(yaml.SafeDumper):

@@ -136,6 +136,11 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "rollout_max_prompt_length": "generation.max_prompt_length",
     "loss_algo": "grpo.loss",
 }
+# Name → why there is no such key.
+WITHOUT_KEY = {
+    "steps_per_generation": "every update takes a whole batch; grpo.num_iterations repeats updates on its completions",
+    "use_vllm": "the package has its own sampler",
+}
 # Short last names, such as `path`, are too ambiguous.
 _BY_LAST_NAME = {leaf: name for name in OTHER_NAMES if "." in name and len(leaf := name.rpartition(".")[2]) > 4}
 

@@ -219,6 +219,11 @@ def _named(example: Example, name: str) -> Example:
     return dataclasses.replace(example, columns={**example.columns, SET_COLUMN: name})
 
 
+COLUMN_ADVICE = (
+    "correct them, or set data.prompt_column and data.answer_column; data.answer_column=null if there are no references"
+)
+
+
 def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
     """Return the error for a set without usable rows; `name` is its name in a mixture."""
     whose = f"{split} rows" if name is None else f"{split} rows of data.mixture.{name}"
@@ -227,7 +232,7 @@ def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
         return DataError(f"the {whose} must contain at least one row, but {origin} is empty; add rows", code="no_rows")
     return DataError(
         f"the {whose} must contain at least one usable row, but none of the {dropped.total} of {origin} is usable: "
-        f"{dropped.describe()}; correct them, or set data.prompt_column and data.answer_column",
+        f"{dropped.describe()}; {COLUMN_ADVICE}",
         code="no_usable_rows",
     )
 

@@ -107,6 +107,9 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     Raises:
         RowError: A column is missing, empty or of the wrong type, or the answer has no mark or nothing after it.
     """
+    wanted = [name for name in (data.prompt_column, data.answer_column) if name is not None]
+    if missing := [name for name in wanted if find_column(row.columns, name, _MISSING) is _MISSING]:
+        raise _no_column(row, *missing)
     messages = None
     if isinstance(conversation := find_column(row.columns, data.prompt_column), list | tuple):
         messages = read_conversation(conversation, data.prompt_column)
@@ -208,9 +211,7 @@ def is_number(value: Any) -> bool:
 
 
 def _text(row: Row, column: str) -> str:
-    value = find_column(row.columns, column, _MISSING)
-    if value is _MISSING:
-        raise _no_column(row, column)
+    value = find_column(row.columns, column)
     if not isinstance(value, str):
         raise RowError(f"column {column!r} is not text", f"it is {type(value).__name__}")
     if not value.strip():
@@ -218,8 +219,9 @@ def _text(row: Row, column: str) -> str:
     return value
 
 
-def _no_column(row: Row, column: str) -> RowError:
-    return RowError(f"no column {column!r}", f"it has {', '.join(map(repr, row.columns)) or 'none'}")
+def _no_column(row: Row, *columns: str) -> RowError:
+    names = " or ".join(map(repr, columns))
+    return RowError(f"no column {names}", f"it has {', '.join(map(repr, row.columns)) or 'none'}")
 
 
 _LOGGER = logging.getLogger("agent_tunix.data")

@@ -37,7 +37,11 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
     path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent
     if not (root / "config.yaml").is_file():
-        raise ConfigError(f"{key}={path} must be the directory of a run, but it has no config.yaml", code="not_a_run")
+        is_model = key == "checkpoint_dir" and (path / "config.json").is_file()
+        advice = f"; for the model in it, set model.path={given} in place of {key}" if is_model else ""
+        raise ConfigError(
+            f"{key}={path} must be the directory of a run, but it has no config.yaml{advice}", code="not_a_run"
+        )
     check_no_links(root)
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir

@@ -23,6 +23,7 @@ from agent_tunix.runs.found_run import FoundRun, Step
 from agent_tunix.runs.trust import settle_trust
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.training.exported_prompts import write_prompts
 from agent_tunix.training.model_card import write_card
 
 MANIFEST = "export.json"
@@ -85,6 +86,7 @@ def export_run(
         if run.config.prompt.chat_template is not None and trained.tokenizer.chat_template is not None:
             # The run trained with this template. It takes precedence over the template in the model's own files.
             (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
+        write_prompts(run.config, partial)
         write_card(StoredRun(run.root), partial, trained.step, adapter=adapter, repository=repository)
         num_bytes = _write_manifest(partial)
     return Exported(to, trained.step, num_bytes)

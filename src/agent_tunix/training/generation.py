@@ -18,6 +18,7 @@ from agent_tunix.data import Example, PromptEncoder, RowError
 from agent_tunix.errors import ConfigError, DataError, RewardError
 from agent_tunix.runs.found_run import FoundRun, Step, find_run
 from agent_tunix.runs.weights.trained_policy import TrainedPolicy, load_trained_policy
+from agent_tunix.training.exported_prompts import find_prompts, with_prompts
 
 if TYPE_CHECKING:
     from agent_tunix.environments.running import EnvironmentSet
@@ -40,14 +41,15 @@ class PolicySource:
     run: FoundRun  # the run. A model directory has a run with default settings
     step: Step
     is_run: bool  # True for a run, which has a reward of its own; False for a model directory
+    prompts: Path | None = None  # file of an exported model with the settings of its prompts
 
 
 def find_source(given: Path, step: Step) -> PolicySource:
     """Return the policy of a run's directory, or of a Hugging Face model directory.
 
     Raises:
-        ConfigError: The config.yaml of the run is damaged, a value is out of range, or a step is given for a model
-            directory.
+        ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged; a value is out
+            of range; or a step is given for a model directory.
         ModelError: The path is neither.
     """
     # A model that was exported into a run's directory counts as a model.
@@ -67,7 +69,11 @@ def find_source(given: Path, step: Step) -> PolicySource:
 
     directory = find_model_directory(ModelConfig(path=str(given)))
     model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))
-    return PolicySource(FoundRun(given, Config(model=model), given / "checkpoints"), 0, is_run=False)
+    config = Config(model=model)
+    if (prompts := find_prompts(directory)) is not None:
+        config = with_prompts(config, prompts)
+        check(config)
+    return PolicySource(FoundRun(given, config, given / "checkpoints"), 0, is_run=False, prompts=prompts)
 
 
 def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicySource:
@@ -75,20 +81,22 @@ def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicyS
 
     Args:
         source: Policy of a run or model.
-        name: Name of a file of `conf/prompt`; None for the prompt of the run or model.
+        name: Name of a file of `conf/prompt`; None for the prompt of the run, the export or the model.
         raw: True to use the text unchanged, without a template.
 
     Raises:
         ConfigError: There is no file of that name.
     """
     config = source.run.config
+    if not raw and name is None:
+        return source
     if raw:
         config = dataclasses.replace(config, prompt=PromptConfig(system=None, chat_template=_RAW_TEMPLATE))
-    elif name is not None:
+    else:
         chosen = compose_overrides([f"prompt={name}"])
         generation = dataclasses.replace(config.generation, stop_strings=chosen.generation.stop_strings)
         config = dataclasses.replace(config, prompt=chosen.prompt, generation=generation)
-    return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config))
+    return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config), prompts=None)
 
 
 @dataclass(frozen=True)

@@ -155,26 +155,32 @@ def _code(value: Any) -> str:
 
 
 def _usage(config: Config, adapter: bool, base: str | None, place: str) -> str:
-    """Return Python that loads the model, and asks a whole model as its prompts asked it in training."""
-    if adapter:
-        code = (
-            "from peft import AutoPeftModelForCausalLM\n\n"
-            f'model = AutoPeftModelForCausalLM.from_pretrained("{place}")  # loads the base model too'
-        )
-        return f"```python\n{code}\n```\n\nThe base model is {_code(base) if base else 'the one it was trained from'}."
+    """Return Python that loads the model, and asks it as its prompts asked it in training."""
     prompt = config.prompt
     messages = [{"role": "user", "content": prompt.template or "QUESTION"}]
     if prompt.system:
         messages.insert(0, {"role": "system", "content": prompt.system})
-    code = f"""from transformers import AutoModelForCausalLM, AutoTokenizer  # requires PyTorch
+    if adapter:
+        loader, note = "AutoPeftModelForCausalLM", "  # loads the base model too"
+        imports = f"from peft import {loader}  # requires PyTorch\nfrom transformers import AutoTokenizer"
+    else:
+        loader, note = "AutoModelForCausalLM", ""
+        imports = f"from transformers import {loader}, AutoTokenizer  # requires PyTorch"
+    greedy = "greedy, as in the evaluation" if config.evaluation.inference_config == "greedy" else "greedy"
+    code = f"""{imports}
 
-model = AutoModelForCausalLM.from_pretrained("{place}")
+model = {loader}.from_pretrained("{place}"){note}
 tokenizer = AutoTokenizer.from_pretrained("{place}")
 messages = {json.dumps(messages)}  # as in training
-inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-output = model.generate(**inputs, max_new_tokens={config.generation.max_generation_steps})
+settings = {prompt.template_args!a}  # of the chat template
+inputs = tokenizer.apply_chat_template(
+    messages, add_generation_prompt=True, return_tensors="pt", return_dict=True, **settings
+)
+length = {config.generation.max_generation_steps}
+output = model.generate(**inputs, max_new_tokens=length, do_sample=False)  # {greedy}
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))"""
-    return f"```python\n{code}\n```"
+    named = f"\n\nThe base model is {_code(base) if base else 'the one it was trained from'}." if adapter else ""
+    return f"```python\n{code}\n```{named}"
 
 
 def _versions(run: StoredRun) -> str:

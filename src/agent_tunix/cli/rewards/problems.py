@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Dropped, load_examples
+from agent_tunix.data.dataset import COLUMN_ADVICE
 from agent_tunix.data.sources import read_rows
 from agent_tunix.data.sources.paths import source_of_name
 from agent_tunix.errors import DataError
@@ -42,7 +43,11 @@ def load_problems(
         first = next((row.columns for row in read_rows(config, "train", Dropped())), {})
         config.data.prompt_column = prompt_column or _pick(PROMPT_COLUMNS, first)
         config.data.answer_column = answer_column or _pick(ANSWER_COLUMNS, first)
-    examples = load_examples(config, "train").examples
+    try:
+        examples = load_examples(config, "train").examples
+    except DataError as error:
+        told = str(error).replace(COLUMN_ADVICE, "correct them, or set --prompt-column and --answer-column")
+        raise DataError(told, code=error.code) from error
     count = min(rows, len(examples))
     chosen = [examples[place * len(examples) // count] for place in range(count)]
     return [CheckProblem(example.prompt, example.columns) for example in chosen]

@@ -44,8 +44,9 @@ def check_files(where: str, names: Collection[str]) -> None:
         return
     if "adapter_config.json" in names:
         raise ModelError(
-            f"{where} must contain a model, but contains an adapter; merge it into its base with PEFT's "
-            "`merge_and_unload()`, save that with `save_pretrained`, and give its directory",
+            f"{where} must contain a model, but contains an adapter; export its run without --adapter, or "
+            "merge another adapter into its base with PEFT's `merge_and_unload()` and `save_pretrained`, and give that "
+            "directory",
             code="adapter_without_model",
         )
     if "config.json" not in names:

@@ -1,0 +1,35 @@
+"""Hydra's errors about overrides, in the words of this package."""
+
+import re
+
+from agent_tunix.config.checks import suggest_key
+from agent_tunix.config.schema import Config
+
+
+def explain_override(text: str, schema: type) -> str | None:
+    """Return a short message for what Hydra says about an override; None for a message that is not known.
+
+    Args:
+        text: Hydra's message, and that of its cause.
+        schema: Schema with the known keys.
+    """
+    if unknown := re.search(
+        r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
+    ):
+        # Hydra suggests appending the key with `+`, but the check of the configuration refuses that.
+        if nearest := suggest_key(unknown[1], schema):
+            return f"there is no key {unknown[1]}{nearest}"
+        if "To append to your config" in text:
+            command = "train" if schema is Config else "evaluate"
+            return f"there is no key {unknown[1]}; list all keys with `agent-tunix {command} --cfg job`"
+    if no_choice := re.search(
+        r"Could not find '(\w+)/(\S+)'\s+Available options in '\w+':((?:\s+\S+)+?)\s+Config search", text
+    ):
+        group, given, choices = no_choice.groups()
+        return f"{group} must be one of {', '.join(choices.split())}, not {given!r}"
+    if wrong := re.search(
+        r"Error merging override '?\+*([\w.]+)=.*\nValue ('.*') of type '\w+' could not be converted to (\w+)", text
+    ):
+        key, value, kind = wrong.groups()
+        return f"{key} must be of the type {kind.lower()}, not {value}"
+    return None
