@@ -242,6 +242,8 @@ def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> Non
         (b"seed: \xff\xfe", "damaged_run_config", "config"),
         (b"seed: many\n", "wrong_type", "seed"),
         (b"training: {batchsize: 3}\n", "unknown_key", "did you mean training.batch_size"),
+        (b"".join(b"key_%d: 1\n" % number for number in range(20_000)), "unknown_key", "and 19,995 more"),
+        (b"rewards: {args: {9223372036854775807: 1}}\n", "damaged_run_config", "too large a number"),
     ],
 )
 def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: str, tmp_path: Path) -> None:
@@ -251,6 +253,13 @@ def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: 
         from_yaml(path)
     assert words in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_a_text_of_backslashes_is_read_at_once() -> None:
+    """Two million of them would take hours if each were tried as the first."""
+    config = Config()
+    config.prompt.system = "\\" * 2_000_000
+    assert from_yaml_text(to_yaml(config)).prompt.system == config.prompt.system
 
 
 def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:

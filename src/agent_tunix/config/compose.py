@@ -245,5 +245,5 @@ def _escape(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_escape(item) for item in value]
     if isinstance(value, str):
-        return re.sub(r"(\\*)\$\{", lambda found: 2 * found[1] + r"\${", value)
+        return re.sub(r"(?<!\\)(\\*+)\$\{", lambda found: 2 * found[1] + r"\${", value)
     return value

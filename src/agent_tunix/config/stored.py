@@ -27,12 +27,15 @@ _MAX_NODES = 200_000
 _MAX_DEPTH = 50
 # Longer words are refused: YAML reads `1:30:00` as a base-60 number, in quadratic time.
 _MAX_WORD = 10_000
+# Unknown keys that an error names, and characters of each: looking for similar keys takes time.
+_MOST_UNKNOWN, _LONGEST_KEY = 5, 100
 _MISSING = "???"
 # Digits of a number that is a key.
 _LONGEST_NUMBER = 18
 _INT_TAG = "tag:yaml.org,2002:int"
 _FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
-_INTERPOLATION = re.compile(r"(\\*)\$\{")
+# From the first backslash on, so that a row of them takes linear time.
+_INTERPOLATION = re.compile(r"(?<!\\)(\\*+)\$\{")
 
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -164,7 +167,10 @@ def _instance(values: Mapping[Any, Any], schema: type[T], prefix: str) -> T:
     key: Any = schema
     types_by_name = _types_of(key)
     if unknown := [f"{prefix}{name}" for name in values if name not in types_by_name]:
-        lines = [f"there is no key {key}{suggest_key(key, Config)}" for key in unknown]
+        shown = [key[:_LONGEST_KEY] for key in unknown[:_MOST_UNKNOWN]]
+        lines = [f"there is no key {key}{suggest_key(key, Config)}" for key in shown]
+        if (hidden := len(unknown) - len(shown)) > 0:
+            lines.append(f"and {hidden:,} more")
         raise ConfigError("\n".join(lines), code="unknown_key")
     return schema(**{name: _typed(value, types_by_name[name], f"{prefix}{name}") for name, value in values.items()})
 

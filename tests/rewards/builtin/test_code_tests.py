@@ -759,6 +759,10 @@ SPECIAL_CHEATS = {
         "def f(x): return '1*(' + '+'.join(['(()==())'] * 24) + ')'",
         "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['1'] and eval(r) == 24",
     ),
+    "two digits that are joined": (
+        "def f(x): return '2_4*1'",
+        "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['2', '4', '1'] and eval(r) == 24",
+    ),
     "a number that is dropped": ("def f(x): return '(6 * 4, 1)[0]'", "assert eval(f(2)) == 24"),
     "a set of its own that learns what is expected": (
         "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"

@@ -33,6 +33,8 @@ _IMPORTING = frozenset(
 )
 # Python's mark for the encoding of a source, https://peps.python.org/pep-0263.
 _ENCODING = re.compile(r"#.*coding[:=]")
+# Numbers such as `2_4` and `1e3`.
+_JOINED = re.compile(r"\d[_A-Za-z]")
 _EVENTS = frozenset({"compile", "exec", "pickle.find_class", "marshal.loads"})
 
 
@@ -116,7 +118,8 @@ def _text_of(source: Any) -> str:
 def _require_literals(text: str) -> None:
     """Raise ValueError for text that is neither a literal nor arithmetic, each at most compared with others.
 
-    Arithmetic has numbers and signs alone: `True + True` would be a number without a digit, and `(24, 1)[0]` drops one.
+    Arithmetic has plain numbers and signs alone: `True + True` would be a number without a digit, `(24, 1)[0]` drops
+    one, and `2_4` joins two.
     """
     import ast
 
@@ -128,7 +131,9 @@ def _require_literals(text: str) -> None:
             sides += side.elts
         elif isinstance(side, ast.Dict):
             sides += [*side.keys, *side.values]
-        elif not isinstance(side, ast.Constant) and not all(map(_is_arithmetic, ast.walk(side))):
+        elif not isinstance(side, ast.Constant) and (
+            _JOINED.search(text) or not all(map(_is_arithmetic, ast.walk(side)))
+        ):
             raise ValueError(f"the program's text is more than numbers, operators and literals: {type(side).__name__}")
 
 

@@ -142,7 +142,7 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
     if found is None and (legacy := directory / "chat_template.json").is_file():
         try:
             found = json.loads(read_regular(legacy)).get("chat_template")
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise ModelError(
                 f"{legacy} must contain an object with chat_template, but: {error}", code="damaged_config"
             ) from error

@@ -33,7 +33,7 @@ def write(value: Any) -> str:
         if _PLAIN.fullmatch(value) and value.lower() not in _LITERALS:
             return value
         # Backslashes are literal, except before a quote and at the end.
-        text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), value)
+        text = re.sub(r"(?<!\\)(\\*+)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), value)
         return f"'{text}'"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_write_key(key)}: {write(item)}" for key, item in value.items()) + "}"
