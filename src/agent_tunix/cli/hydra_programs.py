@@ -157,7 +157,8 @@ def _by_hydra(config_name: str) -> Callable[[Callable[[DictConfig], None]], Call
 @contextlib.contextmanager
 def _job() -> Iterator[None]:
     """Time a job, and turn its errors into messages; those of a job of a sweep do not end the others."""
-    program, job = _PROGRAM.get(), HydraConfig.get()
+    # A launcher may run the job in a process of its own, which has no program.
+    program, job = _PROGRAM.get(None) or _Program({}, time.perf_counter(), wants_trace=False), HydraConfig.get()
     if program.before:
         program.before["configuration"] = time.perf_counter() - program.began
     in_sweep = job.mode == RunMode.MULTIRUN

@@ -70,7 +70,7 @@ def _first_weights(
 def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
     """Return compiled functions that create the LoRA matrices A and B with their sharding.
 
-    The cache lets projections of one shape share a compiled program.
+    Cached, so that projections of one shape share a compiled program.
     """
     place_a, place_b = sharding_over(mesh, axes[0], None), sharding_over(mesh, None, axes[1])
     draw = jax.jit(jax.nn.initializers.he_uniform(), static_argnums=(1, 2), out_shardings=place_a)

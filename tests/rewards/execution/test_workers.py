@@ -220,7 +220,8 @@ def test_processes_and_threads_of_a_user_are_bounded_and_cost_their_own_completi
     assert (before, after) == ("2.0 ", "3.0 ")
     assert bomb.startswith("None ")
     assert "started more than 64 processes" in bomb or "BlockingIOError" in bomb
-    assert 300 < float(threads) <= 512
+    # Processes of the bomb that end after the limit was set from what the user ran leave room for as many threads.
+    assert 300 < float(threads) <= 512 + 64
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ class Chooser:
     random whole groups, and the wanted ones.
 
     Args:
-        components: Names, in the order in which a record lists them; cut to `MAX_COMPONENTS`.
+        components: Names, in the order in which a record lists them; only the first `MAX_COMPONENTS` are used.
         spans: Minimum and maximum of each component over the run, the scale for disagreement.
         wanted: Ids of the rollouts that findings refer to, which are always kept.
     """
