@@ -14,12 +14,14 @@ from tests.training.support import small_run
 
 from agent_tunix.cli import main
 from agent_tunix.config.compose import to_yaml
+from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.data import load_evaluation
+from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
+from agent_tunix.runs.exported_prompts import write_prompts
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import StoredRun
-from agent_tunix.training.exported_prompts import write_prompts
 from agent_tunix.training.exporting import export_run
 from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source, with_prompt
 from agent_tunix.training.train import train
@@ -185,13 +187,17 @@ def test_an_export_answers_as_its_run(run: Path, tmp_path: Path) -> None:
     assert "prompts as in training" in ran.stderr
 
 
-def test_an_export_keeps_the_prompts_but_names_no_template(tmp_path: Path) -> None:
+def test_an_export_keeps_the_prompts_for_questions_and_evaluations_but_names_no_template(tmp_path: Path) -> None:
     model = shutil.copytree(MODEL, tmp_path / "model")
     write_prompts(small_run(r"prompt.system='As \${x} says.'", "prompt.chat_template=/private.jinja"), model)
     found = find_source(model, None)
     assert found.run.config.prompt.system == "As ${x} says."
     (model / "agent_tunix.yaml").write_text("prompt: {chat_template: /private.jinja}")
     assert find_source(model, None).run.config.prompt.chat_template is None
+    (model / "agent_tunix.yaml").write_text("prompt: {system: Add., template: 'Q: {prompt}'}")
+    asked = EvaluateConfig(model={"path": str(model)}, prompt={"template": "{prompt}"})
+    evaluated = read_request(asked).subject.run.config.prompt
+    assert (evaluated.system, evaluated.template) == ("Add.", "{prompt}")
     assert with_prompt(found, "plain", raw=False).run.config.prompt.system is None
 
 

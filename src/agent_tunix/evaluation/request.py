@@ -18,6 +18,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.code_parts import CodePart
+from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
 from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.preflight import resolve_for_evaluation
 from agent_tunix.runs.reward_setup import OWN_REWARD
@@ -165,10 +166,10 @@ def _read_subject(
 
 
 def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
-    """Return a model directory as a run with default settings.
+    """Return a model directory as a run with default settings; an export has the prompts of its run.
 
     Raises:
-        ConfigError: `model.path` is missing, or a step is given.
+        ConfigError: `model.path` is missing, a step is given, or the export's settings are damaged.
     """
     model = dict(replaced.get("model", {}))
     path = model.get("path")
@@ -185,7 +186,10 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
         )
     model.setdefault("model_family", None)  # the family comes from config.json
     model.setdefault("model_size", Path(path).name)
-    config = with_values(compose_overrides([]), {**replaced, "model": model})
+    config = compose_overrides([])
+    if (prompts := find_prompts(Path(path).expanduser())) is not None:
+        config = with_prompts(config, prompts)
+    config = with_values(config, {**replaced, "model": model})
     run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
     return Subject(run, 0, path, Path.cwd(), is_run=False)
 

@@ -56,7 +56,7 @@ class WorkThreads:
     @contextlib.contextmanager
     def _place_of(self, key: Key) -> Iterator[None]:
         """Hold one of the places of a key for the block."""
-        if (mine := self._begun_of[key.id]) >= self._most // 2:
+        if (mine := self._begun_of[key.id]) >= max(self._most // 2, 1):
             raise self._busy(f", {mine} of them with this key")
         self._begun_of[key.id] += 1
         try:

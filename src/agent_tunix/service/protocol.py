@@ -15,6 +15,34 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from agent_tunix.service.problems import Problem
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
+_HEADERS_BYTES = 64 * 1024
+# A body may arrive in this many pieces, and in one more for each of these bytes: parsing a piece takes as long as a
+# request of its own.
+_PIECES = 1000
+_BYTES_PER_PIECE = 256
+
+
+class _Connection(h11.Connection):
+    """Connection that refuses a body in very many chunks."""
+
+    _pieces = 0
+    _bytes = 0
+
+    def next_event(self) -> Any:
+        """Return the next event of the client.
+
+        Raises:
+            h11.RemoteProtocolError: The client breaks the protocol or a limit.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._pieces = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._pieces += 1
+            self._bytes += len(event.data)
+            if self._pieces > _PIECES + self._bytes / _BYTES_PER_PIECE:
+                raise h11.RemoteProtocolError("the chunks of the body are too small")
+        return event
 
 
 class LimitedProtocol(H11Protocol):
@@ -27,6 +55,10 @@ class LimitedProtocol(H11Protocol):
     header_timeout_s = 10.0
     unread_timeout_s = 30.0
     max_connections = 1000
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = _Connection(h11.SERVER, _HEADERS_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start to wait for headers, or refuse the connection if there are too many."""
@@ -61,8 +93,12 @@ class LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer data that is not HTTP."""
-        self._refuse(Problem(400, "malformed_request", f"{msg} Send HTTP/1.1 with headers of at most 64 KB in all."))
+        """Answer data that is not HTTP, or end the connection if it has its answer."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()
+            return
+        limits = "headers of at most 64 KB in all, and the body in large chunks"
+        self._refuse(Problem(400, "malformed_request", f"{msg} Send HTTP/1.1 with {limits}."))
 
     def _is_idle(self) -> bool:
         """Return True if no request is being served: its headers are not complete."""

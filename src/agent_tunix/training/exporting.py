@@ -19,11 +19,11 @@ from typing import Literal
 from agent_tunix.errors import ExportError
 from agent_tunix.policy.files.directory import find_cached_directory
 from agent_tunix.regular_files import sync, sync_tree
+from agent_tunix.runs.exported_prompts import write_prompts
 from agent_tunix.runs.found_run import FoundRun, Step
 from agent_tunix.runs.trust import settle_trust
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.tracking.stored_run import StoredRun
-from agent_tunix.training.exported_prompts import write_prompts
 from agent_tunix.training.model_card import write_card
 
 MANIFEST = "export.json"

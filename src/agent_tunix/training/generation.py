@@ -16,9 +16,9 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
 from agent_tunix.errors import ConfigError, DataError, RewardError
+from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
 from agent_tunix.runs.found_run import FoundRun, Step, find_run
 from agent_tunix.runs.weights.trained_policy import TrainedPolicy, load_trained_policy
-from agent_tunix.training.exported_prompts import find_prompts, with_prompts
 
 if TYPE_CHECKING:
     from agent_tunix.environments.running import EnvironmentSet

@@ -80,6 +80,15 @@ assert "jax" not in sys.modules
     assert result.stdout.decode().splitlines() == expected
 
 
+def seven(response: str) -> float:
+    return 7.0
+
+
+def test_a_function_that_other_processes_do_not_register_is_found_by_its_file() -> None:
+    register_reward_function("registered_here", seven)
+    assert recipe_of("registered_here").spec == f"{Path(__file__).resolve()}:seven"
+
+
 def test_what_was_settled_is_in_the_recipe(here: Path) -> None:
     (component,) = resolve_reward("mine.py:batch").components
     assert isinstance(component.reward, TrlReward)

@@ -83,6 +83,10 @@ def test_its_range_follows_from_the_activation(directory: Path) -> None:
     assert declared_range(build(path=str(directory))) is None
 
 
+def test_a_reward_that_was_never_used_can_be_closed(directory: Path) -> None:
+    build(path=str(directory)).close()
+
+
 def test_a_checkpoint_is_told_from_another_by_its_files(directory: Path) -> None:
     weights = directory / "model.safetensors"
     weights.write_bytes(b"a" * 100)

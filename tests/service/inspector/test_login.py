@@ -134,6 +134,15 @@ def test_logging_out_or_in_again_ends_the_session(server: Server) -> None:
         assert httpx.get(f"{server.url}/runs", headers=BROWSER, cookies=cookies).status_code == status
 
 
+def test_a_form_with_very_many_fields_is_refused(server: Server) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    with visiting(server) as alice:
+        answer = alice.client.post("/logout", content=b"&" * 100_000, headers=form | BROWSER)
+        assert answer.status_code == 400
+        assert "at most 1,000 fields, not 100,001" in answer.text
+        assert alice.get("/runs").status_code == 200
+
+
 def test_the_form_redirects_a_logged_in_browser(server: Server) -> None:
     with visiting(server) as alice:
         answer = alice.get("/login?next=/runs%3Fafter%3Dx")

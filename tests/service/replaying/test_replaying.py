@@ -20,10 +20,12 @@ from agent_tunix.service.replaying.result import Replayed
 from agent_tunix.service.replaying.running import ReplayRequest, Replays, replay_source
 from agent_tunix.service.replaying.selection import StepRange
 from agent_tunix.service.runs.view import RunView
+from agent_tunix.store import Key
 from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises
 from tests.service.replaying.support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run
 
+ALICE = Key("key_alice", "alice", frozenset({"try", "read"}), datetime.now(UTC))
 LIMITS = ReplayLimits(timeout_s=20, total_timeout_s=600, workers=1)  # a busy machine is slow
 SIZE = 3 * G  # of a step
 
@@ -236,13 +238,13 @@ def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: RunView, monkey
 
     async def run_two() -> Problem:
         replays = Replays(LIMITS)
-        first = asyncio.create_task(replays.run(run, request))
+        first = asyncio.create_task(replays.run(ALICE, run, request))
         await asyncio.sleep(0)
         with pytest.raises(Problem) as refused:
-            await replays.run(run, request)
+            await replays.run(ALICE, run, request)
         may_end.set()
         await first
-        await replays.run(run, request)
+        await replays.run(ALICE, run, request)
         replays.close()
         return refused.value
 
@@ -250,5 +252,5 @@ def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: RunView, monkey
     assert (refused.status, refused.code) == (503, "busy")
     monkeypatch.undo()
     with pytest.raises(Problem) as caught:
-        asyncio.run(Replays(LIMITS).run(run, dataclasses.replace(request, against="x")))
+        asyncio.run(Replays(LIMITS).run(ALICE, run, dataclasses.replace(request, against="x")))
     assert (caught.value.status, caught.value.code) == (400, "cannot_be_replayed")

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 ID = "^rf_[a-z2-7]{24}$"
 KEY_ID = "^key_[a-z0-9]+$"
 _MOST_UNKNOWN = 20
+# Rows of a try and completions of a row, before the service's own limits: validating a body holds up other requests.
+_MOST_ITEMS = 1000
 NAME = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"
 
 Format = Literal["trl", "miles"]
@@ -83,7 +85,7 @@ class TryRow(Model):
     """Row of a dataset, with completions of its prompt."""
 
     prompt: str = ""
-    completions: Annotated[list[str], Field(min_length=1, fail_fast=True)]
+    completions: Annotated[list[str], Field(min_length=1, max_length=_MOST_ITEMS, fail_fast=True)]
     answer: Annotated[Any, Field(description="The reference; the column `answer`.")] = None
     columns: Annotated[dict[str, Any], Field(description="The row's other columns.")] = {}
 
@@ -97,7 +99,7 @@ class TryRequest(Model):
         },
     )
 
-    rows: Annotated[list[TryRow], Field(min_length=1, fail_fast=True)]
+    rows: Annotated[list[TryRow], Field(min_length=1, max_length=_MOST_ITEMS, fail_fast=True)]
     step: Annotated[int, Field(ge=0, le=1_000_000_000, description="Training step to pass to the function.")] = 0
 
 

@@ -13,7 +13,7 @@ from agent_tunix.rewards import Score
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.problems import Json
-from agent_tunix.service.state import service_of
+from agent_tunix.service.state import key_of, service_of
 from agent_tunix.service.trying import TrialRow, Tried, cannot_be_tried, check_size
 
 _DEEPEST = 20
@@ -37,7 +37,7 @@ async def try_function(
     check_size(rows, service.settings.tries)
     source = UploadedSource(record.id, record.name, record.format, record.version, content, "this server")
     try:
-        tried = await service.tries.run(source, rows, body.step)
+        tried = await service.tries.run(key_of(request), source, rows, body.step)
     except RewardError as error:
         raise cannot_be_tried(error) from error
     return await run_in_threadpool(_answer, id, tried)  # extras may be large

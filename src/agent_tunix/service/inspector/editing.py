@@ -63,7 +63,7 @@ async def try_source(request: Request, opened: OpenedFunction, form: FormData) -
         columns["answer"] = answer
     row = TrialRow(text_of(form, "prompt"), texts, columns)
     check_size([row], service.settings.tries)
-    tried = await service.tries.run(opened.as_uploaded(_bytes_of(form)), [row])
+    tried = await service.tries.run(key_of(request), opened.as_uploaded(_bytes_of(form)), [row])
     scores = [_tried(text, score) for text, score in zip(texts, tried.scores[0], strict=True)]
     return {"tried": {"scores": scores, "seconds": tried.seconds}}
 
@@ -111,7 +111,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
         _number(form, "most") or _MOST,
         text_of(form, "against").strip() or None,
     )
-    replayed = await service.replays.run(run, asked)
+    replayed = await service.replays.run(key_of(request), run, asked)
     movers = [
         {
             "of": mover,

@@ -19,7 +19,7 @@ from agent_tunix.service.replaying.selection import Selection, StepRange
 from agent_tunix.service.replaying.stored_reward import StoredReward, choose_counterpart
 from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.settings import ReplayLimits
-from agent_tunix.store import Format
+from agent_tunix.store import Format, Key
 from agent_tunix.store.uploads import check_upload
 from agent_tunix.workbench.replay import RecordedStep, ReplayedStep, Unreplayable, compare, contrast, replay
 
@@ -154,15 +154,17 @@ class Replays:
         self._pool = WorkThreads("replays", limits.at_once, limits.at_once, "replays are running, the most allowed")
         self._ended = threading.Event()
 
-    async def run(self, run: RunView, request: ReplayRequest) -> Replayed:
-        """Run a replay; see `replay_source`.
+    async def run(self, key: Key, run: RunView, request: ReplayRequest) -> Replayed:
+        """Run a replay for a key; see `replay_source`.
 
         Raises:
-            Problem: All places are taken, or the request cannot be replayed.
+            Problem: All places are taken, half of them are by this key, or the request cannot be replayed.
             UploadError: The changed source is not a reward function.
         """
         try:
-            return await self._pool.run(replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended)
+            return await self._pool.run_for(
+                key, replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended
+            )
         except SandboxUnavailableError as error:
             raise Problem(503, "sandbox_unavailable", str(error)) from error
         except RewardError as error:

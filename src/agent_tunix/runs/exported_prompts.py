@@ -1,4 +1,4 @@
-"""The settings of a run's prompts in an export, so that `agent-tunix generate` asks the model as in training."""
+"""The settings of a run's prompts in an export, with which others ask the model as in training."""
 
 import dataclasses
 from pathlib import Path
