@@ -47,7 +47,7 @@ _MOST_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class CodePart:
-    """One thing that a reward specification would use beyond the built-in rewards."""
+    """Code, a model, an endpoint or data that a reward specification would use beyond the built-in rewards."""
 
     # `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a reward of
     # an installed package; `reward_model`: a model that torch loads, or the Python that loads it; `judge`: an argument
@@ -99,7 +99,7 @@ def find_code_parts(
     arguments name none.
 
     Raises:
-        RewardError: A file of components cannot be read, or a module is named like a function of a file.
+        RewardError: A file of components cannot be read, or a module is given with a function, as `file.py:function`.
     """
     for module in modules:
         if ":" in str(module):
@@ -115,7 +115,7 @@ def find_code_parts(
 
 
 def _beside_files(parts: Sequence[CodePart]) -> Iterator[CodePart]:
-    """Yield modules once more as they lie beside the files: a file adds its directory to the import path."""
+    """Yield modules that lie beside the files, because a file adds its directory to the import path."""
     for directory in dict.fromkeys(part.file.parent for part in parts if part.kind == "file" and part.file):
         for part in parts:
             if part.kind == "module":
@@ -256,7 +256,7 @@ def _is_file(spec: str) -> bool:
 
 
 def digest_code(file: Path, root: Path | None = None) -> str:
-    """Return a digest of a code file and of the code that it can import from nearby.
+    """Return a digest of a code file and of the code near it that it can import.
 
     Args:
         file: The file.
