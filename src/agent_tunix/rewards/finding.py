@@ -125,7 +125,7 @@ class Finder:
         )
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:
-        """Return a recipe by name if other processes register it too, else by its place in a file; None without one."""
+        """Return a recipe: by name if other processes register it too, else by place in a file; None if it has none."""
         module = str(getattr(reward.given, "__module__", ""))
         is_registered_anywhere = (
             module in self.modules

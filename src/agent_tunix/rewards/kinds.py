@@ -51,7 +51,7 @@ def show_kind(kind: Kind | None) -> str:
 
 
 def component_kind(component: Component) -> Kind | None:
-    """Return the kind of a component: its own `kind:`, or else what its reward declares."""
+    """Return the kind of a component: its own `kind:`, or else the kind that its reward declares."""
     return component.kind or declared_kind(component.reward)
 
 

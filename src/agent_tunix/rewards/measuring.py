@@ -1,4 +1,4 @@
-"""Metrics of a mixture's scores in a step: `summarise` with what the mixture itself knows."""
+"""Metrics of a mixture's scores in a step: `summarise` with the mixture's weights, gates, transforms and ranges."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@
     def is_polite(response):
         return 1.0 if "please" in response else 0.0
 
-List this file in `rewards.modules`, or call it `custom_rewards.py` and put it in the working directory.
+List the file with this code in `rewards.modules`, or call it `custom_rewards.py` and put it in the working directory.
 An installed package offers rewards without being imported, by entry points of the group `agent_tunix.rewards`:
 
     [project.entry-points."agent_tunix.rewards"]

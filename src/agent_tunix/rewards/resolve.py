@@ -8,8 +8,8 @@ A user may write:
 - a function or class of a file: `path/to/file.py:function`, or `path/to/file.py` if it has only one, or one named
   `compute_score` or `reward_func`;
 - the name of an entry point that an installed package has in the group `agent_tunix.rewards`;
-- the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. Both
-  are imported, if they exist, as soon as a bare name is not registered, so their registrations are found too;
+- the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. If a
+  bare name is not registered, both are imported if they exist, so their registrations are found too;
 - the name or id, `rf_…`, of an uploaded reward function, if the caller can fetch uploads (`fetch`);
 - a list of these: components of weight 1, each named after its function;
 - a mapping of named components: `{correct: math, tags: {function: format, weight: 0.2, args: {…}}}`.
@@ -23,11 +23,11 @@ A user may write:
 | `transform` | transforms of its value before it is weighed (`transforms`) |
 | `when` | the rows to which it applies (`mixture.routes`) |
 | `cost` | cheaper components are computed first, as far as gates allow; built-ins cost 0, others 1 |
-| `kind` | what it measures (`kinds`), in place of what its function declares |
+| `kind` | the property that it measures (`kinds`), instead of the kind that its function declares |
 | `reason` | the reason for it, in your words, shown with the reward, in the log and in the report |
 
 Arguments come from a component's `args` and from `rewards.args.<name>.<param>`, where `<name>` is the component's or
-its function's. The two must not contradict each other, so that either shows what the run trains on.
+its function's. The two must not contradict each other, so that either shows the values that the run uses.
 """
 
 import logging

@@ -116,7 +116,7 @@ class EpisodeSummary:
         error: Description of the environment's fault; "" without one.
         text: The model's turns as it wrote them and the answers to them, each on a line of its own.
         tokens: Token ids after the prompt, those of the answers included.
-        loss_mask: For each of these tokens, 1 if the model wrote it, otherwise 0.
+        loss_mask: For each of `tokens`, 1 if the model wrote it, otherwise 0.
         state: Public attributes of the environment at the end, if it is a class whose methods are tools.
     """
 

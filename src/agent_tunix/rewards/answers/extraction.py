@@ -386,7 +386,7 @@ def _last_number(response: str) -> str | None:
 
 
 def _is_in_name(number: re.Match[str]) -> bool:
-    """Return True for a number directly after a letter, as in `H2O`; not in scripts without capitals and spaces."""
+    """Return True for a number directly after a letter (`H2O`). Letters without capitals do not count (Chinese)."""
     before = number.string[max(0, number.start() - 3) : number.start()]
     is_letter = before[-1:].lower() != before[-1:].upper()
     return is_letter and not before.endswith(("Rs", "USD", "EUR")) and number["sign"] is None

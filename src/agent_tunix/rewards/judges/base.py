@@ -93,7 +93,7 @@ class Judge(abc.ABC):
 
     @property
     def given(self) -> type[Self]:
-        """The class of the judge, where its code is."""
+        """The class of the judge, which holds its code."""
         return type(self)
 
     function = given

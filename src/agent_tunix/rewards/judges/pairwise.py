@@ -178,7 +178,7 @@ class PairwiseJudge(Judge):
 
 
 def _sum_extras(receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """Return the account of comparisons that showed a member first, so that a group's sum counts each one once."""
+    """Return the account of comparisons that showed a member first, so that a group's sum counts each question once."""
     total = Receipt(
         usage=sum((receipt.usage for receipt in receipts), Usage()),
         cost=sum(receipt.cost for receipt in receipts),

@@ -11,7 +11,7 @@ _CLOSE_ENOUGH = 1e-10
 
 
 def win_rates(num_members: int, results: Mapping[Pair, float]) -> list[float]:
-    """Return for each member the share of its comparisons that it won. A tie counts half; no comparisons give 0.5."""
+    """Return for each member the share of its comparisons that it won. A tie counts half. Without comparisons: 0.5."""
     won, compared = _tally(num_members, results)
     return [points / sum(games) if sum(games) else 0.5 for points, games in zip(won, compared, strict=True)]
 

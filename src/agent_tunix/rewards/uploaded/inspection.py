@@ -49,7 +49,7 @@ class FileFacts:
 
     @property
     def function(self) -> FunctionFacts | None:
-        """The function that the file's name `reward` stands for: the last one at the top level."""
+        """The function that `reward` names after the file has run: the last one at the top level."""
         return next((function for function in reversed(self.functions) if not function.is_nested), None)
 
 
