@@ -15,12 +15,12 @@ of the whole batch, `grpo.advantage_scaling` chooses
 (https://arxiv.org/abs/2508.08221), `batch_centred` is REINFORCE++ with baseline (https://arxiv.org/abs/2501.03262) and
 ScaleRL (https://arxiv.org/abs/2510.13786), `mean` is MaxRL (https://arxiv.org/abs/2602.02710), `none` is Dr. GRPO
 (https://arxiv.org/abs/2503.20783), `leave_one_out` is RLOO (https://arxiv.org/abs/2402.14740), and `component` is GDPO
-(https://arxiv.org/abs/2601.05242). A function of `register_advantage_estimator` is any other.
+(https://arxiv.org/abs/2601.05242). Any other name is a function of the user (`register_advantage_estimator`).
 
 `component` standardises each component's values v_k within the group, sums them with their weights, and divides the
 sums by their deviation over the batch. So equal totals with different components keep different advantages, and a
 component of small range keeps its influence beside one of large range. v_k is the value that the mixture weighs, after
-transforms: 0 if a gate is shut, and the group's mean if the component does not apply, so that its part of S is 0.
+transforms. It is 0 if a gate is shut. If the component does not apply, it is the group's mean, so its part of S is 0.
 
 Departures from the papers:
 
@@ -192,7 +192,7 @@ def group_std(values_PG: Array) -> Array:
 
 
 def leave_one_out(values_PG: Array) -> Array:
-    """Return n / (n − 1) for the n scored members of each group, [P, 1]. Where n < 2 the result only multiplies 0."""
+    """Return n / (n − 1) for the n scored members of each group, [P, 1]. If n < 2, the result multiplies only 0."""
     counts_P1 = (~np.isnan(values_PG)).sum(axis=-1, keepdims=True)
     return np.asarray(counts_P1 / np.maximum(counts_P1 - 1, 1))
 

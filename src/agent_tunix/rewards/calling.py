@@ -23,7 +23,7 @@ class Reward(Protocol):
         """Raise RewardSignatureError if nothing provides a required parameter."""
 
     def describe(self) -> str:
-        """Return what the reward is and where it is written, for printing and storing."""
+        """Return a description of the reward and of its place in code, for printing and storing."""
 
 
 __all__ = ["CallSettings", "Convention", "PlainReward", "Reward", "RewardRecipe", "adapt"]

@@ -1,7 +1,7 @@
 """Inspection of a reward specification: the code, models and endpoints it would use, without importing or running any.
 
-A run that somebody else made names its reward in its configuration. Before such a reward is resolved, this module lists
-what would be loaded, so that the user can decide.
+The configuration of another person's run names a reward. Before such a reward is resolved, this module lists the parts
+that would be loaded, so that the user can decide.
 """
 
 import hashlib
@@ -47,14 +47,14 @@ _MOST_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class CodePart:
-    """One thing that a reward specification would use beyond the built-in rewards."""
+    """Code, a model, an endpoint or data that a reward specification would use beyond the built-in rewards."""
 
-    # `file` and `module`: Python code; `custom_rewards`: a file that is imported by itself; `entry_point`: a reward of
-    # an installed package; `reward_model`: a model that torch loads, or the Python that loads it; `judge`: an argument
-    # of a judge; `uploaded`: an upload, isolated unless `rewards.allow_unsandboxed` is set; `dataset`: a dataset that
-    # is code; `task`: a task of reasoning_gym with parameters, which may name files; `private`: a file that other users
-    # cannot read; `hub`: a model or dataset that the user's account at a hub may open; `command`: a command that starts
-    # an MCP server; `server`: the address of one.
+    # A `file` or `module` is Python code. A `custom_rewards` file is imported by itself. An `entry_point` is a reward
+    # of an installed package. A `reward_model` is a model that torch loads, or the Python that loads it. A `judge` is
+    # an argument of a judge. An `uploaded` reward is isolated unless `rewards.allow_unsandboxed` is set. A `dataset` is
+    # code. A `task` of reasoning_gym has parameters, which may name files. Other users cannot read a `private` file. A
+    # `hub` part is a model or dataset that the user's account at a hub may open. A `command` starts an MCP server. A
+    # `server` is the address of an MCP server.
     kind: Kind
     component: str  # component, or key of the configuration
     text: str  # the specification, or the value
@@ -99,7 +99,7 @@ def find_code_parts(
     arguments name none.
 
     Raises:
-        RewardError: A file of components cannot be read, or a module is named like a function of a file.
+        RewardError: A file of components cannot be read, or a module is given with a function, as `file.py:function`.
     """
     for module in modules:
         if ":" in str(module):
@@ -115,7 +115,7 @@ def find_code_parts(
 
 
 def _beside_files(parts: Sequence[CodePart]) -> Iterator[CodePart]:
-    """Yield modules once more as they lie beside the files: a file adds its directory to the import path."""
+    """Yield modules that lie beside the files, because a file adds its directory to the import path."""
     for directory in dict.fromkeys(part.file.parent for part in parts if part.kind == "file" and part.file):
         for part in parts:
             if part.kind == "module":
@@ -256,7 +256,7 @@ def _is_file(spec: str) -> bool:
 
 
 def digest_code(file: Path, root: Path | None = None) -> str:
-    """Return a digest of a code file and of the code that it can import from nearby.
+    """Return a digest of a code file and of the code near it that it can import.
 
     Args:
         file: The file.

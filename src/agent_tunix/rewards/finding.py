@@ -24,7 +24,7 @@ class Finder:
     """Finder of rewards."""
 
     reward_directories: tuple[Path, ...]  # directories of component files, in the order of search
-    working_directory: Path  # start of relative paths and place of `custom_rewards.py`; absolute
+    working_directory: Path  # base of relative paths and directory of `custom_rewards.py`; absolute
     settings: CallSettings = field(default_factory=CallSettings)
     modules: tuple[str, ...] = ()  # modules and files of `rewards.modules`, for recipes; `import_module` imports them
     fetch: Fetch | None = None  # source of uploaded rewards, asked last; None if there is none
@@ -64,14 +64,14 @@ class Finder:
         return module
 
     def reward_file(self, name: str) -> Path | None:
-        """Return the file of `conf/reward/` of a name; None if there is none or the name is a registered reward."""
+        """Return the file in `conf/reward/` for a name; None if there is none or the name is a registered reward."""
         if not registry.is_name(name) or is_function_id(name) or self._registered(name):
             return None
         candidates = [directory / f"{name}.yaml" for directory in self.reward_directories]
         return next((path for path in candidates if path.is_file()), None)
 
     def _registered(self, name: str) -> str | None:
-        """Return the registered name that a name means. Import the user's own modules if it is not registered yet."""
+        """Return the registered name, with or without `_reward`, or None. Import the user's modules to find it."""
         if name not in registry.list_reward_functions():
             self._custom_modules()
         names = registry.list_reward_functions()
@@ -213,7 +213,7 @@ def _choices(module: ModuleType | None, prefix: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: the name used here for it, or the closest match."""
+    """Return the end of a sentence about an unknown name: this package's name for it, or the closest match."""
     names = list(names)
     known = synonym(name)
     if known in names:

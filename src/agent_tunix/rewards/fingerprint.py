@@ -1,12 +1,12 @@
 """Fingerprint of a reward as data. Two runs with the same fingerprint were trained on the same reward.
 
-For each component it holds its arguments, its mixing and two kinds of hashes: of the source of its function or class,
-and of the files it depends on. These are its own file and the files beside it that it imports; of a built-in, the
-package's modules that decide rewards. Of an uploaded reward the source is the whole file; its id and origin do not
-count. The fingerprint also holds the versions of the packages that those files import.
+For each component it holds the arguments, the mixing, a hash of the source of its function or class, and hashes of the
+files that it depends on: its own file and the files beside it that it imports. A built-in depends on the package's
+modules that decide rewards. The source of an uploaded reward is the whole file; its id and origin do not count. The
+fingerprint also holds the versions of the packages that those files import.
 
-Paths, line endings, the order of keys and other differences between processes and machines do not count. What a
-function reads when it is called (a file, a service, a module with a computed name) is not seen.
+Paths, line endings, the order of keys and other differences between processes and machines do not count. Neither does
+anything that a function reads when it is called (a file, a service, a module with a computed name).
 """
 
 import ast
@@ -171,7 +171,7 @@ def _args_of(reward: object) -> Mapping[str, Any]:
 
 
 def _convention_of(reward: object) -> dict[str, Any]:
-    """Return how the function is called, which decides what it receives."""
+    """Return the parts of the calling convention that decide which data the function receives and returns."""
     convention = str(getattr(reward, "convention", ""))
     told = {"convention": convention, "completions": getattr(reward, "form", None)}
     if convention in ("miles", "verl"):
@@ -180,7 +180,7 @@ def _convention_of(reward: object) -> dict[str, Any]:
 
 
 def _definition(function: object) -> Any:
-    """Return what has a source: the function, the class, or the class of an object."""
+    """Return the object that has a source: the function, the class, or the class of an object."""
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
 
 
@@ -294,8 +294,8 @@ def _versions(files: Iterable[Path], further: Iterable[str]) -> dict[str, str]:
 def _distributions_of(module: str) -> Sequence[str]:
     """Return the distributions that a module belongs to.
 
-    Most modules belong to the distribution of the same name. For others all installed distributions are read, which is
-    slow.
+    Most modules belong to the distribution of the same name. For others, this function reads all installed
+    distributions, which is slow.
     """
     try:
         namesake = importlib.metadata.distribution(module)

@@ -18,10 +18,10 @@ def to_trl(reward: Mixture, *, format: str = "") -> TrlFunction:
     """Return a function for `GRPOTrainer(reward_funcs=[…])` that gives the total of a reward.
 
     A completion without a score gets None, which TRL leaves out. The mean raw value of each component is logged through
-    TRL's `log_metric`. Completions of one prompt that follow one another are a group.
+    TRL's `log_metric`. Consecutive completions of one prompt are a group.
 
     Args:
-        reward: The reward, from `resolve_reward`; in workers if `make_runner` placed it.
+        reward: The reward, from `resolve_reward`. It runs in workers if `make_runner` placed it there.
         format: The template that a response should follow, for rewards of form.
 
     Example:
@@ -64,9 +64,9 @@ def score_each(
     log_metric: Any = None,
     **columns: Any,
 ) -> list[Score]:
-    """Return the scores of a batch by a function of one response; a fault is the matter of its completion alone.
+    """Score a batch with a function of one response. A fault affects only its own completion.
 
-    `agent-tunix store upload` writes a `reward` that calls this. The arguments are what TRL passes.
+    `agent-tunix store upload` writes a `reward` that calls this function with the arguments that TRL passes.
 
     Args:
         function: A function in the plain convention, such as `keywords(response, words)`.
@@ -79,7 +79,7 @@ def score_each(
         columns: Lists of one value for each completion. A completion with None gets the function's default.
 
     Raises:
-        ValueError: A column is no list of one value for each completion.
+        ValueError: A column is not a list of one value for each completion.
     """
     for name, values in columns.items():
         if not _is_of_rows(values, len(completions)):
@@ -134,7 +134,7 @@ def _is_of_rows(values: Any, count: int) -> bool:
 
 
 def _text(given: Any) -> str:
-    """Return a text, or the content of the last of some messages."""
+    """Return a text unchanged; of messages, return the content of the last."""
     return given if isinstance(given, str) else str(given[-1]["content"])
 
 

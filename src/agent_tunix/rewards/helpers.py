@@ -1,7 +1,7 @@
 """Small functions for writing rewards of conversations.
 
-A *completion* is a text, or the chat messages of a conversation, of which only the assistant's count. No function here
-raises an error for what a model produced.
+A *completion* is a text, or the chat messages of a conversation. Of the messages, only the assistant's count. No
+function here raises an error because of a model's output.
 """
 
 import math
@@ -48,7 +48,7 @@ def extract_answer_block(text: str) -> str:
 
 
 def clip01(value: Any) -> float:
-    """Return a number limited to [0, 1]; 0 for NaN and for what is not a number.
+    """Return a number limited to [0, 1]; 0 for NaN and for other values.
 
     >>> clip01(1.5), clip01(-1), clip01(float("nan")), clip01(None)
     (1.0, 0.0, 0.0, 0.0)
@@ -128,7 +128,7 @@ def overlap_reward(
     """Return the share of the reference that was found. Range [0, 1].
 
     Args:
-        completion: A text; or a conversation, of which all messages except the assistant's count.
+        completion: A text or a conversation. Of a conversation, all messages except the assistant's count.
         ground_truth: Reference text.
         reference_chunks: Pieces of the reference, used instead of `ground_truth`: texts, or mappings with `content`.
         max_calls: The reward is 0 if one message makes more tool calls.
@@ -158,8 +158,8 @@ def citation_score(
     Args:
         completion: A text or conversation.
         reference_chunks: Mappings whose `metadata` names their source.
-        source_field: Field of the metadata that holds the source's id; of several, the first that is filled counts.
-        canonicalize: Applied to the ids of both sides before comparison; by default, white space is stripped.
+        source_field: Field of the metadata that holds the source's id. Of several fields, the first filled one counts.
+        canonicalize: Function applied to the ids of both sides before comparison; by default, it strips white space.
 
     Returns:
         `precision`, the share of cited sources that are in the reference, and `recall`, the share of the reference's
@@ -208,8 +208,8 @@ def tool_call_efficiency(
         reference_chunk_count: Number of pieces to find.
         max_calls: With more calls the reward is 0.
         decay_rate: Rate of the exponential.
-        ranges: `(fewest, most, score)` instead: the score of the first range that contains the number of calls, 0
-            outside all ranges. If `most` is None the range has no end.
+        ranges: List of `(fewest, most, score)` to use instead of the formula. The first range that contains the number
+            of calls gives the score; outside all ranges it is 0. If `most` is None, the range has no end.
     """
     calls = count_search_calls(completion)
     if ranges is not None:

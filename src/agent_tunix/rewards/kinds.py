@@ -1,4 +1,4 @@
-"""Kind and range that a reward declares. The kind decides what is checked.
+"""Kind and range that a reward declares. The kind decides which checks apply to the reward.
 
     @register_reward_function("is_polite")
     def is_polite(response):
@@ -9,7 +9,7 @@
 
 In a mixture, `kind:` of a component does the same. Without these attributes the range is read from a docstring that
 contains `Range [0, 1]`, and the kind is unknown. A reward of several weighted components is a composite if one of them
-is about the answer; its range follows from theirs.
+grades the answer. Its range follows from theirs.
 """
 
 import inspect
@@ -51,7 +51,7 @@ def show_kind(kind: Kind | None) -> str:
 
 
 def component_kind(component: Component) -> Kind | None:
-    """Return the kind of a component: its own `kind:`, or else what its reward declares."""
+    """Return the kind of a component: its own `kind:`, or else the kind that its reward declares."""
     return component.kind or declared_kind(component.reward)
 
 
@@ -67,7 +67,7 @@ def declared_kind(reward: Any) -> Kind | None:
 
 
 def read_kind(name: str, declared: object) -> Kind | None:
-    """Return the kind that is written for a reward or component; None if none is.
+    """Return the kind that a reward or component declares; None if it declares none.
 
     Raises:
         RewardError: There is no such kind.

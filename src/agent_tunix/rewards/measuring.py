@@ -1,4 +1,4 @@
-"""Metrics of a mixture's scores in a step: `summarise` with what the mixture itself knows."""
+"""Metrics of a mixture's scores in a step: `summarise` with the mixture's weights, gates, transforms and ranges."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,9 @@ class RewardMetrics:
         totals: np.ndarray,
         advantages: np.ndarray,
     ) -> dict[str, Metric]:
-        """Return the metrics of a step that follow from completions and their scores.
+        """Return the metrics of a step's completions and scores.
 
-        Rows are N completions, group by group. `totals` is NaN where unscored.
+        Sequences and arrays have one entry per completion, group by group. `totals` is NaN for unscored completions.
         """
         weights = self._mixture.weights(step)
         metrics = summarise(

@@ -22,7 +22,7 @@ class UploadedSource:
 
     id: str  # `rf_…`
     name: str
-    format: str  # convention, `trl` or `miles`
+    format: str  # its convention: `trl` or `miles`
     version: int
     content: bytes
     origin: str  # place that it was fetched from, for a person
@@ -49,10 +49,10 @@ class RewardRecipe:
 
     Attributes:
         spec: The user's specification: a name, a dotted path, `file.py:function` or `file.py:Class`.
-        working_directory: Start of relative paths and place of `custom_rewards.py`; absolute.
-        convention: Convention of a signature that fits several; `auto` for none.
-        completions: `text` or `messages`; `auto` until that is determined.
-        reward_key: Entry of a function's dict that is the reward; None for the convention's own.
+        working_directory: Base of relative paths and directory of `custom_rewards.py`; absolute.
+        convention: Convention for a signature that fits several; `auto` if none is given.
+        completions: Form of completions, `text` or `messages`; `auto` until it is determined.
+        reward_key: Key of the reward in a dict that the function returns; None for the convention's default.
         uploaded: The uploaded file, which takes precedence over `spec`; None for other rewards. Such a recipe runs
             other people's code, so build it only in workers.
     """

@@ -4,7 +4,7 @@
     def is_polite(response):
         return 1.0 if "please" in response else 0.0
 
-Name the file that registers in `rewards.modules`, or call it `custom_rewards.py` and put it in the working directory.
+List the file with this code in `rewards.modules`, or call it `custom_rewards.py` and put it in the working directory.
 An installed package offers rewards without being imported, by entry points of the group `agent_tunix.rewards`:
 
     [project.entry-points."agent_tunix.rewards"]
@@ -56,14 +56,14 @@ def register_reward_function(
 ) -> Function | Callable[[Function], Function]:
     """Register a function or class as a reward, by a call or as a decorator.
 
-    Registering a built-in's name replaces the built-in for the whole run and logs a warning. A name that another
-    registered reward has is an error. Registering the same function again is not, as when a module is imported twice.
+    Registering a built-in's name replaces the built-in for the whole run and logs a warning. Registering the name of
+    another registered reward is an error, unless it is the same function, as when a module is imported twice.
 
     Args:
         name: Letters, digits, `_` and `-`.
         fn: The reward, in any convention. Without it, a decorator is returned.
         overwrite: Replace any reward of this name, without a warning.
-        convention: Convention of the reward, if its signature does not tell, such as `plain` or `trl`.
+        convention: Convention of the reward, such as `plain` or `trl`, if its signature does not tell it.
 
     Returns:
         The function, unchanged; or the decorator.
@@ -94,7 +94,7 @@ def register_reward_function(
 def get_reward_function(name: str) -> Convention:
     """Return the reward of a name; call it as `reward(response, answer="4")`.
 
-    Registered rewards come before built-in ones, and these before those of installed packages.
+    Registered rewards take precedence over built-in ones, and built-in ones over those of installed packages.
 
     Raises:
         UnknownRewardError: No reward has this name.
@@ -114,7 +114,7 @@ def get_builtin(name: str) -> PlainReward:
         UnknownRewardError: No built-in reward has this name.
     """
     if name in JUDGES:
-        judge: PlainReward = load_judge(name)  # a judge has every method that is used of a PlainReward
+        judge: PlainReward = load_judge(name)  # a judge has every method of a PlainReward that is used
         return judge
     if name in REWARD_MODELS:
         model: PlainReward = load_reward_model(name)
@@ -144,7 +144,7 @@ def is_name(name: object) -> bool:
 
 
 def check_name(name: object) -> None:
-    """Raise RewardError if no reward or component may have this name."""
+    """Raise RewardError if a reward or component may not have this name."""
     if not is_name(name):
         raise RewardError(
             f"{name!r} cannot be the name of a reward; use at most 100 letters, digits, `_` and `-`, starting with a "

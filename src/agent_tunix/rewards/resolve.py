@@ -8,8 +8,8 @@ A user may write:
 - a function or class of a file: `path/to/file.py:function`, or `path/to/file.py` if it has only one, or one named
   `compute_score` or `reward_func`;
 - the name of an entry point that an installed package has in the group `agent_tunix.rewards`;
-- the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. Both
-  are imported, if they exist, as soon as a bare name is not registered, so their registrations are found too;
+- the bare name of a function in `agent_tunix.custom_rewards` or in `custom_rewards.py` of the working directory. If a
+  bare name is not registered, both are imported if they exist, so their registrations are found too;
 - the name or id, `rf_…`, of an uploaded reward function, if the caller can fetch uploads (`fetch`);
 - a list of these: components of weight 1, each named after its function;
 - a mapping of named components: `{correct: math, tags: {function: format, weight: 0.2, args: {…}}}`.
@@ -22,12 +22,12 @@ A user may write:
 | `requires` | its gate (`mixture.gates`) |
 | `transform` | transforms of its value before it is weighed (`transforms`) |
 | `when` | the rows to which it applies (`mixture.routes`) |
-| `cost` | of the components that can be computed next, the cheapest goes first; built-ins cost 0, others 1 |
-| `kind` | what it measures (`kinds`), in place of what its function declares |
-| `reason` | why it is there, in your words: shown with the reward, in the log and in the report |
+| `cost` | cheaper components are computed first, as far as gates allow; built-ins cost 0, others 1 |
+| `kind` | the property that it measures (`kinds`), instead of the kind that its function declares |
+| `reason` | the reason for it, in your words, shown with the reward, in the log and in the report |
 
 Arguments come from a component's `args` and from `rewards.args.<name>.<param>`, where `<name>` is the component's or
-its function's. The two must not contradict each other, so that either shows what the run trains on.
+its function's. The two must not contradict each other, so that either shows the values that the run uses.
 """
 
 import logging
@@ -71,18 +71,18 @@ def resolve_reward(
     reward_key: str | None = None,
     fetch: Fetch | None = None,
 ) -> Mixture:
-    """Return the mixture that a reward specification means.
+    """Return the mixture that a reward specification describes.
 
     Args:
         spec: A name, a dotted path, `file.py:function`, a function, a list of these, or a mapping of components.
         modules: Modules or files to import first, for their registrations (`rewards.modules`).
         args: Arguments by component or function name (`rewards.args`).
         reward_directories: Directories of component files (`conf/reward`), in the order of search.
-        working_directory: Start of relative paths and place of `custom_rewards.py`; by default the current directory.
+        working_directory: Base of relative paths, with `custom_rewards.py`; by default the current directory.
         on_failure: Treatment of a completion that could not be scored; see `Mixture`.
         convention: Convention of functions whose signature does not tell it (`rewards.convention`).
-        completions: Form of completions for batch functions, `text` or `messages`; `auto`: the form they can take.
-        reward_key: Entry of a returned dict that is the reward.
+        completions: Form of completions for batch functions, `text` or `messages`; `auto`: the form that they can take.
+        reward_key: Key of the reward in a dict that a function returns.
         fetch: Source of uploaded rewards; None if there is none.
 
     Returns:
@@ -121,12 +121,12 @@ def resolve_reward(
 def read_components(
     spec: object, *, reward_directories: Sequence[Path] = (), working_directory: Path | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the components that a specification means, each written out as a mapping of keys.
+    """Return the components of a specification, each written out as a mapping of keys.
 
     The arguments are those of `resolve_reward`, which has accepted `spec`.
 
     Returns:
-        Name → keys, `function` among them. A function that was given as an object becomes text, its place in a file.
+        Name → keys, `function` among them. A function that was given as an object becomes text: its place in a file.
 
     Raises:
         RewardError: A file of components cannot be read, or the specification is malformed.
@@ -149,7 +149,7 @@ def read_components(
 
 
 def _as_text(function: object) -> object:
-    """Return what was written unchanged; of a function object, its place in a file, or else its name."""
+    """Return text and collections unchanged; for a function object, its place in a file, or else its name."""
     if isinstance(function, str | Mapping | Sequence):
         return function
     return loading.place_of(function) or function_name(function)
@@ -300,7 +300,7 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
 
     try:
         text = read_regular(path, _MOST_BYTES).decode()
-        # A few aliases of aliases stand for more values than memory holds.
+        # A few nested aliases can stand for more values than memory holds.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise RewardError(f"{path} has a YAML alias (*name); write the value out", code="unreadable_reward_file")
         content = yaml.safe_load(text)

@@ -47,10 +47,10 @@ class Sample:
         group_id: Number of the prompt within its step.
         rollout_id: Unique within a run: `"<step>_<prompt>_<generation>"`.
         num_tokens: Number of tokens that the model wrote, end-of-sequence included.
-        ended: True if the model ended by itself, False if the completion or the episode was cut at a limit.
+        ended: True if the model ended by itself; False if a limit cut the completion or the episode.
         tokens: The `num_tokens` ids that the model wrote; empty if they are unknown.
         index: Number within the step, from 0, with the completions of a prompt side by side; None outside training.
-        episode: What happened in the episode; None for a completion of one turn.
+        episode: Summary of the episode; None for a completion of one turn.
     """
 
     response: str
@@ -88,12 +88,12 @@ class Sample:
 
     @property
     def fault(self) -> str:
-        """Description of the environment's fault, because of which the sample has no score; "" without one."""
+        """Description of the environment's fault, which leaves the sample without a score; "" without a fault."""
         return "" if self.episode is None else self.episode.error
 
     @property
     def whole_text(self) -> str:
-        """The response, or all turns of an episode with what was answered."""
+        """The response, or all turns of an episode with the answers to them."""
         return self.response if self.episode is None else self.episode.text
 
     @property
@@ -114,9 +114,9 @@ class EpisodeSummary:
         calls: Tool calls in order: `turn`, `name`, `outcome` and `seconds` of each.
         score: Score of the environment; None if it does not score.
         error: Description of the environment's fault; "" without one.
-        text: The model's turns as it wrote them, and what was answered, each on a line of its own.
-        tokens: Token ids after the prompt, those of answers included.
-        loss_mask: For each of these tokens, 1 if the model wrote it, otherwise 0.
+        text: The model's turns as it wrote them and the answers to them, each on a line of its own.
+        tokens: Token ids after the prompt, those of the answers included.
+        loss_mask: For each of `tokens`, 1 if the model wrote it, otherwise 0.
         state: Public attributes of the environment at the end, if it is a class whose methods are tools.
     """
 
@@ -152,8 +152,8 @@ class Term:
 
     Attributes:
         weight: Effective weight of the component at that step.
-        value: The weighed value: the transformed one; the group's mean if the component does not apply; 0 if its gate
-            is shut; None if it failed.
+        value: Value that is weighed: the component's value after transforms; the group's mean if the component does
+            not apply; 0 if its gate is shut; None if it failed.
         outcome: Outcome of the component; `NOT_APPLICABLE` if its gate is shut.
         detail: Reason why the component has no value of its own.
     """
@@ -176,10 +176,10 @@ class Score:
 
     Attributes:
         value: The reward, within ±`LARGEST_VALUE`; None unless `outcome` is `SCORED`.
-        components: Raw value of each component by name, if the reward has several; None for one without a score.
+        components: Raw value of each component by name, if the reward has several; None if a component has no score.
         outcome: Outcome of the attempt.
         detail: Reason for the outcome, for a person.
-        extras: Data that the reward wants shown with the completion.
+        extras: Data of the reward to show with the completion.
         seconds: Wall time of the call.
         metrics: Numbers that the reward logged, of the whole call if the reward takes a batch.
         parts: Full score of each component (outcome, detail, extras), without those that were not computed.
@@ -196,7 +196,7 @@ class Score:
     terms: Mapping[str, Term]
     metrics: Mapping[str, float]
 
-    # Written by hand, because several scores are made per completion and a frozen dataclass's own takes twice as long.
+    # Written by hand, because each completion has several scores and a frozen dataclass's own takes twice as long.
     def __init__(
         self,
         value: float | None,

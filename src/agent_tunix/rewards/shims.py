@@ -95,14 +95,14 @@ SERVED: dict[str, dict[str, str]] = {
     "mcp": {},
     "mcp.types": {},
 }
-# Packages of which every other module and name is served as a placeholder: files for them hold rollouts too, which a
-# reward does not need.
+# Packages whose other modules and names are served as placeholders. Files written for these packages also contain
+# rollouts, which a reward does not need.
 OPEN = ("miles", "slime", "swift", "verifiers", "fastmcp", "mcp")
 
 
 @contextlib.contextmanager
 def served_imports() -> Iterator[None]:
-    """Serve the imports inside. Calls may be nested and concurrent."""
+    """Serve imports inside the block. Calls may be nested and concurrent."""
     _SERVER.start()
     try:
         yield
@@ -153,7 +153,7 @@ class _Placeholder(ABCMeta):
     """Class of placeholders."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return a decorated function unchanged, as of `@vf.stop`; otherwise make an object, which raises."""
+        """Return a decorated function unchanged, as with `@vf.stop`; otherwise make an object, which is an error."""
         if cls.__name__.islower() and len(args) == 1 and not kwargs and inspect.isfunction(args[0]):
             return args[0]
         return super().__call__(*args, **kwargs)
@@ -163,9 +163,9 @@ class _Placeholder(ABCMeta):
 
 
 def _placeholder(module: str, name: str) -> type:
-    """Return a class that stands for a name of a package that is not installed: making an object of it raises.
+    """Return a class that stands for a name of a package that is not installed. Making an object of it is an error.
 
-    It can be imported, derived from, and used in annotations and in `except`.
+    The class can be imported, derived from, and used in annotations and in `except`.
     """
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

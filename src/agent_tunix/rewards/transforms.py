@@ -4,8 +4,8 @@
     transform: [{normalize: {mean: 0.5, std: 0.2}}, rank]
 
 `clip: [lo, hi]` limits values, `normalize` standardises them (`normalize_reward`), `rank` replaces a value by its rank
-within its group, and `map` looks it up in a table. A list is applied in order. Metrics under the component's name log
-the raw value.
+within its group, and `map` looks a value up in a table. A list is applied in order. Metrics under the component's name
+log the raw value.
 """
 
 import math
@@ -44,8 +44,8 @@ class Transform(Protocol):
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
         """Transform [B] values of the groups `groups_B`.
 
-        NaN means that the component has no value, and stays NaN. Any other NaN in the result means that a value has no
-        image.
+        NaN means that the component has no value, and stays NaN. Any other NaN in the result means that the transform
+        is not defined for a value.
         """
 
     def to_data(self) -> object:
@@ -115,7 +115,7 @@ def _places(values_N: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Transform by a table. A value that is not in the table (to nine digits) has no image, which is an error."""
+    """Transform by a table. A value that is not in the table (to nine digits) is an error."""
 
     table: Mapping[float, float] = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ def apply_transforms(transforms: Sequence[Transform], values_B: Values, groups_B
 
 
 def read_transforms(component: str, written: object) -> tuple[Transform, ...]:
-    """Return the transforms that a component's `transform` (None, one transform or a list) means.
+    """Read a component's `transform`: None, one transform or a list.
 
     Raises:
         RewardError: A transform is malformed.

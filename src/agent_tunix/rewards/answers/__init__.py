@@ -5,7 +5,7 @@
 - `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar` read everything else as a tree.
 - `evaluation`, `scalars`, `equations`, `sets`, `matrices` and `equality` compare two trees.
 - `comparison` compares an answer with a reference, tier by tier.
-- `thorough` asks math-verify about what the grammar does not read; `verifiers` are the processes in which it runs.
+- `thorough` asks math-verify about answers that the grammar cannot read. `verifiers` runs it in other processes.
 """
 
 from agent_tunix.rewards.answers.comparison import (

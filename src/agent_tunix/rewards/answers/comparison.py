@@ -1,17 +1,17 @@
 r"""Comparison of an answer with the reference.
 
-Three tiers compare, and the detail of a comparison names the tier that decided:
+There are three tiers. The detail of a comparison names the one that decided:
 
-1. **exact**: both are numbers, or the same formula apart from spaces and sizes;
+1. **exact**: both are numbers, or the same formula apart from spaces and the sizes of brackets and fractions;
 2. **evaluated**: the grammar reads both; structures are compared part by part, expressions by evaluation;
 3. **math-verify**: everything else.
 
-- A percentage equals the same percentage, its fraction (50% = 0.5 = 1/2), and the bare number (50% = 50), because a
-  question for a percentage is answered in either way. But 0.5% does not equal 50%.
+- A percentage equals the same percentage, its fraction (50% = 0.5 = 1/2), and the bare number (50% = 50), because
+  answers to a question for a percentage have all these forms. But 0.5% does not equal 50%.
 - Digits are not rounded: 0.333333 is not 1/3.
 - A list without brackets has no order: `1, 2` equals `2, 1` and `\{1, 2\}`.
-- Words around the only number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. Words
-  with no number or with several numbers are not a number.
+- Words around the only number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. A text
+  with no number or with several numbers does not count as a number.
 - The reference resolves ambiguities: `1,234` is one number if the reference is `1234`, and a pair if it is `(1, 234)`.
 """
 
@@ -125,7 +125,7 @@ class Comparison(NamedTuple):
     detail: str  # the comparison in words, with the tier
     tier: Tier = Tier.EXACT
     is_number: bool = False  # True if the answer was read as one number
-    # Answer and reference, if both are numbers; for a percentage, the nearest reading.
+    # Answer and reference, if both are numbers. If only one has a percent sign: the reading that brings them nearest.
     numbers: tuple[Fraction, Fraction] | None = None
     timed_out: bool = False  # True if it is undecided because of a time limit
 
@@ -149,7 +149,7 @@ def read_reference(reference: Any) -> Reference:
     r"""Read a reference answer: a number, or a formula such as `\sqrt{2}`, `(1, 2)` or `x^2 + 1`.
 
     Raises:
-        BadReferenceError: It is missing, empty, prose, or has several numbers outside a formula.
+        BadReferenceError: The reference is missing, empty or prose, or has several numbers outside a formula.
     """
     if isinstance(reference, str):
         read = _read_reference_text(reference)
@@ -168,8 +168,8 @@ def read_reference(reference: Any) -> Reference:
 def compare_answers(answer: str | None, reference: Reference, *, thorough: bool = True) -> Comparison:
     """Compare an answer from `extract_answer` with a reference from `read_reference`.
 
-    If `thorough`, math-verify compares what the grammar does not read. Then the comparison is undecided only if
-    math-verify exceeded its time limit or failed.
+    If `thorough`, math-verify compares answers that the grammar cannot read. The comparison is then undecided only if
+    math-verify exceeds its time limit or fails.
     """
     if answer is None:
         return _NO_ANSWER
@@ -212,7 +212,7 @@ def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
     return Comparison(verdict, _describe(answer, reference, verdict, tier), tier, number is not None)
 
 
-# The completions of a group share their reference and give few different answers.
+# The completions of a group share their reference and give few different answers, so most are in the cache.
 _compare_short = lru_cache(maxsize=8192)(_compare_ourselves)
 
 
@@ -335,7 +335,7 @@ def _compare_numbers(number: Number, reference: Number) -> Comparison:
 
 
 def _nearest(*readings: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-    """Return the reading of two numbers in which they are nearest to each other."""
+    """Return the reading, (given, true), with the smallest relative difference."""
     errors = [_relative_error(*reading) for reading in readings]
     known = [error for error in errors if error is not None]
     return readings[errors.index(min(known))] if known else readings[0]
@@ -366,7 +366,7 @@ def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -
 
 
 def _is_one_formula(text: str) -> bool:
-    """Return True if math-verify may compare the text. Of several parts, it compares some and ignores the others."""
+    """Return True if a text is a single formula. Of several parts, math-verify compares some and ignores the others."""
     return (
         _SEVERAL_PARTS.search(text) is None
         and _GROUP.sub("", text).count("=") < 2
@@ -408,7 +408,7 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
 
 
 def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
-    """Compare with another meaning of commas: beside one number, `1,22` is 1.22 and `1,234` a list."""
+    """Compare with another meaning of commas: `1,22` is 1.22 beside a number, and `1,234` is a list beside a list."""
     try:
         if true.kind == "number" and _DECIMAL_COMMA.fullmatch(answer.strip()):
             return compare(parse(answer, "decimal"), true)
@@ -442,7 +442,7 @@ def _is_prose(text: str) -> bool:
 
 
 def _canonical(text: str) -> str:
-    """Return a formula without spaces, sizes and kinds of fraction, which do not change its meaning."""
+    """Return a formula without spaces and commands for sizes of brackets and fractions, which have no meaning."""
     if "\\" in text:
         text = re.sub(r"\\(?:left|right|[dt](?=frac)|[,;:! ]|displaystyle(?![A-Za-z]))", _keep_backslash, text)
         text = _EMPTY_SET.sub(r"\\emptyset", text)

@@ -13,7 +13,7 @@ class Cursor(ABC):
     """A position in a list of tokens, with the current depth of nesting.
 
     Attributes:
-        bars: Number of open vertical bars.
+        bars: Number of open `|`.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -23,7 +23,7 @@ class Cursor(ABC):
         self.bars = 0
 
     def peek(self) -> str:
-        """Return the text of the next token. For words, it is the kind after a space, which no sign equals."""
+        """Return the text of the next token. For words, return a space and the kind, so that no sign equals them."""
         token = self.tokens[self.place]
         return token.text if token.kind not in ("words", "upright", "word") else f" {token.kind}"
 
@@ -32,7 +32,7 @@ class Cursor(ABC):
         return self.tokens[self.place].kind
 
     def is_words(self, ahead: int = 0) -> bool:
-        """Return True if a token is words."""
+        """Return True if the next token, or the one `ahead` places after it, consists of words."""
         return self.tokens[self.place + ahead].kind in ("words", "upright")
 
     def take(self) -> Token:
@@ -54,13 +54,13 @@ class Cursor(ABC):
             raise UnreadableError(f"{text!r} is missing")
 
     def descend(self) -> None:
-        """Open a part; raise UnreadableError if too many are open."""
+        """Go one level deeper; raise UnreadableError beyond the deepest level."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnreadableError("too deep")
 
     def ascend(self) -> None:
-        """Close a part."""
+        """Go one level up."""
         self.depth -= 1
 
     @abstractmethod

@@ -4,7 +4,7 @@ r"""Equality of two parsed answers: by structure, and of expressions by evaluati
 - Inequalities in one unknown, intervals and their unions are compared as sets of real numbers.
 - Equations are equal if one is a constant multiple of the other, or if the solution of one solves the other.
 - `x = 5` and `5` are the same answer; `x = 5` and `y = 5` are not.
-- A decimal equals an irrational number if it has six correct digits, in all or after the point.
+- A decimal equals the irrational number that it rounds if it has at least six digits, in all or after the point.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ def _compare_collections(given: Node, true: Node) -> bool | None:
     if max(len(one), len(other)) > _MOST_ITEMS:
         return None
     if "named" in (given.kind, true.kind):
-        return False  # a set whose member is a set is another set
+        return False  # a named set, such as R, equals no set of items, not even {R}
     if given.kind == "set" or true.kind == "set":
         one, other = _distinct(one), _distinct(other)
     subjects = [{_subject(item) for item in items} for items in (one, other)]
@@ -120,7 +120,7 @@ def _items(node: Node) -> list[Node]:
 
 
 def _with_subject(items: list[Node]) -> list[Node]:
-    """Give every item the unknown that only the first names: `a = 4, -8` is `a = 4, a = -8`."""
+    """Give all items the unknown of the first: `a = 4, -8` becomes `a = 4, a = -8`."""
     first = items[0]
     if first.kind != "relation" or first.args[0] != ("=",) or any(item.kind == "relation" for item in items[1:]):
         return items

@@ -1,4 +1,4 @@
-"""Equality of single relations, which are equal if they have the same solutions; and expansion of `±`."""
+"""Equality of two relations, which are equal if they have the same solutions, and expansion of `±`."""
 
 import math
 from fractions import Fraction
@@ -16,7 +16,7 @@ Pair = tuple[Node, str, Node]
 
 
 def compare_differences(given: Pair, true: Pair) -> bool | None:
-    """Compare `left - right` of both, which must be multiples of each other, of a positive factor for inequalities."""
+    """Compare `left - right` of two relations: one must be a multiple of the other, for inequalities a positive one."""
     one = Node("sum", (given[0], negative(given[2])))
     other = Node("sum", (true[0], negative(true[2])))
     if not symbols(one) and not symbols(other):

@@ -1,8 +1,8 @@
-"""Values of expressions: exact if they are rational, otherwise to forty digits at random points.
+"""Values of expressions: exact if they are rational, otherwise to forty digits. Unknowns get random values.
 
-Expressions that differ at one point are different. Expressions that agree at several random complex or rational points
-are equal: polynomials and analytic functions agree there by accident with probability zero (Schwartz and Zippel). Roots
-and logarithms have branches, so if complex points disagree, points decide at which both expressions are real functions.
+Expressions that agree at several random rational or complex points count as equal: two different polynomials or
+analytic functions agree there with probability zero (Schwartz and Zippel). Expressions that differ at a point are
+different. But roots and logarithms have branches, so after a difference at a complex point, real points decide.
 """
 
 import functools
@@ -19,7 +19,7 @@ _DIGITS = 40
 _LARGEST_LOGARITHM = 20_000
 _CONSTANTS = frozenset(("e", "i", "pi"))
 _REAL_FUNCTIONS = frozenset(("abs", "floor", "ceiling", "max", "min", "gcd", "lcm", "sgn"))
-# Magnitudes below and above 1, with all signs.
+# Number of real points. Their coordinates are below and above 1, and have both signs.
 _REAL_POINTS = 10
 
 
@@ -64,10 +64,10 @@ def is_real_only(node: Node) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def rational(node: Node) -> Fraction | None:
-    """Return the exact value of an expression without unknowns, irrational roots and other functions; None for others.
+    """Return the exact value of an expression; None if it has unknowns or is not known to be rational.
 
     Raises:
-        UndefinedError: It divides by zero, or is too large.
+        UndefinedError: The expression divides by zero, or its value is too large.
     """
     try:
         return _rational(node, {})
@@ -77,7 +77,7 @@ def rational(node: Node) -> Fraction | None:
 
 @functools.lru_cache(maxsize=4096)
 def rational_at(node: Node, number: int) -> Fraction | None:
-    """Return the exact value at a rational point, or None; raise UndefinedError as `rational` does."""
+    """Return the exact value at rational point `number`, or None. Raise UndefinedError as `rational` does."""
     point = {name: _rational_coordinate(name, number) for name in symbols(node)}
     try:
         return _rational(node, point)
@@ -270,7 +270,7 @@ class _Evaluator:
         self.real = real
         self.context = _context()
         self.scale = self.context.mpf(0)
-        self.degree = self.context.mpf(1)  # in an angle, π/180
+        self.degree = self.context.mpf(1)  # value of 1°: π/180 within an angle, else 1
 
     def value(self, node: Node) -> Any:
         value = self.compute(node)

@@ -112,7 +112,7 @@ class ExpressionParser(Cursor):
         return _mixed(value, Fraction(int(top.text), int(bottom.text)))
 
     def unit(self, value: Node) -> Node:
-        """Read the words after a value, its unit, up to the end of the item."""
+        """Read the unit of a value: the words after it, up to the end of the item."""
         words = []
         while True:
             text = self.peek()
@@ -176,7 +176,7 @@ class ExpressionParser(Cursor):
                 return value
 
     def raised(self, base: Node) -> Node:
-        """Read the exponent of a base, or primes written as one."""
+        """Read the exponent of a base, or primes in its place."""
         if self.skip("\\prime"):
             return self.primed(base)
         if self.peek() == "{" and self.tokens[self.place + 1].text in ("\\prime", "'"):
@@ -192,7 +192,7 @@ class ExpressionParser(Cursor):
         return Node("power", (base, self.exponent()))
 
     def exponent(self) -> Node:
-        """Read an exponent: a group, a letter, a call or a whole number, as plain text has it: `2^10`."""
+        """Read an exponent: a group, a letter, a call, or all digits of a number, as in plain text: `2^10`."""
         if self.kind() == "number":
             return number_node(self.take().text)
         if self.peek() == "+":

@@ -1,7 +1,7 @@
 r"""Extraction of the answer from a response.
 
-If a response closes a thought with `</think>`, the text after the last one is searched first, and the whole response
-only if that text has no answer. The answer is the first of these that exists, even if it is not a number:
+If a response has a `</think>`, the text after the last one is searched first. If that text has no answer, the whole
+response is searched. The answer is the first of these that exists, even if it is not a number:
 
 1. the last `<answer>…</answer>`, or a `\boxed{…}` inside it;
 2. whichever comes last: a `\boxed{…}` (braces may nest; boxes with only commas, "and" or "or" between them are one
@@ -83,7 +83,7 @@ _END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
 _THOUGHT_ENDS = "</think>"
 _LONGEST_STATEMENT = 600
 _STATEMENTS_TRIED = 8
-_OPERATORS = ("+", "-", "/", "=")  # a formula that ends with one goes on in the next
+_OPERATORS = ("+", "-", "/", "=")  # a formula that ends with one continues in the next formula
 _LONGEST_FORMULA_LINE = 1000
 _QUOTES = "\"'“”‘’"
 _OPENING = re.compile(rf"(?:[\s*:{_QUOTES}]|\\\")*+")
@@ -119,7 +119,7 @@ _TAGGED, _BOXED, _HASHES, _STATED, _LAST = Source
 
 
 class Extraction(NamedTuple):
-    """An answer as written, and where it was found."""
+    """An answer as written, and its source."""
 
     text: str  # the answer without surrounding white space; "" if its place is empty
     source: Source
@@ -236,10 +236,10 @@ def _boxes(text: str) -> tuple[int, str]:
 def extract_choice(response: str, letters: str = "ABCDE") -> str | None:
     r"""Return the letter that a response chooses, in upper case, or None.
 
-    The tags, the box or the text after `####` hold one letter, alone, first or named (`B`, `(b)`, `B. Paris`, `Option
-    B`, `Paris (B)`); several, as in `A, B`, give None. Without these, it is the last "answer is B", "answer: (B)" or
-    "option B", or else the last capital of `letters` that stands alone. A and I are also words, so in free text they
-    count only with a bracket, dot or colon, or at the end.
+    An answer in tags, in a box or after `####` must hold one letter: alone, first or named (`B`, `(b)`, `B. Paris`,
+    `Option B`, `Paris (B)`). Several letters (`A, B`) give None. If no answer is marked, the last "answer is B",
+    "answer: (B)" or "option B" counts, or else the last capital of `letters` that stands alone. A and I are also words.
+    In free text they count only with a bracket, dot or colon, or at the end.
 
     >>> extract_choice("<answer>(b) Paris</answer>"), extract_choice("so the answer is C."), extract_choice("A cat.")
     ('B', 'C', None)
@@ -335,7 +335,7 @@ def _statement(line: str) -> str | None:
 
 
 def _formulas_together(line: str, formula: re.Match[str]) -> tuple[str, int]:
-    """Return formulas with only separators between them as one answer, as in `$3$ and $5$`, and where it ends."""
+    """Join formulas with only separators between them, as in `$3$ and $5$`. Return the text and its end position."""
     joined = _content(formula)
     while (joint := _JOINT.match(line, formula.end())) is not None:
         following = _FORMULA.match(line, joint.end())
@@ -366,7 +366,7 @@ def _first_number(text: str) -> str | None:
 
 
 def _last_number(response: str) -> str | None:
-    """Return the last number with its sign, unless that is a subtraction or a hyphen; or the formula around it."""
+    """Return the last number, or the formula around it. A minus or hyphen after other text is not the number's sign."""
     end = len(response.rstrip())
     while end >= 0:  # a number never spans lines
         start = response.rfind("\n", 0, end) + 1
@@ -386,7 +386,7 @@ def _last_number(response: str) -> str | None:
 
 
 def _is_in_name(number: re.Match[str]) -> bool:
-    """Return True for a number directly after a letter, as in `H2O`. Scripts without capitals put no spaces."""
+    """Return True for a number directly after a letter (`H2O`). Letters without capitals do not count (Chinese)."""
     before = number.string[max(0, number.start() - 3) : number.start()]
     is_letter = before[-1:].lower() != before[-1:].upper()
     return is_letter and not before.endswith(("Rs", "USD", "EUR")) and number["sign"] is None

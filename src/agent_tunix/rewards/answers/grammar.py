@@ -2,7 +2,7 @@ r"""The grammar of mathematical answers. It reads text, LaTeX, Unicode and plain
 
 `parse` reads a whole answer: an expression, a relation, a list, a tuple, an interval, a set, a matrix or a ratio. It
 never guesses, and raises `UnreadableError` for everything else, such as prose. `parse(r"\frac12 x")`, `parse("x/2")`
-and `parse("½x")` are trees of the same value. The docstring of `Node` lists the kinds of nodes.
+and `parse("½x")` return trees of the same value. The docstring of `Node` lists the kinds of nodes.
 """
 
 from functools import lru_cache
@@ -23,11 +23,11 @@ def parse(text: str, commas: str = "number") -> Node:
 
     Args:
         text: The answer as written, with or without LaTeX delimiters.
-        commas: Meaning of a comma (or a space) before three digits: part of a `number`, or a `separator`. With
-            `decimal`, the only comma is a decimal point.
+        commas: `number`: a comma or a space before three digits is part of a number. `separator`: it separates items.
+            `decimal`: the only comma is a decimal point.
 
     Raises:
-        UnreadableError: It cannot be read unambiguously.
+        UnreadableError: The text cannot be read unambiguously.
 
     >>> parse("(1, x]").kind, parse(r"x^2 < 4").kind, parse("1, 2 and 3").kind
     ('bracket', 'relation', 'list')

@@ -1,4 +1,4 @@
-"""Arithmetic of matrices: sums and products become one matrix, determinants become one sum."""
+"""Arithmetic of matrices. A sum or product becomes one matrix, and a determinant becomes one sum."""
 
 from agent_tunix.rewards.answers.tree import Node, negative
 

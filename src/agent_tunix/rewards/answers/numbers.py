@@ -1,12 +1,12 @@
 r"""Exact reading of a number as written.
 
-Numbers are fractions, never floats: `1,234`, `$1,234.50`, `-5`, `−5`, `.5`, `1/2`, `1 1/2`, `½`, `1½`, `\frac{1}{2}`,
-`50%`, `3e4`, `3 \times 10^4`, `2.5 million`, with words or a unit around a single number (`18 dollars`, `x = 18`,
-`18.`). Continental separators are read if they are unambiguous: `1.234,5`, `1.234.567`, `1 234,5`, and thousands
-separated by a no-break or thin space. `1 234`, `0,5` and `12,34` may be one number or two, so they are not read.
+Numbers become fractions, never floats: `1,234`, `$1,234.50`, `-5`, `−5`, `.5`, `1/2`, `1 1/2`, `½`, `1½`,
+`\frac{1}{2}`, `50%`, `3e4`, `3 \times 10^4`, `2.5 million`. Words or a unit may stand around a single number (`18
+dollars`, `x = 18`, `18.`). Continental separators are read if they are unambiguous: `1.234,5`, `1.234.567`, `1 234,5`,
+and no-break or thin spaces between thousands. `1 234`, `0,5` and `12,34` may be one number or two and are not read.
 
-Any other text with two numbers or an operator is not read, because it would be a guess. Nor is a number of more than
-2,000 digits, a number directly after a letter (`H2O`), or in a formula a number before a letter (`$6m$`).
+No other text with two numbers or an operator is read, because the result would be a guess. The same holds for a number
+of more than 2,000 digits, a number directly after a letter (`H2O`), and a number before a letter in a formula (`$6m$`).
 """
 
 import decimal
@@ -226,7 +226,7 @@ def _read_number(text: str) -> Number | None:
     return Number(text, -value if minus_words else value, match["percent"] is not None, subject)
 
 
-# The completions of a group give few different answers.
+# The completions of a group give few different answers, so most are in the cache.
 _read_short_number = lru_cache(maxsize=8192)(_read_number)
 
 

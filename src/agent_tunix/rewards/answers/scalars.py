@@ -84,7 +84,7 @@ def same_units(given: Node, true: Node) -> bool:
 
 
 def units_differ(given: str, true: str) -> bool:
-    """Return True for two units that differ. Unknown words are not compared, but an unknown letter is no known unit."""
+    """Return True if two units differ. An unknown name differs only from a known one, if either is a letter."""
     names = [_UNIT_NAME.findall(unit) for unit in (given, true)]
     if all(name in UNITS for name in (*names[0], *names[1])):
         one, other = (_UNIT_NAME.sub(lambda found: UNITS[found[0]], unit) for unit in (given, true))

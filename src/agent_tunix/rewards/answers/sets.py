@@ -52,7 +52,7 @@ _ALL: Pieces = (Piece(_MINUS_INFINITY, False, _INFINITY, False),)
 def real_set(node: Node) -> Pieces | None:
     """Return the set of real numbers that a node certainly denotes, or None.
 
-    A pair in brackets may also be a point, and equations may be several answers; these are not sets here.
+    A pair such as `(1, 2)` may be a point, and equations may be several answers. Both give None.
     """
     return _pieces(node, certain=True)
 
@@ -142,7 +142,7 @@ def _operation(operation: str, one: Node, other: Node) -> Pieces | None:
 
 
 def _member(node: Node) -> Pieces | None:
-    """Return an operand of a set operation, in which a pair is an interval and braces hold points."""
+    """Return the set of an operand of a set operation. A pair is an interval here, and braces hold points."""
     if node.kind == "set":
         bounds = [_bound(item) for item in node.args]
         points = [Piece(bound, True, bound, True) for bound in bounds if bound is not None]

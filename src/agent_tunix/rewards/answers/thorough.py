@@ -1,11 +1,11 @@
 """The thorough tier: math-verify, for comparisons that exact reading cannot decide.
 
-math-verify parses LaTeX with ANTLR and simplifies with SymPy. It is far slower, and a hostile expression can keep it
-busy without bound. So it runs in processes that can be killed (`verifiers`), started by the first question. In a
-worker, which itself can be killed, it runs in place. `set_thorough_runner` changes where it runs.
+math-verify parses LaTeX with ANTLR and simplifies with SymPy. It is far slower than exact reading, and a hostile
+expression can keep it busy forever. So it runs in processes that can be killed (`verifiers`), which start at the first
+question. In a worker, which can be killed itself, it runs in place. `set_thorough_runner` changes the place.
 
-The questions of a batch are best asked together. A reward called within `Questions.gathered` raises `PutOff` if it
-needs an unknown ruling, and is called again after `Questions.settle` has answered all questions in parallel.
+The questions of a batch are best asked together. A reward that is called within `Questions.gathered` raises `PutOff` if
+it needs an unknown ruling. `Questions.settle` answers all questions in parallel, and the reward is called again.
 
 math-verify's own time limit is off: it relies on signals, which work only in the main thread.
 """
@@ -43,8 +43,8 @@ class Ruling(NamedTuple):
     """The result of the thorough tier."""
 
     verdict: Verdict
-    reason: str = ""  # reason why it is undecided, or another remark for people
-    timed_out: bool = False  # True if it is undecided because of a time limit
+    reason: str = ""  # reason why the verdict is undecided, or another note for a person
+    timed_out: bool = False  # True if the verdict is undecided because of a time limit
 
 
 ThoroughRunner = Callable[[Sequence[Question]], Sequence[Ruling]]
@@ -55,7 +55,7 @@ _lock = threading.Lock()
 def verify_thoroughly(answer: str, reference: str) -> Verdict:
     r"""Compare two answers with math-verify, in this process and without a time limit.
 
-    Thread-safe. The verdict is different if math-verify finds no reading under which they are equal.
+    Thread-safe. The verdict is `DIFFERENT` if math-verify finds no reading in which the answers are equal.
 
     >>> verify_thoroughly(r"\sin\frac{\pi}{6}", "0.5"), verify_thoroughly("x>5", "5<x"), verify_thoroughly("?", "5")
     (<Verdict.EQUAL: 'equal'>, <Verdict.EQUAL: 'equal'>, <Verdict.DIFFERENT: 'different'>)
@@ -65,7 +65,7 @@ def verify_thoroughly(answer: str, reference: str) -> Verdict:
 
 
 def verify_here(questions: Sequence[Question]) -> list[Ruling]:
-    """Run math-verify in this process without a limit; for processes that may be killed."""
+    """Run math-verify in this process without a time limit. Use it only in processes that may be killed."""
     return [_rule_here(question) for question in questions]
 
 
@@ -73,8 +73,8 @@ def set_thorough_runner(runner: ThoroughRunner | None) -> ThoroughRunner | None:
     """Choose how the thorough tier runs, and return the previous runner.
 
     Args:
-        runner: Returns a ruling on each question, in order; `UNDECIDED` if it ran out of time or memory. It must not
-            raise. None for the processes of `verifiers`.
+        runner: Function that returns a ruling on each question, in order; `UNDECIDED` if it ran out of time or memory.
+            It must not raise. None selects the processes of `verifiers`.
     """
     global _runner
     previous, _runner = _runner, runner
@@ -83,13 +83,13 @@ def set_thorough_runner(runner: ThoroughRunner | None) -> ThoroughRunner | None:
 
 
 def set_default_runner(runner: ThoroughRunner) -> None:
-    """Choose how the thorough tier runs if `set_thorough_runner` chose nothing."""
+    """Set the runner to use if `set_thorough_runner` has set none."""
     global _default_runner
     _default_runner = runner
 
 
 def ask(answer: str, reference: str) -> Ruling:
-    """Return the ruling on one answer. Within `Questions.gathered`, raise PutOff if it is not known yet."""
+    """Return the ruling on one answer. Within `Questions.gathered`, raise PutOff if the ruling is not known yet."""
     if max(len(answer), len(reference)) > LONGEST_THOROUGH:
         return Ruling(Verdict.DIFFERENT, f"no answer is read from more than {LONGEST_THOROUGH:,} characters")
     question = Question(answer, reference)
@@ -100,7 +100,7 @@ def ask(answer: str, reference: str) -> Ruling:
 
 
 def ask_all(questions: Sequence[Question]) -> dict[Question, Ruling]:
-    """Return rulings on questions. Questions that were decided or timed out before are not asked again."""
+    """Return the ruling on each question. Questions that were decided or timed out before are not asked again."""
     rulings = {question: _remembered[question] for question in questions if question in _remembered}
     unknown = [question for question in dict.fromkeys(questions) if question not in rulings]
     if not unknown:
@@ -127,7 +127,7 @@ class Questions:
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
-        """Put off questions that this thread asks inside, unless they are settled."""
+        """Put off the questions that this thread asks inside the block, unless they are settled."""
         token = _gathering.set(self)
         try:
             yield

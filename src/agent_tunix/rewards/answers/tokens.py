@@ -170,7 +170,7 @@ STOPPING = words(
 
 
 class Token(NamedTuple):
-    """A token, with its kind and whether a space precedes it."""
+    """A token. `spaced` is True if a space precedes it."""
 
     kind: str
     text: str
@@ -203,7 +203,7 @@ def _tidy(text: str, commas: str) -> str:
 
 
 def turn_inward(text: str) -> str:
-    """Turn the brackets of `]0, 5[` to `(0, 5)`. Return texts with matching brackets unchanged."""
+    """Rewrite `]0, 5[` as `(0, 5)`. Return texts with matching brackets unchanged."""
     depth = 0
     for character in text:
         depth += (character in "([") - (character in ")]")

@@ -15,5 +15,5 @@ def verify_reward(response: str, answer: str) -> Score:
     return Score(1.0 if verdict is Verdict.EQUAL else 0.0)
 
 
-# The first comparison builds math-verify's grammar.
+# The first comparison builds math-verify's grammar, which takes time.
 assert verify_thoroughly("x + \\frac{1}{2}", "\\frac{1}{2} + x") is Verdict.EQUAL, math_verify.__file__

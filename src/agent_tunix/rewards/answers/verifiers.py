@@ -1,8 +1,8 @@
 """Processes that run math-verify. The first question starts them, and a time limit kills them.
 
-They are workers like those of user rewards. An expression that never ends, exhausts the memory or crashes the
-interpreter costs only its own verdict. All runners of a process share them (`VERIFIERS`). They end when the last
-`Runner` is closed, or else with the process, and the next question starts them again.
+The processes are workers like those of users' rewards. An expression that takes forever, exhausts the memory or crashes
+the interpreter costs only its own verdict. All runners of this process share the workers (`VERIFIERS`). They end when
+the last `Runner` is closed, or else with this process. The next question starts them again.
 """
 
 import atexit
@@ -35,7 +35,7 @@ _ASKED_AT_ONCE = 16
 _RECIPE = RewardRecipe(
     spec="agent_tunix.rewards.answers.verification.verify_reward",
     name="math-verify",
-    # No module of the user's may shadow ours.
+    # In this directory, no module of the user can shadow ours.
     working_directory=Path(__file__).parents[3],
 )
 
@@ -45,7 +45,7 @@ class Verifiers:
 
     Args:
         timeout_s: Longest wall time of one question; a process that exceeds it is killed.
-        memory_mb: Memory that a process may allocate beyond what math-verify itself needs.
+        memory_mb: Memory that a process may allocate in addition to the needs of math-verify itself.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Verifiers:
         self._lock = threading.Lock()
 
     def rule(self, questions: Sequence[Question]) -> list[Ruling]:
-        """Return a ruling on each question, in order; a `ThoroughRunner`."""
+        """Return a ruling on each question, in order, as a `ThoroughRunner` does."""
         rulings: list[Ruling] = []
         while len(rulings) < len(questions):
             if sum(ruling.timed_out for ruling in rulings) >= PATIENCE:

@@ -37,11 +37,11 @@ class Builtin:
     low: float = 0.0
     high: float = 1.0
     isolated: bool = False  # True if it runs code that a model wrote, in a new process for each call
-    # Package that may run text that a model wrote, so that the reward gets isolated workers; "" if none.
+    # Package that may run text written by a model, for which the reward gets isolated workers; "" if none.
     library: str = ""
 
 
-# Arguments of built-ins that limit time and memory. Only the configuration sets them, no row of the dataset.
+# Arguments of built-ins that limit time and memory. Only the configuration may set them, not a row of the dataset.
 LIMITS = ("timeout_s", "memory_mb")
 
 BUILTINS = {

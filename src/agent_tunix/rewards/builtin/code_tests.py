@@ -21,7 +21,7 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
 
     - 1.0: all tests pass
     - between: the share that passes
-    - 0.0: no test passes; no code, or code that does not parse, raises, or exceeds the limit on time or memory
+    - 0.0: no test passes, there is no code, or the code does not parse, raises, or exceeds its time or memory
 
     The code is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. The column
     `tests` of the dataset holds a list of statements (`assert f(2) == 4`), a list of mappings with `input` and `output`
@@ -34,10 +34,10 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     score is an error.
 
     The code cannot cheat, because it never sees the expected values. Outputs are compared outside its process. Test
-    statements run in another process, which calls the code's functions and gets plain data, or handles that equal no
-    plain data. So a statement cannot replace a name in the code's module or read its source, and a library name that it
-    does not import (`Counter`, `datetime.date`) is the library's own. Only a comparison between two objects of the
-    code's own classes, and the code that it calls, relies on the code itself.
+    statements run in another process and call the code's functions from there. They get plain data, or handles that
+    equal no plain data. So a statement cannot replace a name in the code's module or read its source. A library name
+    that it does not import (`Counter`, `datetime.date`) is the library's own. Only a comparison between two objects of
+    the code's own classes, and the code that it calls, relies on the code itself.
 
     >>> score = get_reward_function("code_tests")
     >>> score("```python\ndef f(x): return x * 2\n```", tests=["assert f(2) == 4", "assert f(3) == 9"])

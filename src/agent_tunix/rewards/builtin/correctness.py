@@ -30,9 +30,8 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 _TENTH, _FIFTH = Fraction(1, 10), Fraction(1, 5)
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
-# A minus sign belongs to its number, except between two words ("2010-2014"), and to the words before which it stands
-# first. A sign between two digits belongs to them
-# (1.5, 1/5, 1:5), and so do the signs of C++ and C#.
+# A minus sign belongs to the number after it, except between two words ("2010-2014"), and to the word after it at the
+# start of the text. A sign between two digits belongs to them (1.5, 1/5, 1:5). So do the signs of C++ and C# to C.
 _NOT_A_WORD = re.compile(
     r"(?:(?!(?<!\w)-\d|\A-\w|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
@@ -49,11 +48,11 @@ def math_reward(response: str, answer: Any) -> Score:
 
     - 1.0: equal, in any notation
     - 0.5: a number within 10 % of the reference
-    - 0.0: further off, no answer, or neither a number nor a formula
+    - 0.0: further off, no answer, or an answer that is neither a number nor a formula
 
     The answer is the last `<answer>…</answer>`, or else the last `\boxed{…}`, `#### …` or "the answer is …", or else
-    the last number. Numbers and most formulas are compared exactly, all others by math-verify; the detail says which.
-    If math-verify exceeds its time limit, the outcome is `timeout`.
+    the last number. Numbers and most formulas are compared exactly, all others by math-verify. The score's detail names
+    the method. If math-verify exceeds its time limit, the outcome is `timeout`.
 
     >>> math = get_reward_function("math")
     >>> math("<answer>$1,234.00</answer>", answer="1234"), math("It is 39.", answer="40"), math("No idea.", answer="40")
@@ -91,7 +90,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     >>> [score(f"<answer>{text}</answer>", answer="1000") for text in ("1000", " 1,000 ", "950", "810", "7", "many")]
     [3.0, 1.5, 0.5, 0.25, -1.0, -0.5]
     """
-    read_reference(answer)  # raises for a bad reference, whatever the response
+    read_reference(answer)  # raises for a bad reference, even if the response has no answer
     tagged = tagged_answer(response)
     if tagged is None or not tagged.strip():
         return Score(0.0, detail="no answer between <answer> and </answer>")

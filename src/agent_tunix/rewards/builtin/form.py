@@ -100,7 +100,7 @@ class _Template:
     """The fixed text of a template and the positions of its slots."""
 
     tags: tuple[str, ...]  # tags, or other fixed texts, in order
-    # For the gap before the first tag, each gap between tags and the gap after the last: True if it is a slot.
+    # For each gap (before the first tag, between tags, after the last): True if it is a slot.
     slots: tuple[bool, ...]
 
 

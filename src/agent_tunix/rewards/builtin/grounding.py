@@ -16,7 +16,7 @@ _CITATION = re.compile(r"\[(?:source:)?\s{0,3}([^\[\]\n]{1,200})\]", re.IGNORECA
 def overlap_reward(response: str, answer: Any) -> Score:
     """Return the share of the reference's words that the response contains. Range [0, 1].
 
-    - 1.0: every word of the reference, at least as often as there
+    - 1.0: every word of the reference, at least as often as in the reference
     - between: the share of the words that the response contains
     - 0.0: none of them
 

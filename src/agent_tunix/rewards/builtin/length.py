@@ -112,7 +112,7 @@ def cosine_length_reward(
 
 
 def count_tokens(response: str, num_tokens: int) -> tuple[int, str]:
-    """Return the number of tokens and its description; if it is unknown, that of words and other signs."""
+    """Return the number of tokens and its description. If `num_tokens` is 0 (unknown), count words and other signs."""
     if num_tokens > 0:
         return num_tokens, f"{num_tokens} tokens"
     estimate = sum(1 for _ in _WORD_OR_SIGN.finditer(response))

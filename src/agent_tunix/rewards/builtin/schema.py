@@ -15,9 +15,9 @@ from agent_tunix.rewards.builtin.code import extract_code
 from agent_tunix.rewards.sample import Score
 
 _LONGEST_JSON = 20_000
-# Characters of a schema, and entries of a list in it: jsonschema compares each with all others.
+# Most characters of a schema, and most entries of a list in it: jsonschema compares each entry with all others.
 _LONGEST_SCHEMA, _LONGEST_LIST = 20_000, 1_000
-# Wall time of all checks of one response: a small schema can ask for more than ever end.
+# Limit on the wall time of all checks of one response: even a small schema can make them endless.
 CHECKS_S = 5.0
 _STARTED: ContextVar[float] = ContextVar("started")
 
@@ -31,8 +31,8 @@ def json_schema_reward(response: str, schema: Any) -> Score:
 
     The JSON is the last block between ``` fences, or the text in the `<answer>` tags, or the whole response. `schema`
     is a column of the dataset or an argument: a JSON schema as a mapping or as text, without references to other files
-    and of at most 20,000 characters. It has five seconds for each response; one that takes longer is a bad reference.
-    Requires the package jsonschema: `pip install agent_tunix[schema]`.
+    and of at most 20,000 characters. A schema that takes longer than five seconds to check a response is a bad
+    reference. Requires the package jsonschema: `pip install agent_tunix[schema]`.
 
     >>> score = get_reward_function("json_schema")
     >>> schema = {"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}}
@@ -84,7 +84,7 @@ def _validator(schema: Any) -> Any:
         kind.check_schema(schema)
     except (ValueError, TypeError, RecursionError, jsonschema.SchemaError) as error:
         raise BadReferenceError(f"the schema cannot be used: {excerpt(str(error))}") from error
-    # jsonschema would check what a reference leads to by the class that `$schema` names, without the limit on patterns.
+    # Behind a reference, jsonschema would use the class that `$schema` names, which has no limit on patterns.
     plain = {name: value for name, value in schema.items() if name != "$schema"}
     if "patternProperties" in (text := json.dumps(plain)) and "unevaluatedProperties" in text:
         raise BadReferenceError("a schema may have patternProperties or unevaluatedProperties, not both")

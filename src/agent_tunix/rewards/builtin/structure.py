@@ -25,7 +25,7 @@ def step_format_reward(response: str, enough: int = 3) -> Score:
     - 0.0: no step
 
     A step is a line that begins with `Step 2`, `2.`, `2)` or `-`, or with first, then, next or finally. The numbers of
-    steps must rise, a repeated line counts once, and a mark without text does not count.
+    steps must rise. A repeated line counts once, and a mark without text after it does not count.
 
     >>> score = get_reward_function("step_format")
     >>> score("Step 1: 2 + 2 = 4\nStep 2: 4 * 3 = 12\nStep 3: done"), round(score("1. add\n1. add\n1. add"), 2)

@@ -91,7 +91,7 @@ def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Scor
 
 
 def _top_level_pairs(text: str) -> tuple[list[tuple[str, bool]], bool]:
-    """Return the name of each top-level pair and whether it is filled; and whether any tag does not match."""
+    """Return each top-level pair as (name, True if filled), and True if any tag has no partner."""
     top: list[tuple[str, bool]] = []
     open_tags: list[tuple[str, int]] = []
     crossed = False

@@ -1,7 +1,7 @@
 """The reward of reasoning_gym's tasks, and the tasks themselves.
 
-Each task has a scorer of its own. Some read an answer with `eval`, also that of SymPy. Code in an answer could change
-the row or the scorer, so such scorers get only literals and formulas; and in a run this reward has isolated workers.
+Each task has its own scorer. Some scorers read an answer with `eval`, directly or through SymPy. Code in an answer
+could change the row or the scorer. So these get only literals and formulas, and runs give the reward isolated workers.
 """
 
 import ast
@@ -38,10 +38,10 @@ def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
     - between: the part that the scorer gives, often for a right answer with other text around it
     - 0.0: a wrong answer, or one that the scorer raises an exception for
 
-    The answer is the text in the last `<answer>` tags, as in the library; without tags the last `\boxed{…}` or
-    `#### …`; else None, to which some scorers give a little. The row has the library's columns `question`, `answer` and
-    `metadata`, which names the task as `source_dataset`. Rows of `data=reasoning_gym` also hold `parameters`, because
-    some scorers depend on them. Requires the package reasoning_gym: `pip install agent_tunix[tasks]`.
+    The answer is the text in the last `<answer>` tags, as in the library, or else the last `\boxed{…}` or `#### …`, or
+    else None, for which some scorers give a small value. The row has the library's columns `question`, `answer` and
+    `metadata`; the latter names the task as `source_dataset`. Rows of `data=reasoning_gym` also have `parameters`,
+    because some scorers depend on them. Requires the package reasoning_gym: `pip install agent_tunix[tasks]`.
 
     >>> row = {"question": "What is 2 + 2?", "answer": "4", "metadata": {"source_dataset": "chain_sum"}}
     >>> score = get_reward_function("reasoning_gym")
@@ -101,10 +101,10 @@ def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int,
 
     Args:
         name: Name of the task.
-        parameters: Its own parameters.
+        parameters: Parameters of the task.
         size: Number of entries.
         seed: Seed of the entries.
-        level: Level of the library's curriculum, which sets the parameters that are not given; None for the defaults.
+        level: Level of the library's curriculum. It sets the parameters that are not given; None: the defaults do.
 
     Raises:
         RewardError: The library is not installed, there is no such task, the task has no levels, or it refuses a

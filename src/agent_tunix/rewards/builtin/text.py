@@ -16,8 +16,8 @@ def multiple_choice_reward(response: str, answer: Any, letters: str = "ABCDE") -
     - 1.0: the letter of the reference
     - 0.0: another letter, or none
 
-    The letter is the one in `<answer>` tags, in a box or after `####`; or else the last one after "the answer is",
-    "option" and the like; or else the last capital of `letters` that stands alone.
+    The letter is the one in `<answer>` tags, in a box or after `####`. Without these, it is the last letter after "the
+    answer is", "option" and the like, or else the last capital of `letters` that stands alone.
 
     >>> score = get_reward_function("multiple_choice")
     >>> score("The answer is (B).", answer="B"), score("<answer>c) Paris</answer>", answer="C"), score("A", answer="B")

@@ -1,4 +1,4 @@
-"""Accounts of judging: tokens, cost and time, of one verdict and in total."""
+"""Accounts of judges: tokens, cost and time, for one verdict and in total."""
 
 import threading
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0  # prompt tokens that were in the endpoint's prompt cache
-    is_estimated: bool = False  # True if the endpoint reported none, so that they are estimated from characters
+    is_estimated: bool = False  # True if the endpoint reported none; they are then estimated from characters
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -89,7 +89,7 @@ class Totals:
             self._step.add(receipt, failed=failed)
 
     def metrics(self) -> dict[str, float]:
-        """Return the total."""
+        """Return the tally of all verdicts."""
         with self._lock:
             return self._all.metrics()
 

@@ -71,7 +71,7 @@ class JudgeArguments:
         return value
 
     def take_names(self, name: str) -> tuple[str, ...]:
-        """Return the names of a name or a list of names."""
+        """Return one name or a list of names as a tuple."""
         value = self.take(name)
         if value is None:
             return ()

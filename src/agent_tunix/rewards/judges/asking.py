@@ -27,7 +27,7 @@ TRIES_FOR_A_VERDICT = 2
 
 @dataclass(slots=True)
 class _Session:
-    """State of one event loop while any caller scores in it."""
+    """State of one event loop while callers score in it."""
 
     client: httpx.AsyncClient
     users: int = 0
@@ -37,8 +37,7 @@ class _Session:
 class Asker:
     """Client of one model at one endpoint, with an account of all questions in `totals`.
 
-    One object serves all batches of a run, from any thread or event loop. `pool` has the limits shared with other
-    judges.
+    One object serves all batches of a run, from any thread or event loop. `pool` has the limits that judges share.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, timing: Timing) -> None:
@@ -81,8 +80,8 @@ class Asker:
         Args:
             messages: The conversation.
             schema: JSON schema of the reply; None: a text.
-            read: Makes a value of the reply or raises MalformedVerdict, whereupon the model is asked again. Only a
-                reply that it can read is cached.
+            read: Function that turns the reply into a value. If it raises MalformedVerdict, the model is asked again.
+                Only a reply that it can read is cached.
             receipt: Account that the question is added to.
 
         Raises:

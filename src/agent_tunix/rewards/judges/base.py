@@ -35,16 +35,16 @@ class Judge(abc.ABC):
     """A reward given by a language model.
 
     Args:
-        args: Arguments from configuration; None for a judge that is only to be bound.
+        args: Arguments from the configuration; None for a judge that gets them later, from `bind`.
         timing: Clock and sleep function, for tests.
 
     Attributes:
         needs_group: True if a group must be scored in one call.
-        limits_itself: True: the judge runs in the trainer's process, whatever `rewards.execution` says, with limits of
-            its own. Its budget and its requests per minute cannot be divided among workers, and `rewards.timeout_s`
+        limits_itself: Always True: whatever `rewards.execution` says, the judge runs in the trainer's process with its
+            own limits. Its budget and its requests per minute cannot be divided among workers, and `rewards.timeout_s`
             must not end a back-off.
-        endpoint: Settings of the endpoint; None before it has arguments.
-        settings: Call settings of rewards, without meaning for a judge.
+        endpoint: Settings of the endpoint; None if the judge has no arguments yet.
+        settings: Call settings of rewards, which a judge ignores.
         recipe: Instructions by which another process builds the same judge; None if it cannot.
 
     Raises:
@@ -93,7 +93,7 @@ class Judge(abc.ABC):
 
     @property
     def given(self) -> type[Self]:
-        """The class of the judge, as the place where it is written."""
+        """The class of the judge, which holds its code."""
         return type(self)
 
     function = given
@@ -101,7 +101,7 @@ class Judge(abc.ABC):
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `judge("It is 4.", prompt="What is 2 + 2?")`.
 
-        `columns` are `prompt` and columns of the row.
+        `columns` are the prompt and columns of the row.
 
         Returns:
             The value, or None if the judge does not apply.
@@ -226,7 +226,7 @@ class Judge(abc.ABC):
         return self._asker
 
     def _shared_sections(self, sample: Sample) -> dict[str, str]:
-        """Return what the judge is shown besides the completion, by title.
+        """Return the texts that the judge sees besides the completion, by title.
 
         Raises:
             BadReferenceError: A column is missing or empty.
@@ -238,7 +238,7 @@ class Judge(abc.ABC):
 
 
 async def guarded(verdict: Coroutine[Any, Any, Score]) -> Score:
-    """Return the score or the outcome of a fault, with the time it took."""
+    """Return the score, or the outcome of a fault as a score, with the seconds that it took."""
     started = time.perf_counter()
     try:
         score = await verdict
@@ -264,7 +264,7 @@ def receipt_extras(receipt: Receipt) -> dict[str, Any]:
 
 
 def problem_of(sample: Sample) -> str:
-    """Return the prompt for the judge, or else the conversation before the response."""
+    """Return the sample's prompt, or else the conversation before the response."""
     if sample.prompt:
         return sample.prompt
     return "\n\n".join(f"{message.get('role')}: {message.get('content')}" for message in sample.prompt_messages)

@@ -1,8 +1,8 @@
 """Requests to an OpenAI-compatible endpoint, with retries.
 
 Rate limits (429), server errors (5xx) and lost connections are retried after a random exponential back-off of 1 to 30
-s, or after `Retry-After` if that is longer. A timeout is not retried, nor is an error that no repetition would change.
-A parameter that an endpoint does not know is left out from then on.
+s, or after `Retry-After` if that is longer. Timeouts and permanent errors are not retried. After an endpoint has
+refused a parameter, requests leave it out.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Dialect:
 class Endpoint:
     """Client of an endpoint and its model.
 
-    `pool` has the limits shared with other judges. `budget` is checked before every request.
+    `pool` has the limits that judges share. `budget` is checked before every request.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, budget: JudgeBudget, timing: Timing) -> None:
@@ -266,7 +266,7 @@ class Endpoint:
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
-    """Return a random delay of 1 s to 2, 4, 8, … 30 s, and at least what the endpoint asked for."""
+    """Return a random delay: 1 s to at most 2, 4, 8, … 30 s, and no less than the endpoint asked for."""
     back_off = tenacity.wait_random_exponential(multiplier=2, min=1, max=30)(state)
     fault = state.outcome.exception() if state.outcome else None
     asked = fault.retry_after_s if isinstance(fault, TransientFault) else None

@@ -1,11 +1,11 @@
-"""Faults between a judge and its endpoint. Each becomes an outcome; none leaves a judge."""
+"""Faults between a judge and its endpoint. A judge turns each into the outcome of a score and raises none."""
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.sample import Outcome
 
 
 class JudgeFault(RewardError):
-    """Error for a verdict that could not be had."""
+    """Error for a question that got no verdict."""
 
     code = "judge_failed"
     outcome = Outcome.ERROR
@@ -40,7 +40,7 @@ class SlowEndpoint(JudgeFault):
 
 
 class BudgetSpent(JudgeFault):
-    """Error for `max_requests` or `max_cost` being reached."""
+    """Error for a request beyond `max_requests` or `max_cost`."""
 
     code = "budget_spent"
 

@@ -33,9 +33,9 @@ class GEvalJudge(Judge):
           function: geval_judge
           args: {model: gpt-4o-mini, rubric: "Is the solution coherent?", steps: [Read it., Look for gaps.]}
 
-    Its own arguments are `rubric` (G-Eval's criteria, a text), `steps` (its evaluation steps; without them the model
-    makes them once from the rubric), and `expected` (the column with the expected output). It does not take `columns`.
-    For other arguments see `EndpointSettings`.
+    Its own arguments are `rubric` (G-Eval's criteria, a text), `steps` (its evaluation steps; by default the model
+    writes them once, from the rubric), and `expected` (the column with the expected output). It does not take
+    `columns`. For other arguments see `EndpointSettings`.
     """
 
     extra = "deepeval"

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RubricJudge(Judge):
     """A language model grades each completion by a rubric. Range [0, 1].
 
-    The value is the mean of the criteria's scores by their weights; `components` has each criterion's raw score. The
-    value of a negative rubric, which describes a fault, is also the raw score: 1 for a fault that is there. A negative
-    weight of the component makes it a penalty.
+    The value is the weighted mean of the criteria's scores; `components` has each criterion's raw score. A negative
+    rubric describes a fault. Its value is also the raw score: 1 for a fault that is there. A negative weight of the
+    component makes it a penalty.
 
     In a configuration:
 
@@ -32,8 +32,8 @@ class RubricJudge(Judge):
           weight: 0.5
           args: {model: gpt-4o-mini, rubric: "Is the explanation one that a beginner can follow?"}
 
-    Its own arguments are `rubric`, `scores` and `polarity`, for which see `read_rubric`, and `columns`: columns of the
-    dataset that the judge is shown, such as `answer`. For other arguments see `EndpointSettings`.
+    Its own arguments are `rubric`, `scores` and `polarity` (see `read_rubric`), and `columns` (columns of the dataset
+    that the judge sees, such as `answer`). For other arguments see `EndpointSettings`.
     """
 
     documented_with = (read_rubric, EndpointSettings)

@@ -22,7 +22,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Slot:
-    """Start and tokens that a request has reserved of the rate limit."""
+    """Start time and tokens that the rate limiter has reserved for a request."""
 
     start_s: float  # earliest start, by the clock
     tokens: int  # estimated tokens; after the request, the tokens it used
@@ -31,8 +31,8 @@ class Slot:
 class RateLimiter:
     """Limiter that delays requests to keep requests and tokens per minute within limits.
 
-    Requests start in the order in which they ask. A request larger than the tokens of a minute waits until it has a
-    minute to itself. The limits are functions, called for each request, that return None if there is no limit.
+    Requests start in the order in which they ask. A request with more tokens than the limit waits for a minute without
+    other requests. The limits are functions that are called for each request and return None if there is no limit.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RateLimiter:
             slot.tokens = tokens
 
     def _earliest_start(self, now: float, tokens: int) -> float:
-        """Return when the next request may begin, after all that have a slot."""
+        """Return the earliest start of the next request, which is not before that of any request with a slot."""
         while self._slots and self._slots[0].start_s <= now - WINDOW_S:
             self._slots.popleft()
         start = max(now, self._slots[-1].start_s) if self._slots else now
@@ -82,7 +82,7 @@ class RateLimiter:
 
 
 class JudgeBudget:
-    """Budget of a judge; None: no limit.
+    """Budget of a judge. None means no limit.
 
     A request reserves its estimated cost before it is sent. The actual cost replaces it afterwards.
     """

@@ -30,14 +30,14 @@ _POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
 class _Comparison:
     """Comparison of two members, in one order or in both."""
 
-    points: list[float] = field(default_factory=list)  # points of the first member in each order asked
+    points: list[float] = field(default_factory=list)  # points of the pair's first member, one for each order asked
     # Account of each question, with the member that was shown first.
     receipts: list[tuple[int, Receipt]] = field(default_factory=list)
     fault: JudgeFault | None = None  # reason why there is no result; None if there is one
 
     @property
     def result(self) -> float:
-        """Mean points of the first member over the orders asked."""
+        """Mean points of the pair's first member over the orders asked."""
         return sum(self.points) / len(self.points)
 
 
@@ -45,7 +45,7 @@ class PairwiseJudge(Judge):
     """A language model compares the completions of a group, two at a time. Range [0, 1].
 
     The value is the share of comparisons won (`win_rate`, a tie counts half) or the chance to beat an average member of
-    the group (`bradley_terry`). It ranks the completions of a group but does not say whether any is good, and values of
+    the group (`bradley_terry`). It ranks the completions of a group but does not say whether any is good. Values of
     different groups are not comparable. The judge does not apply to a group of one.
 
     Judges tend to favour one position. With `orders: both` each pair is compared in both orders and the mean is taken,
@@ -57,12 +57,12 @@ class PairwiseJudge(Judge):
           function: pairwise_judge
           args: {model: gpt-4o-mini, rubric: "Which explanation is clearer?", opponents: 4}
 
-    Its own arguments are `rubric` (the measure, a text), `method`, `orders`, `opponents` (how many others each is
-    compared with; by default all), and `columns` (columns of the dataset that the judge is shown). For other arguments
-    see `EndpointSettings`. A group of n takes n · (n − 1) requests, or n · opponents with `opponents`; half of that
-    with `orders: random`. Equal completions tie without a request.
+    Its own arguments are `rubric` (the question to decide by, a text), `method`, `orders`, `opponents` (the number of
+    others to compare each completion with, by default all), and `columns` (columns of the dataset that the judge sees).
+    For other arguments see `EndpointSettings`. A group of n takes n · (n − 1) requests, or n · opponents with
+    `opponents`; `orders: random` halves that. Equal completions tie without a request.
 
-    A failed comparison does not count. A completion is scored if at least half of its comparisons succeeded; otherwise
+    A failed comparison does not count. A completion is scored if at least half of its comparisons succeed. Otherwise
     its outcome is that of the failure.
     """
 
@@ -178,7 +178,7 @@ class PairwiseJudge(Judge):
 
 
 def _sum_extras(receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """Return the account of comparisons in which a member was shown first, so that a group's sum counts each once."""
+    """Return the account of comparisons that showed a member first, so that a group's sum counts each question once."""
     total = Receipt(
         usage=sum((receipt.usage for receipt in receipts), Usage()),
         cost=sum(receipt.cost for receipt in receipts),

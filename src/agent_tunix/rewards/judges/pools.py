@@ -26,7 +26,7 @@ class _Waiter:
 
 
 class JudgeGate:
-    """Fair semaphore for several event loops and threads. `limit` is called each time one enters or leaves."""
+    """Fair semaphore for several event loops and threads. `limit` is called each time a request enters or leaves."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -103,7 +103,7 @@ _pools_lock = threading.Lock()
 
 
 def join_pool(member: object, settings: EndpointSettings, timing: Timing) -> Pool:
-    """Return the pool of a judge's endpoint, or a pool of its own. It lives as long as it is referenced.
+    """Return the pool of a judge's endpoint, or the judge's own pool. A pool lives as long as it is referenced.
 
     Judges with different clocks share nothing.
     """

@@ -1,14 +1,14 @@
 """Prompts of judges. A completion can neither end its own quotation nor forge a verdict.
 
-- The judged text is between marks with a code. The code is a hash of the text, so its author cannot know it, while
-  equal questions are identical and can be cached.
+- The judged text is between marks with a code. The code is a hash of the text. So the author of the text cannot know
+  it, and equal questions are identical and can be cached.
 - Character sequences that a chat template could take for the end of a message (`<|im_end|>`, `[/INST]`) are broken up
   by a space. Control characters, bidirectional overrides and invisible tags become U+FFFD.
 - The instructions come before the judged text and again after it.
 - A verdict must repeat the code. JSON that the judge copies from the completion lacks it and is not a verdict.
 
-Text that a group has in common comes first and is identical for the whole group, so that an endpoint with a prompt
-cache reads it once.
+Text that a group has in common comes first and is identical in all its prompts, so that an endpoint with a prompt cache
+reads it once.
 """
 
 import hashlib

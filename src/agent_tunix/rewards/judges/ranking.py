@@ -1,4 +1,4 @@
-"""Scores in [0, 1] from comparisons of pairs, each of which gives its first member 1, 0.5 or 0 points."""
+"""Scores in [0, 1] from comparisons of pairs. A comparison gives the pair's first member 1, 0.5 or 0 points."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ _CLOSE_ENOUGH = 1e-10
 
 
 def win_rates(num_members: int, results: Mapping[Pair, float]) -> list[float]:
-    """Return the share of its comparisons that each member won, a tie counting half; 0.5 without comparisons."""
+    """Return for each member the share of its comparisons that it won. A tie counts half. Without comparisons: 0.5."""
     won, compared = _tally(num_members, results)
     return [points / sum(games) if sum(games) else 0.5 for points, games in zip(won, compared, strict=True)]
 
@@ -20,8 +20,8 @@ def bradley_terry(num_members: int, results: Mapping[Pair, float]) -> list[float
     """Return the chance of each member to win against an average one, under the Bradley–Terry model.
 
     P(i beats j) = p_i / (p_i + p_j). Each member also has one tie against an imaginary member of strength 1, which
-    keeps the strengths finite. The value is p_i / (p_i + 1), found by minorisation–maximisation: p_i ← w_i / Σ_j n_ij /
-    (p_i + p_j). (Hunter, MM algorithms for generalized Bradley–Terry models, 2004.)
+    keeps the strengths finite. The value is p_i / (p_i + 1). The strengths are found by minorisation–maximisation:
+    p_i ← w_i / Σ_j n_ij / (p_i + p_j). (Hunter, MM algorithms for generalized Bradley–Terry models, 2004.)
     """
     won, compared = _tally(num_members, results)
     strengths = [1.0] * num_members
@@ -51,7 +51,7 @@ def choose_pairs(order: list[int], opponents: int | None) -> list[Pair]:
     """Return the pairs to compare: all, or each member with a number of others.
 
     Args:
-        order: Members in the order of a ring; each is compared with its nearest neighbours there.
+        order: Members in the order of a ring. Each is compared with its nearest neighbours in the ring.
         opponents: Number of others per member, rounded up to an even number; None: all.
     """
     n = len(order)

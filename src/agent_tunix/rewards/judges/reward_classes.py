@@ -1,4 +1,4 @@
-"""Base classes of llm-finetuning's judges, which files for it derive from; they need the extra `deepeval`.
+"""Base classes of judges in files written for llm-finetuning. They need the extra `deepeval`.
 
 `shims` serves them as `llm_finetuning.core.llm_judges`. DeepEval asks its own model, which its environment variables or
 `deepeval set-…` configure. A failed judgement is an error of its completion, never a score.
@@ -42,7 +42,7 @@ class BaseLLMJudgeReward(BaseReward):
 
 
 class _MetricReward(BaseLLMJudgeReward):
-    """A reward by a metric of DeepEval, made for each completion because metrics keep state."""
+    """A reward by a metric of DeepEval. Each completion gets a new metric, because metrics keep state."""
 
     @abc.abstractmethod
     def _metric_and_case(self, asked: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
@@ -53,7 +53,7 @@ class _MetricReward(BaseLLMJudgeReward):
         return [None] * count
 
     def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[Any]:
-        """Return the value of the metric for each completion, or a score that says why there is none."""
+        """Return the value of the metric for each completion, or a score with the reason for its absence."""
         return self._run_batch(self._score_batch(prompts, completions, kwargs))
 
     async def _score_batch(self, prompts: list[Any], completions: list[Any], columns: dict[str, Any]) -> list[Any]:
@@ -114,7 +114,7 @@ class AbstractDeepEvalGEvalRAGReward(_MetricReward):
     rag_criteria: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a subclass without criteria; raise TypeError if `rag_criteria` is missing or blank."""
+        """Raise TypeError if the `rag_criteria` of a subclass is missing or blank."""
         super().__init_subclass__(**kwargs)
         criteria = getattr(cls, "rag_criteria", None)
         if not isinstance(criteria, str) or not criteria.strip():
@@ -150,7 +150,7 @@ def _deepeval(module: str) -> Any:
 
 
 async def _measure(metric: Any, case: Any) -> float:
-    """Return the value of a metric; a rate limit is waited for, six attempts in all."""
+    """Return the value of a metric. After a rate limit, wait and try again, up to six attempts in all."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
     retrying = AsyncRetrying(

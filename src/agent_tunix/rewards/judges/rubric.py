@@ -8,9 +8,9 @@ A rubric is a text, or criteria by name:
       grounded: {question: "Does every step follow from the problem?", scores: {yes: 1.0, no: 0.0}, weight: 2}
       polite: Is it polite?
 
-The value is the mean of the criteria's scores by their weights, in [0, 1]. A *negative* rubric looks for faults: its
-value is the raw score, 1 for a fault that is there, and a negative weight of the component makes it a penalty. A
-criterion whose polarity differs from its rubric's counts as 1 − score.
+The value is the weighted mean of the criteria's scores, in [0, 1]. A *negative* rubric looks for faults. Its value is
+the raw score, 1 for a fault that is there. A negative weight of the component makes it a penalty. A criterion whose
+polarity differs from its rubric's counts as 1 − score.
 """
 
 import math
@@ -35,7 +35,7 @@ class Criterion:
     name: str  # key in the verdict and in the score's components
     question: str
     scores: Mapping[str, float]  # score of each verdict, 0 to 1
-    polarity: str = "positive"  # `positive`, or `negative` for a fault that is looked for
+    polarity: str = "positive"  # `positive`, or `negative` if the question is about a fault
     weight: float = 1.0  # weight in the rubric's value
 
 
@@ -69,7 +69,7 @@ def read_rubric(judge: str, rubric: object, scores: object = None, polarity: str
         judge: Name of the judge, for errors.
         rubric: A text, or criteria by name: each a text, or a mapping with `question` and optionally `scores`,
             `polarity` and `weight`.
-        scores: Score of each verdict for criteria that set none; None: yes 1, partly 0.5, no 0.
+        scores: Score of each verdict, for criteria without their own; None: yes 1, partly 0.5, no 0.
         polarity: Polarity of the rubric; None: negative if all its criteria are.
 
     Raises:

@@ -47,16 +47,16 @@ class EndpointSettings:
         temperature: Temperature of the model's sampling.
         seed: Seed of the model's sampling, if the endpoint takes one.
         max_tokens: Maximum length of a reply in tokens.
-        structured: Request for a JSON verdict: `json_schema`, `json_object`, `text` (by the prompt alone), or `auto`:
-            the first of these that the endpoint accepts.
+        structured: Way to request a JSON verdict: `json_schema`, `json_object`, `text` (by the prompt alone), or
+            `auto`, the first of these that the endpoint accepts.
         extra_body: Further parameters of the request.
         timeout_s: Time limit of one request.
         tries: Requests for one verdict, the first included, before a transient fault becomes an error.
         max_concurrency: Concurrent requests; None: the limit of other judges at the endpoint, or else 16.
         requests_per_minute: Maximum requests in any minute; None: no limit.
         tokens_per_minute: Maximum tokens in any minute, prompts and replies together; None: no limit.
-        share_limits: True if all judges with the same base URL and `api_key_env` share these three limits, the
-            strictest of each. False: the judge has its own limits, for a provider that limits each model separately.
+        share_limits: True: judges with the same base URL and `api_key_env` share these three limits, and the strictest
+            holds. False: the judge has its own limits, for a provider that limits each model separately.
         prices: Prices per million tokens; None: costs are unknown.
         max_cost: Maximum cost before the judge stops; None: no limit.
         max_requests: Maximum number of requests before the judge stops; None: no limit.

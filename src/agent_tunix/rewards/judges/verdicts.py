@@ -45,7 +45,7 @@ class Form:
         Args:
             reply: A JSON object, or a text that contains one. Text around the object is ignored.
             code: Required `id` of the verdict. An object without it, for instance one quoted from the completion, is
-                not a verdict. Of several with it the last counts.
+                not a verdict. If several objects have it, the last one counts.
 
         Raises:
             MalformedVerdict: There is no verdict.

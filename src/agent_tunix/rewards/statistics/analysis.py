@@ -54,7 +54,7 @@ class RewardAnalysis:
     """The highest and lowest rewards of a run, and its failures, in bounded memory.
 
     Attributes:
-        num_examples: Number of examples kept of the best, of the worst and of each failure; the earliest of equals.
+        num_examples: Number of examples to keep of the best, of the worst and of each failure. Earlier ones win ties.
         longest_text: Prompts, responses, answers and details are cut to this many characters.
     """
 
@@ -98,7 +98,7 @@ class RewardAnalysis:
         """Keep an example if it ranks among the highest."""
         if len(heap) == self.num_examples and rank <= heap[0][0]:
             return
-        # The count is unique, so examples are never compared. It makes the later of equal examples leave first.
+        # The count is unique, so examples are never compared. Of equal values, the later example leaves first.
         entry = (rank, -self._totals.count, self._example(sample, score))
         if len(heap) < self.num_examples:
             heapq.heappush(heap, entry)

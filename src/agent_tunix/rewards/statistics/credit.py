@@ -2,7 +2,7 @@
 
 Under every `grpo.advantage_scaling` an advantage is a sum over the components. Let v_c be the transformed and gated
 value of a component, w_c its weight and r the total. mean and std are over the scored completions of a group, STD is
-over those of the batch, and S is the sum over the components before the last division.
+over the scored completions of the batch, and S is the sum over the components before the last division.
 
     group            A = Σ_c w_c · (v_c − mean(v_c)) / (std(r) + ε)
     batch            A = Σ_c w_c · (v_c − mean(v_c)) / (STD(r) + ε)
@@ -12,7 +12,7 @@ over those of the batch, and S is the sum over the components before the last di
     leave_one_out    A = Σ_c w_c · (v_c − mean(v_c)) · n / (n − 1)
     component        A = Σ_c w_c · (v_c − mean(v_c)) / (std(v_c) + ε) / (STD(S) + ε)
 
-A user's own estimator need not be such a sum; its shares are those of `none`.
+A user's own estimator may not be such a sum. Its shares are computed as for `none`.
 
 So A = Σ_c a_c, and each part a_c sums to zero in each group, as A does. The variance of the advantages is then the sum
 of the components' covariances with them:
@@ -25,8 +25,8 @@ mean of each group is 0. This is the natural decomposition of variance by factor
 
 A component that works against the outcome has a negative share, and the others then sum to more than 1. Weights, gates
 and transforms count. A component whose values never differ within a group has the share 0, however large they are. A
-divisor that is equal for the whole batch cancels: `batch`, `batch_centred`, `none` and, if every completion is scored,
-`leave_one_out` give the same shares. `group` gives each live group the same influence, however small its spread.
+divisor that is equal for the whole batch cancels, so `batch`, `batch_centred` and `none` give the same shares, and so
+does `leave_one_out` if every completion is scored. `group` gives all live groups the same influence at any spread.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def variance_shares(parts_CB: Array) -> list[float] | None:
 def conflict_shares(parts_CB: Array) -> list[float | None]:
     """Return how often, 0 to 1, each component pushes a completion in the opposite direction to all others together.
 
-    Only completions count on which neither its part nor the sum of the others is 0; None if there are none.
+    Only completions count for which neither its part nor the sum of the others is 0. The share is None without any.
     """
     signs_CB = _signs(parts_CB)
     rest_CB = _signs(parts_CB.sum(axis=0) - parts_CB, float(np.abs(parts_CB).max(initial=0.0)))
@@ -102,7 +102,7 @@ def conflict_shares(parts_CB: Array) -> list[float | None]:
 def pair_conflicts(names: Sequence[str], parts_CB: Array) -> dict[tuple[str, str], float | None]:
     """Return how often, 0 to 1, two components push a completion in opposite directions, for each pair.
 
-    Only completions count on which neither part is 0; None if there are none.
+    Only completions count for which neither part is 0. The share is None without any.
     """
     signs_CB = _signs(parts_CB)
     moved_CB = np.abs(signs_CB)

@@ -1,4 +1,4 @@
-"""Metrics of episodes: turns, tool calls, reasons of the end, scores of the environment."""
+"""Metrics of episodes: turns, tool calls, stop reasons and scores of the environment."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
 
     Args:
         samples: Samples of a step or an evaluation.
-        totals: [N] total of each, NaN without one, to compare with the number of calls.
+        totals: [N] total of each sample, NaN if it has none, to correlate with the number of tool calls.
     """
     episodes = [sample.episode for sample in samples if sample.episode is not None]
     if not episodes:

@@ -20,10 +20,10 @@ def causes_of_death(
     """Return the shares of groups that are dead, by reason.
 
     Args:
-        totals_PG: Rewards that trained; NaN for an unscored completion.
+        totals_PG: Rewards used in training; NaN for an unscored completion.
         scored_PG: True for completions with a score of their own, rather than a 0 in its place.
         dead_P: True for groups without any advantage.
-        declared: Declared range of the total. None for the lowest and highest total of the batch, if they differ.
+        declared: Declared range of the total; if None, the range of the batch's totals, provided that they differ.
 
     Returns:
         Shares of all groups, which sum to the share of dead groups. `unscored`: fewer than two completions are scored;
@@ -59,7 +59,7 @@ def duplicates(
 
     Returns:
         The share of completions that occur more than once, None without samples; and the standard deviation (divisor n)
-        of the totals of equal completions, averaged over those that are scored at least twice, None if there are none.
+        of the totals of equal completions, averaged over the responses scored at least twice, None without any.
     """
     if not samples:
         return None, None

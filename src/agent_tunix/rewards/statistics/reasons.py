@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 # `KeyError: 'score of 19' (/…/mine.py:5: raise KeyError(…))`, as `Score.detail` has it.
 _EXCEPTION = re.compile(r"(?P<kind>\b[A-Za-z_][\w.]*): .*\((?P<place>[^()]+:\d+): ", re.DOTALL)
-# Room for a fault as `describe_fault` words it. Rewards and stored runs may hold any text, and the search takes the
-# square of its length.
+# Room for a fault as `describe_fault` words it. Rewards and stored runs may hold any text, and the search takes time
+# quadratic in its length.
 _LONGEST_DETAIL = 1000
 
 

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 PERCENTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
-# Tolerance for rounding in a sum of weighted values, as a share of the range, at the ends of the range.
+# A value this close to an end of the range, as a share of the range, is at the end: weighted sums have rounding errors.
 END_TOLERANCE = 1e-9
 
 
@@ -57,8 +57,8 @@ def describe_in_detail(
 ) -> dict[str, Metric]:
     """Return the metrics of `describe`, and the distribution of the values.
 
-    `ranges` holds the declared range of each series, None or missing if undeclared. `lengths_B` are the lengths of the
-    completions in tokens.
+    `ranges` has the declared range of each series; it is None or missing if undeclared. `lengths_B` are the lengths of
+    the completions in tokens.
 
     Returns:
         In addition to `describe`, under each name:

@@ -35,11 +35,11 @@ def summarise(
     """Return the metrics of one step's rewards, by their names in trackers.
 
     All completions have equal weight, whatever their length. Only scored ones count; a metric without values is None.
-    The metrics of a component describe its raw values, wherever it was computed.
+    The metrics of a component describe its raw values on all completions for which it was computed.
 
     Args:
         scores: Scores of a mixture, group by group.
-        totals: [B] rewards that trained; NaN for an unscored completion.
+        totals: [B] rewards used in training; NaN for an unscored completion.
         advantages: [B].
         num_generations: G, the completions of a group.
         weights: Effective weights of the components.
@@ -55,10 +55,10 @@ def summarise(
         Always `rewards/{total,<component>}/{mean,std,min,max}`, `rewards/<component>/weight`,
         `rewards/outcomes/<outcome>`, `rewards/dead_groups` and `advantages/std`. With transforms,
         `rewards/<component>/transformed/…`, of the transformed values. With a gate, `rewards/<component>/gate_shut`,
-        the number of completions on which it was shut. `rewards/<component>/outcomes/…` counts outcomes other than
-        `scored`, where they occur. A group is dead if none of its completions has an advantage.
+        the number of completions for which it was shut. `rewards/<component>/outcomes/…`, the number of each outcome
+        other than `scored` that occurs. A group is dead if none of its completions has an advantage other than 0.
 
-        In detail also the metrics of `series.describe_in_detail` for each of these series,
+        If `detailed`, also the metrics of `series.describe_in_detail` for each of these series,
         `rewards/groups/{all_highest,all_lowest,tied,unscored}`, `rewards/<component>/{advantage_share,conflict_share}`,
         `rewards/conflicts/<component>/<component>`, and with samples `completions/{duplicate_share,
         duplicate_score_std}`.
@@ -109,7 +109,7 @@ def summarise(
 
 
 def _credit(weights: Mapping[str, float], parts_CB: Array) -> dict[str, Metric]:
-    """Return each component's share in the advantages and its conflicts; pairs only of components with a weight."""
+    """Return each component's share in the advantages and its conflicts. Pairs are only of components with a weight."""
     shares = variance_shares(parts_CB)
     metrics: dict[str, Metric] = {}
     for row, (name, against) in enumerate(zip(weights, conflict_shares(parts_CB), strict=True)):

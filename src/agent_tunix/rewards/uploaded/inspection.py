@@ -1,4 +1,4 @@
-"""Facts about a file that must not run here. A separate process, `program`, determines them without running it."""
+"""Facts about a file that must not run here. A separate process (`program`) reads them from the source."""
 
 import inspect
 import json
@@ -45,11 +45,11 @@ class FileFacts:
     functions: Sequence[FunctionFacts] = ()  # the functions called `reward`
     needs_batch: bool = False  # True if it sets `reward.needs_batch = True`
     imports: Sequence[str] = ()  # top-level names of the modules that it imports
-    values: Sequence[ValueFacts] = ()  # values of `function`, as far as its source shows them
+    values: Sequence[ValueFacts] = ()  # values that `function` returns, as far as its source shows them
 
     @property
     def function(self) -> FunctionFacts | None:
-        """The file's `reward` after it has run: the last one at the top level."""
+        """The function that `reward` names after the file has run: the last one at the top level."""
         return next((function for function in reversed(self.functions) if not function.is_nested), None)
 
 

@@ -28,7 +28,7 @@ Fetch = Callable[[str], UploadedSource | None]
 
 
 def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, recipe: RewardRecipe) -> Convention:
-    """Return a reward for an uploaded file. None of its code runs here; calling it here raises an error.
+    """Return a reward for an uploaded file, without running the file. Calling the reward in this process is an error.
 
     The format of the upload decides the convention, whatever `settings` says.
 
@@ -92,7 +92,7 @@ def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) ->
 
 
 def _remember_lines(source: UploadedSource) -> None:
-    """Show the source to tracebacks and `inspect`. Without a modification time, `linecache` keeps it."""
+    """Put the source into `linecache`, for tracebacks and `inspect`. Without a modification time, it stays there."""
     lines = [f"{line}\n" for line in source.text.splitlines()]
     linecache.cache[source.file] = (len(source.content), None, lines, source.file)
 
