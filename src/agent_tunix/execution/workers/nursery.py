@@ -64,7 +64,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Report that a worker has ended: how, for a person, and its traceback if requested."""
+    """Report that a worker has ended. `how` is for the user; `trace` is its traceback, if requested."""
 
     number: int
     how: str
