@@ -6,7 +6,7 @@
 | `qwen_xml` | `<tool_call><function=add><parameter=a>1</parameter></function></tool_call>`; Qwen 3.5 |
 | `llama3` | `{"name": "add", "parameters": {"a": 1}}`, alone or after `<|python_tag|>` |
 | `gemma` | a fence `tool_code` with `add(a=1)`, or a fence with `{"name": "add", "parameters": {"a": 1}}` |
-| `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call a line |
+| `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call per line |
 
 A turn may have several calls. Text that looks like a call but is not one becomes a `MalformedCall` with the reason. A
 call in a thought (before `</think>`) does not count. The closing tag of the last call may be missing, because it may

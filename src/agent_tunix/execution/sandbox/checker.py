@@ -1,9 +1,9 @@
 """The tests' side of the connection: tests run here and use the program's functions and objects in the other process.
 
-All decisions are computed by this process's own Python. A value from the program is plain data, or a handle. A handle
-equals no plain data, whatever the program's class says, and the program is not told what a handle is compared with or
-added to. Calling a handle calls the program's function in the program's process. Among names from the program, only
-those of built-in exceptions are looked up, in one table; others are labels.
+This process's own Python makes all decisions. A value from the program is plain data, or a handle on an object there.
+A handle equals no plain data, whatever the program's class says. The program is not told what a handle is compared
+with or added to. Calling a handle calls the program's function in the program's process. Of the names that the program
+sends, only those of built-in exceptions are looked up, in one table. Others are labels.
 
 A message that an honest program would not send (not an answer, or a value of the wrong type) ends the connection: the
 current check and all later ones fail, whatever they catch.

@@ -67,7 +67,7 @@ class _Worker:
     deadline: float | None = None  # end of the permitted silence, in `time.monotonic`; None: no limit
     limit_s: float = 0.0  # permitted silence during a call
     end: float = math.inf  # latest end of its task, whatever it sends, in `time.monotonic`
-    verdict: str = ""  # misconduct for which it must be killed
+    verdict: str = ""  # description of its fault, for the user; "" without one
     timed_out: bool = False  # True if it was killed for its silence
     doomed: bool = False  # True if the nursery was told to kill it
     lost: bool = False  # True if its connection closed before the cause was known

@@ -95,7 +95,7 @@ class _Beginning(Protocol):
 class Mixture:
     """The reward of a run: components that are combined into one total. A mixture is itself a `Reward`.
 
-    As a component of another mixture, it also observes the metrics that the outer one observes.
+    As a component of another mixture, it also observes the metrics of the outer mixture.
 
     Args:
         components: Components with distinct names, at least one with a weight other than 0.
