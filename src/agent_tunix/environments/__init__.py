@@ -1,4 +1,4 @@
-"""Environments and tools: what a policy acts on over several turns, and how one episode runs on the host.
+"""Environments and tools, on which a policy acts over several turns, and the run of one episode on the host.
 
 Everything here works offline and loads neither JAX nor Hydra. `sampling/episodes.py` runs episodes in training.
 """

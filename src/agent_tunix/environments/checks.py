@@ -1,9 +1,9 @@
-"""Checks of an environment: what must hold before a policy can learn in it.
+"""Checks that an environment must pass before a policy can learn in it.
 
 | check | passes if |
 | --- | --- |
 | `reset` | an episode begins |
-| `schema` | every tool and argument is described; what is missing is a note |
+| `schema` | every tool and argument is described; a missing description is a note |
 | `deterministic` | equal rows, seeds and calls give equal observations and scores |
 | `independent` | two open episodes do not change each other's observations |
 | `arguments` | wrong arguments and unknown tools are refused, and the episode continues |
@@ -11,8 +11,8 @@
 | `score` | the score is a number or None |
 | `release` | episodes can be closed, and more can be opened |
 
-A call that takes too long or ends its process fails the check in which it happens. In this process there is no time
-limit; in a worker process there is.
+A call that takes too long or ends its process fails the check in which it happens. Calls have a time limit in a worker
+process, but not in this one.
 """
 
 import contextlib
@@ -109,7 +109,7 @@ class _Checker:
         return self._report
 
     def _check(self, name: str, check: Callable[[], str | None]) -> bool:
-        """Make a check, which returns a note or raises what is wrong; return True unless it failed."""
+        """Run a check, which returns a note or raises an error; return True unless it failed."""
         try:
             note = check()
         except (EnvironmentFailedError, _Wrong) as error:
@@ -207,7 +207,7 @@ class _Checker:
 
 
 class _Wrong(Exception):
-    """A property does not hold. The message is for a person."""
+    """Error for a property that does not hold. The message is for the user."""
 
 
 def _act(episode: EpisodeEnvironment, tools: Sequence[Tool]) -> list[tuple[str, Any]]:

@@ -44,7 +44,7 @@ def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -
 
 
 def format_of_template(template: str) -> ToolCallFormat:
-    """Return the format in which a chat template has calls written; `hermes` if it does not tell."""
+    """Return the format of tool calls in a chat template; `hermes` if the template shows none."""
     if "<function=" in template:
         return ToolCallFormat.QWEN_XML
     if "<function_calls>" in template:

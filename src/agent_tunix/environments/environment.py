@@ -1,6 +1,6 @@
 """Protocol of one episode's environment.
 
-An adapter in `conventions` makes an `EpisodeEnvironment` of what the user wrote. The engine uses it in this order:
+An adapter in `conventions` makes an `EpisodeEnvironment` of the user's code. The engine uses it in this order:
 `reset`, then `call` for each tool call and `respond` for each turn without one, then `score`, then always `close`.
 
 A fault of a tool is a result that the model reads. Any other fault of the user's code, in `reset`, `respond`, `score`
@@ -76,7 +76,7 @@ class EpisodeEnvironment(abc.ABC):
 
         Args:
             row: All columns of the row.
-            seed: Seed of the environment's own chance, equal within a group.
+            seed: Seed of the environment's random choices, equal within a group.
 
         Returns:
             Text to append to the prompt, or None.
@@ -91,7 +91,7 @@ class EpisodeEnvironment(abc.ABC):
         """Tools of the episode; complete after `reset`."""
 
     def prompt(self) -> list[Message] | None:
-        """Return the messages that the environment makes of the row, after `reset`; None if it makes none."""
+        """Return the messages that the environment makes from the row, after `reset`; None if it makes none."""
         return None
 
     def call(
@@ -119,7 +119,7 @@ class EpisodeEnvironment(abc.ABC):
         return None
 
     def state(self) -> dict[str, Any]:
-        """Return what rewards may read of the environment itself, as plain data; called after `score`."""
+        """Return the environment's state for rewards to read, as plain data; called after `score`."""
         return {}
 
     def close(self) -> None:  # noqa: B027  # optional
@@ -128,7 +128,7 @@ class EpisodeEnvironment(abc.ABC):
 
 @contextlib.contextmanager
 def closing_episode(environment: EpisodeEnvironment) -> Iterator[None]:
-    """Close the environment of an episode at the end. After an error, a fault of closing is not raised as well."""
+    """Close the environment of an episode at the end. After an error, a fault of `close` is ignored."""
     try:
         yield
     except BaseException:
@@ -140,13 +140,13 @@ def closing_episode(environment: EpisodeEnvironment) -> Iterator[None]:
 
 @contextlib.contextmanager
 def faults_of(what: str, file: str | None = None) -> Iterator[None]:
-    """Turn every error of the user's code inside into an EnvironmentFailedError that names `what` failed."""
+    """Turn every error of the user's code inside into an EnvironmentFailedError that says that `what` failed."""
     try:
         with served_imports():
             yield
     except EnvironmentFailedError:
         raise
     except USER_FAULTS as error:  # a user's code may raise anything
-        # From a context manager, a StopIteration that is the cause of a RuntimeError would be raised instead of that.
+        # If a StopIteration were the cause of this RuntimeError, the context manager would raise the StopIteration.
         cause = None if isinstance(error, StopIteration) else error
         raise EnvironmentFailedError(f"{what} failed: {describe_fault(error, file)}") from cause

@@ -72,7 +72,7 @@ class EpisodeResult:
         num_turns: Number of the policy's turns.
         num_prompt_messages: Number of messages before the policy's first turn.
         error: Description of the fault of an episode that failed; "" otherwise.
-        text: The policy's turns as they were written, and what was answered, each on a line of its own.
+        text: The policy's turns as they were written, and the replies to them, each on its own line.
         state: State of the environment at the end, for rewards.
     """
 
@@ -106,7 +106,7 @@ def run_episode(
         row: The dataset's row.
         prompt: Messages or the user's text, unless the environment makes them; by default the row's `prompt` or
             `question`.
-        seed: Seed of the environment's own chance.
+        seed: Seed of the environment's random choices.
         max_turns: Limit on turns; by default the environment's recommendation, or else 16.
         max_result_chars: Limit on the length of a tool result or reply; a longer one is cut, and says so.
         call_format: Format of the policy's tool calls.
@@ -265,7 +265,7 @@ class Episode:
             self._fail(str(fault))
         except KeyboardInterrupt:  # of the user at the terminal
             raise
-        except BaseException as fault:  # nobody knows what a tool or an environment raises or returns
+        except BaseException as fault:  # a tool or an environment may raise or return anything
             self._fail(describe_fault(fault))
 
     def _fail(self, error: str) -> None:
@@ -317,7 +317,7 @@ def _plain_messages(messages: Any) -> list[Message] | None:
     """Return the messages that an environment made, as plain data in valid Unicode.
 
     Raises:
-        EnvironmentFailedError: They are no messages.
+        EnvironmentFailedError: They are not messages.
     """
     if messages is None:
         return None
@@ -333,7 +333,7 @@ def _plain_messages(messages: Any) -> list[Message] | None:
 def _appended(content: Any, first: str) -> Any:
     """Return a prompt with the first observation after it.
 
-    White space that divides them is kept as it is, as TRL does; without any, an empty line divides them.
+    White space between them is kept, as in TRL. Without any, an empty line separates them.
     """
     if isinstance(content, list):
         return [*content, {"type": "text", "text": first}]

@@ -14,7 +14,7 @@ DEFAULT_MAX_RESULT_CHARS = 16_000
 
 
 class CallOutcome(enum.StrEnum):
-    """Outcome of one tool call. Each is told to the model, and the episode continues."""
+    """Outcome of one tool call. The model is told any outcome, and the episode continues."""
 
     OK = "ok"
     TOO_LONG = "too_long"
@@ -56,7 +56,7 @@ class Reply:
 
 def to_text(value: Any) -> str:
     """Return a tool's result or an observation as text for the model: strings unchanged, structures as JSON."""
-    return str.__str__(_to_text(value))  # not of a subclass, whose methods may do anything
+    return str.__str__(_to_text(value))  # a plain str, because methods of a subclass may do anything
 
 
 def _to_text(value: Any) -> str:

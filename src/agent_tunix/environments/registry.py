@@ -79,13 +79,13 @@ def register_environment(name: str, *, overwrite: bool = False, convention: str 
     Args:
         name: Letters, digits, `_` and `-`.
         overwrite: Replace whatever has this name, without a warning.
-        convention: `class`, `benchmax` or `text`, if the members do not tell; see `conventions`.
+        convention: `class`, `benchmax` or `text`, if the members do not show it; see `conventions`.
 
     Returns:
         A decorator that returns the class unchanged.
 
     Raises:
-        InvalidEnvironmentError: The name is malformed or taken, or the class is no environment.
+        InvalidEnvironmentError: The name is malformed or taken, or the class is not an environment.
     """
     return _registrar("environment", name, overwrite, convention)
 
@@ -142,7 +142,7 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return True if two objects are one, perhaps imported twice from one file."""
+    """Return True if two objects are the same, or one object that was imported twice from its file."""
     return one is other or (_place(one) is not None and _place(one) == _place(other))
 
 

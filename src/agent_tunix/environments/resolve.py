@@ -57,7 +57,7 @@ def resolve_environment(
 
     Raises:
         UnknownEnvironmentError: Nothing has that name; the message lists the closest match.
-        InvalidEnvironmentError: A file failed to import, or what it names is no environment.
+        InvalidEnvironmentError: A file failed to import, or the named object is not an environment.
     """
     recipe = EnvironmentRecipe(spec, args or {}, tuple(modules), working_directory=working_directory or Path.cwd())
     return build_environment(recipe)

@@ -1,4 +1,4 @@
-"""Environments of a run: one for all rows, or one of several for each row; episodes used by several threads at once."""
+"""Environments of a run, one for all rows or one of several for each row, and threads that use their episodes."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ class HostingLimits:
         execution: `inline`, `process`, or `auto`: built-in ones inline, others in worker processes.
         timeout_s: Wall time of one call.
         memory_mb: Memory of a worker.
-        num_workers: Worker processes of an environment; episodes that call an MCP server or `python` at the same time.
+        num_workers: Worker processes of an environment, and episodes that may use an MCP server or `python` at once.
     """
 
     execution: str = "auto"
@@ -49,7 +49,7 @@ class EnvironmentSet(Closing):
         recipes: Recipe of each environment by name. Rows choose by their column `environment`; with one recipe, under
             the name None, all rows have that environment.
         limits: Where they run.
-        servers: MCP servers whose tools all of them have.
+        servers: MCP servers, whose tools every environment has.
 
     Raises:
         UnknownEnvironmentError, InvalidEnvironmentError: An environment cannot be used.
@@ -97,7 +97,7 @@ class EnvironmentSet(Closing):
         return self._sources[name].open()
 
     def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
-        """Call a function on episodes or their places, several at once if they are in worker processes."""
+        """Call a function on each episode or its position, on several at once if they are in worker processes."""
         self._pool.for_each(function, items)
 
     def release(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
@@ -105,7 +105,7 @@ class EnvironmentSet(Closing):
         self._pool.for_each(function, items)
 
     def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
-        """Call a function on one of them in another thread, or at once if they run in the trainer."""
+        """Call a function on one item: in another thread or, if episodes run in the trainer, at once."""
         return self._pool.submit(function, item)
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class EnvironmentSet(Closing):
     def check_row(self, row: Mapping[str, Any]) -> None:
         """Raise InvalidEnvironmentError if `reset` of the row's environment requires a column that the row lacks.
 
-        A row that names no environment of the run is not checked: its episodes have the error.
+        A row that names no environment of the run is not checked: its episodes report the error.
         """
         adapter = self._adapters.get(None) or self._adapters.get(row.get(ENVIRONMENT_COLUMN))
         required = [] if adapter is None else [name for name, is_ in adapter.reset_parameters.items() if is_]
@@ -134,7 +134,7 @@ class EnvironmentSet(Closing):
 def _place(
     recipe: EnvironmentRecipe, limits: HostingLimits, mcp: Sequence[McpAdapter]
 ) -> tuple[EnvironmentAdapter, EpisodeSource]:
-    """Return an environment with the tools of MCP servers, and the source of its episodes in their place."""
+    """Return an environment with the tools of MCP servers, and the source of its episodes, here or in workers."""
     own = [] if recipe.is_empty else [build_environment(recipe)]
     adapters = [*own, *mcp]
     adapter = adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)

@@ -6,9 +6,9 @@
 | `qwen_xml` | `<tool_call><function=add><parameter=a>1</parameter></function></tool_call>`; Qwen 3.5 |
 | `llama3` | `{"name": "add", "parameters": {"a": 1}}`, alone or after `<|python_tag|>` |
 | `gemma` | a fence `tool_code` with `add(a=1)`, or a fence with `{"name": "add", "parameters": {"a": 1}}` |
-| `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call a line |
+| `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call per line |
 
-A turn may have several calls. What looks like a call but is not one is a `MalformedCall`, which says what was wrong. A
+A turn may have several calls. Text that looks like a call but is not one becomes a `MalformedCall` with the reason. A
 call in a thought (before `</think>`) does not count. The closing tag of the last call may be missing, because it may
 be the string at which the turn was stopped.
 """
@@ -25,10 +25,10 @@ from typing import Any
 
 from agent_tunix.environments.tools import Tool
 
-# Calls that are read in one turn.
+# Limit on the calls that are read in one turn.
 MOST_CALLS = 32
 
-# Limits on arguments. What exceeds them cannot be written as JSON again, for example in the transcript.
+# Limits on arguments. Larger ones cannot be written as JSON again, for example in the transcript.
 _DEEPEST = 100
 _MOST_BITS = 14_000
 
@@ -158,7 +158,7 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
     Args:
         text: Text that the model wrote, without the end-of-turn token.
         call_format: Format of the calls.
-        tools: Tools of the episode. `qwen_xml` does not write types, so theirs decide which values are strings.
+        tools: Tools of the episode. `qwen_xml` has no types, so the tools' types decide which values are strings.
     """
     thought, tag, rest = text.rpartition("</think>")
     if not tag and "<think>" in text:
@@ -203,7 +203,7 @@ def _read_qwen_xml(text: str, tools: Sequence[Tool]) -> Iterator[_Part]:
 
 
 def _read_tagged(text: str, read: Callable[[int], tuple[ToolCall, int]]) -> Iterator[_Part]:
-    """Yield the parts of a text with `<tool_call>` tags; `read` reads the call at a place, and returns its end."""
+    """Yield the parts of a text with `<tool_call>` tags; `read` returns the call at a position, and its end."""
     place = 0
     while (start := text.find(_OPEN, place)) >= 0:
         yield from _before_call(text[place:start])
@@ -263,8 +263,8 @@ def _xml_call(text: str, start: int, tools: Sequence[Tool]) -> tuple[ToolCall, i
 def _typed(value: str, schema: Any) -> Any:
     """Return a value that was written without a type.
 
-    It is null if its schema allows that and the text says so; else the text if the schema allows a string; else a
-    constant or JSON, and the text again if it is neither.
+    The first case that applies decides: null, if the schema allows null and the text is null; the text itself, if the
+    schema allows a string; a constant or JSON, if the text is one; the text itself.
     """
     if not isinstance(schema, Mapping):
         return value
@@ -357,7 +357,7 @@ def _call_of(found: Any) -> ToolCall:
 
 
 def _load_json(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value at a place, and its end."""
+    """Return the JSON value at a position, and its end."""
     while start < len(text) and text[start].isspace():
         start += 1
     if start == len(text) or text.startswith(_CLOSE, start):
@@ -385,7 +385,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constan
 
 
 def _plain(value: Any, depth: int = _DEEPEST) -> Any:
-    """Return a value as JSON has it; raise _Fault if it has none."""
+    """Return a value as JSON represents it; raise _Fault if JSON cannot."""
     if not depth:
         raise _Fault(CallFault.TOO_DEEP)
     if isinstance(value, str):

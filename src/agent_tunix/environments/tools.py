@@ -50,7 +50,7 @@ USER_FAULTS = (*FAULTS, asyncio.CancelledError)
 
 
 class BadArgumentsError(Exception):
-    """Arguments of a call do not fit the tool. The message is for the model."""
+    """Error for arguments that do not fit the tool. The message is for the model."""
 
 
 class Tool(abc.ABC):
@@ -142,8 +142,8 @@ class FunctionTool(Tool):
 class SchemaTool(Tool):
     """A tool that comes with its own JSON schema, as those of benchmax do.
 
-    Required arguments, unknown ones where `additionalProperties` is false, and the types of the outermost level are
-    checked; the rest is left to the tool.
+    Only the outermost level is checked: required arguments, types, and unknown arguments if `additionalProperties` is
+    false. The tool checks the rest.
 
     Args:
         function: Called with the arguments as a mapping; sync or async.
@@ -284,7 +284,7 @@ def _without_titles(schema: Any, is_properties: bool = False) -> Any:
 
 
 def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema of arguments that has all parts, whatever its author left out."""
+    """Return a schema of arguments, with the parts that its author left out."""
     properties, required = schema.get("properties"), schema.get("required")
     return {
         **schema,

@@ -28,6 +28,6 @@ class PythonSandbox:
         """
         run = run_program(code, timeout_s=self._timeout_s, memory_mb=self._memory_mb)
         printed = run.output.rstrip("\n")
-        if run.problem:  # before the output, of which a limit may cut the end
+        if run.problem:  # before the output, because a limit may cut the end
             return f"Error: {run.problem.removesuffix(':')}" + (f"\nIt printed:\n{printed}" if printed else "")
         return printed or "The program printed nothing; print what you want to see."

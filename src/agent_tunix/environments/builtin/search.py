@@ -70,7 +70,7 @@ def _index_of(path: str, modified: int, size: int) -> sqlite3.Connection:
 
 
 def _passages(file: Path) -> Iterator[tuple[str, str]]:
-    # A foreign run names the file, so it may be a pipe or a device, which has no end.
+    # Somebody else's run may name the file. It may then be a pipe or a device, which has no end.
     with io.TextIOWrapper(open_regular(file), encoding="utf-8-sig") as lines:
         if file.suffix != ".jsonl":
             for passage in re.split(r"\n\s*\n", lines.read()):

@@ -27,7 +27,7 @@ class WordLadder:
     reached.
 
     Args:
-        steps: Length of the shortest ladder, where the row names no words.
+        steps: Length of the shortest ladder, if the row names no words.
     """
 
     def __init__(self, steps: int = 3) -> None:

@@ -1,7 +1,7 @@
 """Conventions in which users write environments, each an adapter that opens episodes.
 
 `class`: public methods are tools, as in TRL; `benchmax`: a `BaseEnv`; `text`: `reset` and `step(action)`; `tools`:
-plain functions. `detection` tells them apart, and `combined` makes one of several.
+plain functions. `detection` tells them apart, and `combined` makes several into one.
 """
 
 from agent_tunix.environments.conventions.base import EnvironmentAdapter

@@ -69,7 +69,7 @@ class EnvironmentAdapter(EpisodeSource):
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
-        """Columns of the row that `reset` names; True if it requires one."""
+        """Columns of the row that `reset` names, each with True if `reset` requires it."""
         return {}
 
     def describe(self) -> str:

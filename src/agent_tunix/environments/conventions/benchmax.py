@@ -7,9 +7,9 @@
 | `recommended_max_turns` | limit on turns |
 | `init_rollout(rollout_id, **init_rollout_args)` | begins an episode |
 | `list_tools()` | the tools, each with `name`, `description` and `input_schema` |
-| `run_tool(rollout_id, tool_name, **arguments)` | runs one |
+| `run_tool(rollout_id, tool_name, **arguments)` | runs a tool |
 | `compute_reward(…)`, `compute_group_reward(…)` | the score, as in the reward convention `environment` |
-| `release_rollout(rollout_id)`, `shutdown()` | end an episode, and the whole |
+| `release_rollout(rollout_id)`, `shutdown()` | end an episode, and the environment |
 
 Methods may be async or not, and every member but `list_tools` and `run_tool` is optional.
 """

@@ -1,8 +1,8 @@
-"""Convention `class`: one instance an episode, whose public methods are tools. TRL's environments have this form.
+"""Convention `class`: one instance per episode, whose public methods are tools. TRL's environments have this form.
 
 | method | meaning |
 | --- | --- |
-| `reset(**row)` | begins an episode; a returned text is appended to the prompt; `seed` is given if it is named |
+| `reset(**row)` | begins an episode, with `seed` if it names that; a returned text is appended to the prompt |
 | `get_reward()` | the score, a number or None; optional |
 | `close()` | releases the instance; optional |
 | every other public method | a tool |

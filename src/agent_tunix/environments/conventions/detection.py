@@ -45,7 +45,7 @@ def detect_convention(given: Any, name: str) -> str:
     """Return the convention of a class, object or function.
 
     Raises:
-        InvalidEnvironmentError: It is none of them, or an environment of verifiers.
+        InvalidEnvironmentError: It fits no convention, or is an environment of verifiers.
     """
     _refuse_verifiers(given, name)
     has = {member: callable(getattr(given, member, None)) for member in ("list_tools", "run_tool", "reset", "step")}

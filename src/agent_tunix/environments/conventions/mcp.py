@@ -1,8 +1,8 @@
 """Convention `mcp`: the tools of an MCP server, through the official SDK.
 
-A server is a command, which is started and spoken to over its standard input and output, or the URL of a server that
-runs already (streamable HTTP). One connection serves all episodes, whose calls may overlap. An episode that finds that
-the server does not answer any more gets a new one.
+A server is a command, which is started and reached over its standard input and output, or the URL of a server that
+runs already (streamable HTTP). All episodes share one connection, and their calls may overlap. If the server does not
+answer when an episode opens, a new connection is made.
 """
 
 import threading
@@ -74,7 +74,7 @@ class McpAdapter(EnvironmentAdapter):
         return f"MCP server {self.name}"
 
     def open(self) -> EpisodeEnvironment:
-        """Return a new episode, of a new server if the last one does not answer."""
+        """Return a new episode, over a new connection if the server does not answer."""
         found = self._connection
         if found is None or not found.answers(self._timeout_s):
             with self._lock:

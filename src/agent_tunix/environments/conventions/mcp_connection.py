@@ -76,7 +76,7 @@ class McpConnection:
             ) from error
         except (RuntimeError, ValueError) as error:  # the result does not fit the protocol
             return _describe(error), True
-        except Exception as error:  # of several versions of the SDK and of its transports
+        except Exception as error:  # versions of the SDK and its transports raise different errors
             if getattr(getattr(error, "error", None), "code", _CONNECTION_CLOSED) != _CONNECTION_CLOSED:
                 return _describe(error), True  # the server's answer
             raise EnvironmentFailedError(
@@ -90,7 +90,7 @@ class McpConnection:
         """Return True if the server answers a request."""
         try:
             self._ask(lambda: self._session.list_tools(), limit_s)
-        except Exception:  # of several versions of the SDK and of its transports
+        except Exception:  # versions of the SDK and its transports raise different errors
             return False
         return True
 
@@ -98,7 +98,7 @@ class McpConnection:
         """End the session, and the server if it was started for it."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(_END_S)  # a server at a URL may never answer that its session ends
+        self._thread.join(_END_S)  # a server at a URL may never confirm the end of its session
 
     def _ask(self, make: Callable[[], Awaitable[Any]], limit_s: float) -> Any:
         async def limited() -> Any:
@@ -140,7 +140,7 @@ class McpConnection:
         with contextlib.ExitStack() as stack:
             transport: Any = None
             if server.url:
-                # Version 2 of the SDK loses the connection over a longer message, by default of a megabyte.
+                # Version 2 of the SDK drops the connection at a message over its limit, by default a megabyte.
                 known = inspect.signature(streamable_http_client).parameters
                 limit: Any = {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in known else {}
                 transport = streamable_http_client(server.url, **limit)
@@ -197,7 +197,7 @@ class McpConnection:
 
 
 async def _accept(name: str, result: object) -> None:
-    """Leave a result as it is: a pattern in the server's schema could keep all threads busy for ever."""
+    """Accept a result unchecked, because a pattern in the server's schema could keep all threads busy for ever."""
 
 
 async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:

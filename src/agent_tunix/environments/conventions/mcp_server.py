@@ -18,8 +18,8 @@ class McpServer:
 
     Attributes:
         command: Command that starts it; empty for one that runs already.
-        env: Variables of the command besides HOME, LOGNAME, PATH, SHELL, TERM and USER, which are handed on as they
-            are; None: as this process has it.
+        env: Variables of the command; None for this process's value. HOME, LOGNAME, PATH, SHELL, TERM and USER are
+            passed on in any case.
         url: Address of one that runs already.
         directory: Working directory of the command.
     """
@@ -59,7 +59,7 @@ class McpServer:
 
     @property
     def text(self) -> str:
-        """The URL, or the command with its variables as a shell would read it."""
+        """The URL, or the command with its variables in shell syntax."""
         env = [
             f"{name}=${name}" if value is None else f"{name}={shlex.quote(value)}" for name, value in self.env.items()
         ]

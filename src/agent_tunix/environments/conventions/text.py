@@ -9,8 +9,8 @@
   client. An object without `observation` is the observation itself, as on OpenEnv's server.
 
 `reset` may name `seed`, `options` (the whole row) and columns of the row. It returns the observation, a pair
-`(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with the arguments
-and with the columns that its constructor requires; a parameter `task`, `task_example` or `single_example` receives the
+`(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with its arguments
+and the columns that its constructor requires. A parameter `task`, `task_example` or `single_example` receives the
 whole row, as in Tunix. The score is the sum of the rewards. `close` is optional, and each method may be async.
 """
 
@@ -86,7 +86,7 @@ class TextEnvironment(EpisodeEnvironment):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """None: the environment reads the turns themselves."""
+        """Empty, because the environment reads the turns themselves."""
         return []
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
@@ -132,7 +132,7 @@ class TextEnvironment(EpisodeEnvironment):
                 finished(close())
 
     def _columns_for_constructor(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the row's part in the constructor's arguments."""
+        """Return the constructor's arguments that come from the row."""
         named, _ = parameters_of(self._given)
         open_names = {name: required for name, required in named.items() if name not in self._args}
         whole = {name: dict(row) for name in open_names if name in WHOLE_ROW and name not in row}

@@ -129,7 +129,7 @@ class HostedEpisode(RemoteEpisode):
 class _Nursery:
     """The process that forks workers, and the workers by number. A new worker takes a few milliseconds.
 
-    A thread of its own waits for what workers write. Every other access holds `changed`, which is notified of it.
+    Its own thread waits for messages of workers. All other access holds `changed`, which is notified of them.
     """
 
     def __init__(self, limits: WorkerLimits) -> None:
@@ -184,7 +184,7 @@ class _Nursery:
                         return
                     call_handlers(self._selector, ready)
                     self.changed.notify_all()
-        except BaseException:  # a defect here: no caller may wait for its time limit
+        except BaseException:  # a defect of this package must not keep callers waiting
             logger.exception("the host of environments failed")
             with self.changed:
                 self._lose_workers("was lost by its host")
@@ -225,7 +225,7 @@ class _Worker:
             return self._ask(what, limit_s, request)
 
     def _ask(self, what: str, limit_s: float, request: tuple[Any, ...]) -> Any:
-        if self._replies and self.is_alive:  # nothing was asked
+        if self._replies and self.is_alive:  # a reply without a request
             raise self.refuse(what)
         if not self.is_alive:
             raise EnvironmentFailedError(f"the worker of the environment is gone: it {self._how}", code="worker_died")

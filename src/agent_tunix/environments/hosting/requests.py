@@ -65,7 +65,7 @@ class RemoteEpisode(EpisodeEnvironment):
 
         Args:
             what: Name of the request in errors.
-            read: Makes the result of the answer, and raises TypeError or ValueError if that has another form.
+            read: Converts the answer to the result; raises TypeError or ValueError if the answer is malformed.
             method: Method of `answer_request`.
             arguments: Its arguments.
         """

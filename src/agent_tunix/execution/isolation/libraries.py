@@ -33,7 +33,7 @@ def module_directories(path: Iterable[str]) -> list[str]:
 
 
 def _existing(paths: list[str]) -> tuple[str, ...]:
-    # Both names: a path that is loaded through a link is looked up at the link's target.
+    # Both names of each path, because a path that is loaded through a link is looked up at the link's target.
     known = {path for name in (*paths, *_SYSTEM_FILES) for path in (os.path.abspath(name), os.path.realpath(name))}
     return tuple(sorted(path for path in known if os.path.exists(path)))
 

@@ -1,9 +1,9 @@
 """Programs written by a model, run in a process that can do nothing but compute.
 
 Each program gets its own Python without this environment's packages (`-I -S`: the standard library alone). Before the
-program's first line runs, the process isolates itself (`agent_tunix.execution.isolation`); if any part of that is
-refused, it exits. It has no network, no other process or thread, no file to write and none to read but the standard
-library's. Its memory and processor time are limited from inside, and its wall time from outside.
+program's first line runs, the process isolates itself (`agent_tunix.execution.isolation`), or exits if any part of that
+fails. It then has no network and no other process or thread. It can read no files but the standard library's, and write
+none. The process limits its own memory and processor time. Its parent limits the wall time.
 
 Tests run in a second such process and call the program's functions from there (`checker`, `program`). The program sees
 the arguments of the calls but not the expected results, and cannot report itself that a test passed.

@@ -1,9 +1,9 @@
 """The tests' side of the connection: tests run here and use the program's functions and objects in the other process.
 
-All decisions are computed by this process's own Python. A value from the program is plain data, or a handle. A handle
-equals no plain data, whatever the program's class says, and the program is not told what a handle is compared with or
-added to. Calling a handle calls the program's function in the program's process. Among names from the program, only
-those of built-in exceptions are looked up, in one table; others are labels.
+This process's own Python makes all decisions. A value from the program is plain data, or a handle on an object there.
+A handle equals no plain data, whatever the program's class says. The program is not told what a handle is compared
+with or added to. Calling a handle calls the program's function in the program's process. Of the names that the program
+sends, only those of built-in exceptions are looked up, in one table. Others are labels.
 
 A message that an honest program would not send (not an answer, or a value of the wrong type) ends the connection: the
 current check and all later ones fail, whatever they catch.
@@ -43,8 +43,8 @@ _CHANGING = frozenset({"", "next", "setattr", "delattr", "setitem", "delitem", "
 _LONGEST_NAME = 200
 # Text of other characters may be more than arithmetic when a test evaluates it.
 _ARITHMETIC = frozenset("0123456789+-*/.() \n")
-# Methods of built-in containers that only read. The container's content decides what they return, not its class, which
-# could give the tests nothing to compare.
+# Methods of built-in containers that only read. They are applied to the container's content. The container's own class
+# could return nothing for the tests to compare.
 _READING = frozenset(
     {"count", "get", "index", "isdisjoint", "issubset", "issuperset", "items", "keys", "values"}
     | {"difference", "intersection", "symmetric_difference", "union", "elements", "most_common", "total"}
@@ -64,8 +64,8 @@ class ProgramClient:
 
     Attributes:
         lost: Reason why the process cannot be used any more; "" while it can.
-        refuted: Failed assertion, or test that raised anything, in a function that the program called; "" without one.
-        texts: Texts that the program has sent, that are more than arithmetic.
+        refuted: Failure of an assertion or a test inside a function that the program called; "" without one.
+        texts: Texts from the program that are more than arithmetic.
     """
 
     def __init__(self, line: Line, *, formats: bool = False) -> None:
@@ -131,7 +131,7 @@ class ProgramClient:
     def plain_of(self, handle: Remote) -> Any:
         """Return the content of an object whose class is derived from a list, dict or similar type.
 
-        It stays the same until anything may have changed, however often a test reads it.
+        However often a test reads the content, it stays the same until something may have changed it.
         """
         place = place_of(handle)
         if place not in self._contents:
@@ -147,20 +147,20 @@ class ProgramClient:
         return value
 
     def note_length(self, handle: Remote, length: int) -> None:
-        """Fail the current check if an object had another length since anything last changed."""
+        """Fail the current check if an object's length differs although nothing has changed."""
         place = place_of(handle)
         known = self._lengths.setdefault(place, max(length, self._items_seen.get(place, 0)))
         if known != length:
             self.refuted = f"the object has {known} items and then {length}, and nothing has changed"
 
     def note_items(self, handle: Remote, count: int, is_all: bool) -> None:
-        """Note how many items an iteration of an object has given, and if these were all."""
+        """Record the number of items that an iteration of an object has given. `is_all` is True if it has ended."""
         self._items_seen[place_of(handle)] = count
         if is_all:
             self.note_length(handle, count)
 
     def known_length(self, handle: Remote) -> int | None:
-        """Return the length that an object has had since anything last changed, or None."""
+        """Return the length of an object if it is known and nothing may have changed it since; else None."""
         return self._lengths.get(place_of(handle))
 
     def next_of(self, iterator: Remote) -> Any:
@@ -455,7 +455,7 @@ class Remote:
         if self.__plain is not _NOTHING:
             return self.__plain[key]
         if self.__mutable and (content := self.__client.plain_of(self)) is not _NOTHING:
-            # What the content does not have, such as an item that a class makes up, is asked for.
+            # The program is asked for what the content lacks, such as an item that a class computes.
             with contextlib.suppress(LookupError, TypeError):
                 return content[key]
         return self.__client.ask([self, key], special="getitem")
@@ -487,7 +487,7 @@ def place_of(handle: Remote) -> int:
 
 
 def _items_of(handle: Remote, iterator: Remote, client: ProgramClient) -> Iterator[Any]:
-    """Yield the items of an object, which must be as many as its length says where a test reads both."""
+    """Yield the items of an object. If a test also reads the length, the number of items must equal it."""
     length, count, is_all = client.known_length(handle), 0, False
     try:
         while not is_all:
@@ -580,7 +580,7 @@ def _attribute(target: Any, name: str) -> Any:
 
 
 def _set_attribute(target: Any, name: str, value: Any) -> None:
-    """Set an attribute of such an instance; replacing a method is refused."""
+    """Set an attribute of an instance of a test's class; refuse to replace a method."""
     kind = type(target)
     written = next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
     if name.startswith("__") or not _is_of_tests(kind) or callable(written) or hasattr(written, "__get__"):

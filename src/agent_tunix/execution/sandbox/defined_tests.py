@@ -1,7 +1,7 @@
 """Tests that a check defines without running them: functions in pytest's form, classes, and doctests.
 
-A check in which nothing fails has passed only if its tests were run. So functions named `test…` and `check` record that
-they run. What has not run after the check is run here, and what cannot be run fails the check.
+A check without a failure has passed only if its tests ran. So functions named `test…` and `check` record that they run.
+Tests that have not run after the check are run here. A test that cannot be run fails the check.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ONLY_AST = 0x400
 RECORD = "__record_test__"
-# Statements with blocks, in which a definition is one of the module.
+# Blocks of statements such as `if` and `try`, and of classes. Their functions count as the module's.
 _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 
 
@@ -154,7 +154,7 @@ def _functions_of(statements: list[Any]) -> Iterator[Any]:
 
 
 def _prepend(function: Any, source: str) -> None:
-    """Insert a statement at the start of a function, behind its docstring."""
+    """Insert a statement at the start of a function, after its docstring."""
     tree: Any = compile(source, TEST_FILE, "exec", _ONLY_AST)
     first = function.body[0]
     has_docstring = type(first).__name__ == "Expr" and type(getattr(first, "value", None)).__name__ == "Constant"

@@ -1,6 +1,6 @@
-"""An audit hook for the process of tests, where text of the program must not become code.
+"""An audit hook for the tests' process, where text from the program must not become code.
 
-`assert eval(solve(numbers)) == 24` evaluates text that the program returns. Text such as that must not decide the test.
+`assert eval(solve(numbers)) == 24` evaluates text that the program returns. Code in that text must not decide the test.
 So once the program has sent text, tests may evaluate their own constants, and expressions of operators and literals.
 Python calls the hook wherever it compiles text: in `eval`, `exec` and `compile`, and in the library's `timeit`, `code`
 or `typing`. The module imports little, because it is loaded for every completion.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-# Functions that compile nothing but names that they have checked, the tests, or text to a tree. Others of their modules
-# may call what a test gives them: `Counter(map(eval, texts))`.
+# Functions that compile only names they have checked, or the tests, or text into a syntax tree. Other functions of the
+# same modules may call a function that a test passes: `Counter(map(eval, texts))`.
 _SANDBOX = "agent_tunix.execution.sandbox"
 _TRUSTED = frozenset(
     {("ast", "parse"), ("collections", "namedtuple"), ("symtable", "symtable")}
@@ -27,7 +27,7 @@ _TRUSTED = frozenset(
     | {(f"{_SANDBOX}.evaluated_text", name) for name in ("_constants", "_require_literals")}
     | {(f"{_SANDBOX}.names", "uses_in")}
 )
-# They read files of the library.
+# Modules that import, and so load code from the library's files.
 _IMPORTING = frozenset(
     {"_frozen_importlib", "_frozen_importlib_external", "importlib._bootstrap", "importlib._bootstrap_external"}
 )
@@ -43,7 +43,7 @@ class EvaluationGuard:
 
     Args:
         checks: The tests, each a few statements.
-        texts: Texts of the program so far in which names can be; the caller adds to them.
+        texts: Texts from the program so far that can contain names; the caller adds to them.
     """
 
     def __init__(self, checks: list[str], texts: Collection[str]) -> None:
@@ -110,16 +110,16 @@ def _text_of(source: Any) -> str:
         raise ValueError(f"tests evaluate text, not {type(source).__name__}")
     text = source.decode(errors="replace") if isinstance(source, bytes) else source
     if _ENCODING.search(text):
-        # Python would read another text than the one that is checked.
+        # Python would decode the source to a text other than the checked one.
         raise ValueError("tests evaluate no text that names its encoding")
     return text
 
 
 def _require_literals(text: str) -> None:
-    """Raise ValueError for text that is neither a literal nor arithmetic, each at most compared with others.
+    """Raise ValueError unless the text is a literal, arithmetic, or a comparison of these.
 
-    Arithmetic has plain numbers and signs alone: `True + True` would be a number without a digit, `(24, 1)[0]` drops
-    one, and `2_4` joins two.
+    Arithmetic has only plain numbers and operators, because a test may look for numbers in the text: `True + True` has
+    none, `(24, 1)[0]` drops one, and `2_4` joins two.
     """
     import ast
 

@@ -35,9 +35,9 @@ class Names:
 
     A program that redefines `abs`, `isclose` or `datetime` must not affect a test of something else. So library names
     refer to the library's own objects, and built-in names to the built-ins. A program's own `abs` or `isclose` is
-    visible only if the tests use nothing else of the program. A test that uses two such names fails, and so does one
-    where the program imports another name that the tests use: one may be under test while the other decides. A module
-    is never the program's.
+    visible only if the tests use nothing else of the program. A test that uses two such names fails, because one may be
+    under test while the other decides. So does a test that uses one if the program imports another name that the tests
+    use. Modules are never the program's.
 
     Args:
         names: Names that the program defines, with their values.
@@ -46,7 +46,7 @@ class Names:
     """
 
     def __init__(self, names: dict[str, Any], imported: set[str], checks: list[str]) -> None:
-        # Statements share their variables, which are the tests' own whatever the program calls the same.
+        # Statements share their variables. A program's variable of the same name has no effect on them.
         own = set().union(*map(_assigned_in, checks))
         names = {name: value for name, value in names.items() if name not in own}
         uses: dict[str, set[str]] = {}
@@ -82,8 +82,8 @@ class Names:
         """Return the names that a test may see.
 
         Raises:
-            NameError: The test uses a name of a built-in or of the library that the program replaces, and the tests use
-                another one that it replaces or imports.
+            NameError: The test uses a built-in or library name that the program replaces, and the tests use another one
+                that the program replaces or imports.
         """
         used = uses_in(check).keys() & self._replaced.keys()
         decisive = self._uses & self._replaced.keys() if used and self._shares_variables else used

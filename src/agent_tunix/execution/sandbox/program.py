@@ -1,4 +1,4 @@
-"""The program's side of the connection: it has run, and the tests' process now calls its functions and objects.
+"""The program's side of the connection. After the program has run, tests call its functions and objects here.
 
 Standard library names that the tests send are looked up here, where only the program's own process is at risk.
 """
@@ -133,7 +133,7 @@ class Server:
         return found
 
     def ask(self, action: str, place: int, args: list[Any], named: dict[str, Any] | None = None) -> Any:
-        """Ask the tests' process about one of its objects, while it waits for an answer."""
+        """Ask the tests' process about one of its objects, while that process waits for an answer."""
         asked = {"args": [self._encode(arg) for arg in args]}
         given = {name: self._encode(arg) for name, arg in (named or {}).items()}
         self._line.send({"ask": action, "place": place, **asked, "named": given})

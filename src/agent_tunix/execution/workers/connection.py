@@ -1,4 +1,4 @@
-"""The trainer's end of a worker's connection for messages, and of the pipe with its output.
+"""The trainer's end of a worker's connection for messages, and of the pipe with the worker's output.
 
 Nothing here blocks: unsent data is kept, and data that has not arrived is read later.
 """
@@ -17,7 +17,7 @@ _WRITE_BYTES = 2**20
 
 
 def call_handlers(selector: selectors.BaseSelector, ready: Iterable[tuple[selectors.SelectorKey, int]]) -> None:
-    """Call the data of each entry that `select` has returned with its events, unless the entry is gone.
+    """Call the data of each ready entry with the entry's events, unless the entry is gone.
 
     A handler of an earlier entry, or another thread, may have closed the entry's file since then, and a new file may
     have its number.
@@ -34,7 +34,7 @@ class Connection:
     Args:
         source: Name of the worker in the log.
         listen: Called when there may be replies to read.
-        reader: Makes replies of what the worker writes.
+        reader: Converts the worker's bytes to replies.
 
     Attributes:
         remote_ends: The worker's ends of the connection and of the pipe, until `hand_over`.

@@ -49,7 +49,7 @@ def read_header(header: bytes) -> int:
 
 
 class FrameReader:
-    """Reader of a worker's replies, made by `load` (by default `load_plain`), from bytes in pieces."""
+    """Reader of a worker's replies from pieces of bytes. `load` (by default `load_plain`) decodes each reply."""
 
     def __init__(self, load: Callable[[bytes], Any] | None = None, largest_bytes: int = LARGEST_REPLY_BYTES) -> None:
         self._load = load or load_plain

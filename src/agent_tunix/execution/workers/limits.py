@@ -22,7 +22,7 @@ class WorkerLimits:
 
     Attributes:
         memory_bytes: Memory beyond what it holds after loading users' code.
-        recycle_after: Number of calls.
+        recycle_after: Number of calls after which it is replaced.
         most_processes: Processes of the user; None if the kernel does not count them (root).
     """
 
@@ -36,7 +36,7 @@ class Isolation:
     """Rights of isolated workers.
 
     Attributes:
-        scratch: Directory of the nursery, in which each worker gets one.
+        scratch: Directory of the nursery, with a subdirectory for each worker.
         readable: Absolute paths that can be read.
         memory_bytes: Memory beyond what a worker holds before users' code is loaded.
         disk_bytes: Total size of a worker's files, and size of the largest file.

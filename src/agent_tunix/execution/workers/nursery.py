@@ -5,7 +5,7 @@ then forks a worker in a few milliseconds whenever the trainer asks. As the pare
 so it never signals a process number that is already reused. As the adopter of their orphans it finds every process that
 a worker's code has started, in any session.
 
-It ends with the trainer: when its connection closes, or when it has another parent than at the start.
+It ends with the trainer: when its connection closes, or when its parent changes.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Report that a worker has ended: how, for a person, and its traceback if requested."""
+    """Report that a worker has ended. `how` is for the user; `trace` is its traceback, if requested."""
 
     number: int
     how: str

@@ -23,7 +23,7 @@ from agent_tunix.execution.workers import frames, linux
 from agent_tunix.execution.workers.limits import MOST_FILES, MOST_THREADS, WorkerLimits, WorkerPlace
 
 TRACE_SIGNAL = signal.SIGUSR2
-# Threads, or child processes, left behind by calls beyond which the worker is replaced.
+# Most threads, or child processes, that calls may leave behind before the worker is replaced.
 MOST_LEFT_BEHIND = 16
 # Share of a worker's memory limit. A worker that grows by more is replaced, so that each call finds memory free.
 _GROWTH_SHARE = 0.5

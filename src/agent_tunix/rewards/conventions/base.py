@@ -26,7 +26,7 @@ FAULTS = (Exception, SystemExit, GeneratorExit)
 class CallSettings:
     """Settings that decide how rewards are called."""
 
-    convention: str = "auto"  # convention of a signature that fits several; with `auto` such a signature is an error
+    convention: str = "auto"  # convention to use if a signature fits none or several; `auto` raises an error then
     # Form of completions for batch functions: strings (`text`) or lists of chat messages (`messages`); `auto`: the form
     # that the function can take.
     completions: str = "auto"
@@ -36,11 +36,11 @@ class CallSettings:
 class Convention(abc.ABC):
     """A user's function, object or class, called by the rules of its convention.
 
-    Calling it scores one response; `score` is what training uses.
+    Calling it scores one response. Training uses `score`.
 
     Args:
         given: The function, object or class.
-        recipe: Instructions by which another process builds the same reward; None if it cannot.
+        recipe: Instructions for building the same reward in another process; None if that is impossible.
 
     Attributes:
         needs_group: True if one call takes several completions, so that a group must not be split.
@@ -86,11 +86,11 @@ class Convention(abc.ABC):
 
     @abc.abstractmethod
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:
-        """Return the units of samples that are scored together, as places in the batch."""
+        """Return the positions of the samples in each unit. The samples of a unit are scored together."""
 
     @abc.abstractmethod
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
-        """Score one unit, whose first sample is at place `first` of the batch. Errors of the user's code propagate."""
+        """Score one unit, whose first sample has position `first` in the batch. Errors of the user's code propagate."""
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         """Score one unit concurrently with others. Each call of the user's code takes a slot."""
@@ -137,7 +137,7 @@ class Convention(abc.ABC):
         return score.value
 
     def explain(self, response: str, **columns: Any) -> Score:
-        """Score one response and give the reason in `Score.detail`. The arguments are those of a call."""
+        """Score one response and give the reason in `Score.detail`. It takes the arguments of `__call__`."""
         return self.score([sample_of(response, columns)])[0]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
@@ -169,7 +169,7 @@ class Convention(abc.ABC):
         return type(self)(self.given, self.name, self.args, settings, recipe)
 
     def check_parameters(self, columns: Collection[str]) -> None:
-        """Raise RewardSignatureError if nothing, the dataset's columns included, provides a required parameter."""
+        """Raise RewardSignatureError if neither the dataset nor anything else provides a required parameter."""
         self.target.check_constructor()
         available = {*self.provided, *self.reserved, *columns, *self.args}
         for call in self.calls:
@@ -184,7 +184,7 @@ class Convention(abc.ABC):
 
     @property
     def origin(self) -> tuple[str, int, str] | None:
-        """File, line and qualified name, equal for one function imported twice; None for closures and non-functions."""
+        """File, line and qualified name, equal if a function is imported twice. None for closures and non-functions."""
         function = inspect.unwrap(self.given) if callable(self.given) else self.given
         if not inspect.isfunction(function) or function.__closure__ is not None:
             return None
@@ -202,7 +202,7 @@ class Convention(abc.ABC):
         return f"{text} ({', '.join(filter(None, (place, manner)))})" if place or manner else text
 
     def _manner(self) -> str:
-        """Return the manner of calling for `describe`; "" if it needs no mention."""
+        """Return the convention as `describe` shows it; "" to leave it out."""
         return self.convention
 
     def _check_args(self) -> None:
@@ -250,7 +250,7 @@ class Convention(abc.ABC):
         return Score.failed(Outcome.ERROR, describe_fault(error, self._file))
 
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
-        """Return the scores with their share of the time and with what was logged during the call."""
+        """Return the scores with their share of the call's time and its log lines."""
         seconds = (time.perf_counter() - started) / len(scores)
         if lines and self.owns_output:
             logged = capture.as_extras(lines)
@@ -261,7 +261,7 @@ class Convention(abc.ABC):
 
 
 def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
-    """Return the places of each group's samples, groups in order of first appearance."""
+    """Return the positions of each group's samples. Groups are in order of first appearance."""
     groups: dict[tuple[int, int], list[int]] = {}
     for place, sample in enumerate(samples):
         groups.setdefault((sample.step, sample.group_id), []).append(place)
@@ -300,6 +300,6 @@ def source_of(given: Any) -> tuple[str | None, int]:
 
 
 def shorten(file: str) -> str:
-    """Return a path relative to the working directory if it lies below it."""
+    """Return a path; make it relative if it lies below the working directory."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

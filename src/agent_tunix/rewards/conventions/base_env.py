@@ -107,14 +107,14 @@ def make_example(
 
 
 def canonical_example_id(prompt_messages: Messages, task: dict[str, Any] | None) -> str:
-    """Return a digest of a prompt and its task; equal ones have the same."""
+    """Return a digest of a prompt and its task."""
     text = json.dumps([prompt_messages, task], sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextlib.contextmanager
 def rollout_context(rollout_id: str) -> Iterator[None]:
-    """Do nothing: what a reward logs is attributed to its completions anyway."""
+    """Do nothing, because a reward's logs are attributed to its completions anyway."""
     yield
 
 

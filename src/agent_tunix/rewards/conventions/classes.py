@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """Configuration of a reward, `name` in logs; subclasses add fields."""
+    """Configuration of a reward. Logs show its `name`. Subclasses add fields."""
 
     name: str = "reward"
 
@@ -50,7 +50,7 @@ class BaseReward(ABC):
         self.__doc__ = type(self).__doc__
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wrap `__call__` of each subclass that defines it with a check of what it returns."""
+        """Add a check of the returned values to the `__call__` that a subclass defines."""
         super().__init_subclass__(**kwargs)
         call = vars(cls).get("__call__")
         if isinstance(call, FunctionType) and not getattr(call, "__isabstractmethod__", False):
@@ -132,8 +132,8 @@ def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
 # --- functions that pickle -------------------------------------------------------------------------------------------
 #
 # Python pickles a function as the name of its module and its name there. So the function of a reward gets a name in
-# this module that encodes the reward itself. `__getattr__` reads it: in this process it returns the same function, in
-# another process it makes one.
+# this module that encodes the reward itself. `__getattr__` decodes the name. It returns the same function in this
+# process, and makes a new one in another process.
 
 _PREFIX = "reward_"
 _functions: "weakref.WeakValueDictionary[str, FunctionType]" = weakref.WeakValueDictionary()

@@ -1,7 +1,7 @@
 """The form in which a function takes completions: as texts, or as lists of one chat message.
 
-A call alone decides little, because a function may swallow the error of the wrong form and score it 0 or −1 for ever.
-So a trial passes completions that record how they are used:
+A plain call decides little: a function may swallow the error that the wrong form causes, and always score 0 or −1. So
+a trial passes completions that record how they are used:
 
 - a text that is used as a message, as in `completion[0]["content"]` or `completion.get("content")`;
 - messages whose content is read.
@@ -40,7 +40,7 @@ class FormTrial:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """The chosen form of completions, `text` or `messages`, and the reason for a person.
+    """The chosen form of completions, `text` or `messages`, and the reason, as a text for the user.
 
     `is_guess` is True if the choice may well be wrong.
     """
@@ -57,8 +57,8 @@ def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: 
         name: Name of the reward.
         attempt: Calls the function with a sample's completion as `text` or `messages`.
         sample: A sample of the data. If the sample does not decide, a right and a wrong completion are made up.
-        native: Form that the function's library passes. It decides between two forms that the function takes; "": text
-            if both are scored alike.
+        native: Form that the function's library passes, used if the function takes both. If it is "", the choice is
+            text if both are scored alike.
 
     Raises:
         RewardError: The function takes both forms and scores them differently, and `native` is "".
@@ -89,7 +89,7 @@ def choose_form(name: str, attempt: Callable[[str, Sample], FormTrial], sample: 
 
 
 def _compare_forms(name: str, attempt: Callable[[str, Sample], FormTrial], sample: Sample, native: str) -> FormChoice:
-    """Choose between two forms that a function takes by the values of a right and a wrong completion."""
+    """Choose between two accepted forms by comparing the scores of a right and a wrong completion."""
     samples = [sample, *made_up(sample)]
     texts, others = ([attempt(form, one).value for one in samples] for form in TRIALS)
     if texts == others:
@@ -124,7 +124,7 @@ def made_up(sample: Sample) -> Iterator[Sample]:
 
 
 class UseRecorder:
-    """Makes completions that record their use; `used` is True if one was used as a message."""
+    """Recorder of the use of completions that it makes. `used` is True if one was used as a message."""
 
     def __init__(self) -> None:
         self.used = False
@@ -144,7 +144,7 @@ class UseRecorder:
             def __iter__(self) -> Iterator[str]:
                 return map(_Text, super().__iter__())
 
-            def __getattr__(self, name: str) -> Any:  # called for what a text does not have, such as `get`
+            def __getattr__(self, name: str) -> Any:  # called for attributes that a text lacks, such as `get`
                 recorder.used |= not name.startswith("__")
                 raise AttributeError(f"'str' object has no attribute {name!r}")
 

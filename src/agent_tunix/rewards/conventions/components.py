@@ -9,7 +9,7 @@ from agent_tunix.rewards.sample import Outcome, Score
 
 
 def split_components(returned: Mapping[Any, Any]) -> tuple[dict[str, float | None], dict[str, Any], list[str]]:
-    """Return the numbers of a dict, its other entries, and messages about those."""
+    """Return the numbers of a dict, its other entries, and a message about each other entry."""
     components: dict[str, float | None] = {}
     extras: dict[str, Any] = {}
     faults = []
@@ -57,9 +57,9 @@ def lacks_entry(score: Score) -> bool:
 
 
 def score_of_entry(returned: Any, key: str | None, expected: str) -> Score:
-    """Return the score of a number, or of the entry `key` of a dict, which keeps the other entries.
+    """Return the score of a number, or of the entry `key` of a dict.
 
-    Other numbers become components, everything else extras. Errors quote `expected`.
+    The dict's other numbers become components, everything else extras. Errors quote `expected`.
     """
     if not isinstance(returned, Mapping):
         return to_score(returned, expected)

@@ -5,15 +5,15 @@
 | `plain` | a parameter `response` or `completion` |
 | `trl` | a parameter `completions`, `prompts` or `completion_ids` |
 | `miles` | a parameter `sample` or `samples` beside `args` |
-| `environment` | a method `compute_reward` or `compute_group_reward`; `rollout_id`, or `messages` and `task` |
+| `environment` | a method `compute_reward` or `compute_group_reward`; a parameter `rollout_id`; `messages` and `task` |
 | `verl` | a parameter `solution_str` or `solution_strs` |
 | `openrlhf` | a parameter `queries` |
 | `ms_swift` | a class that derives from `ORM` or `AsyncORM` |
 | `verifiers` | `state`; `completion` with `info` or `parser`; `completions` with `answers`, `infos` or `tasks` |
 | `benchmax` | `completion` with `ground_truth`; `mcp_client` or `workspace` |
 
-For a class, which is instantiated with its arguments, the signature of `__call__` counts. If no sign is there, as in
-`def reward(**kwargs)`, or several are, `rewards.convention` decides; with `auto` that is an error.
+A class is instantiated with its arguments, and the signature of `__call__` counts. If a signature has no sign, as in
+`def reward(**kwargs)`, or several, `rewards.convention` decides. If that is `auto`, the signature is an error.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
     """Return the convention of a function, object or class.
 
     Raises:
-        RewardSignatureError: The signature does not tell, and `convention` is `auto` or unknown.
+        RewardSignatureError: No single convention fits and `convention` is `auto`, or `convention` is unknown.
     """
     if convention not in ("auto", *CONVENTIONS):
         raise RewardSignatureError(
@@ -127,7 +127,7 @@ def _is_environment(named: set[str]) -> bool:
 
 
 def _library_of(named: set[str]) -> str:
-    """Return the library whose functions alone have parameters of these names; "" if there is none."""
+    """Return the only library whose functions have parameters of these names; "" if there is none."""
     if named & {"solution_str", "solution_strs"}:
         return "verl"
     if "queries" in named:

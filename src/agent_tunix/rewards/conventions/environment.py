@@ -7,14 +7,14 @@
 | --- | --- |
 | `rollout_id` | id of the completion, `"<step>_<prompt>_<generation>"` |
 | `messages` | the conversation as chat messages, the completion last |
-| `task` | all columns of the dataset's row, with `prompt` and `ground_truth`, the reference |
+| `task` | all columns of the dataset's row, plus `prompt`, and the reference as `ground_truth` |
 | `completion`, `ground_truth` | text of the completion, and the reference (the older signature) |
 | `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same for a group, as lists |
 | `termination_reason`, `termination_reasons` | `finished`, `max_turn_tokens`, or how the episode ended |
 | any other name | an argument from configuration, or the dataset's column (in the group form a list) |
 
-A class may have either method or both, async or not. With both, their components are merged for each completion; if
-both name a component, the group's counts. A method returns None if it does not apply.
+A class may have either method or both, async or not. With both, their components are merged for each completion. If
+both name a component, the value of the group method counts. A method returns None if it does not apply.
 
 The reward is the sum of the components, weighted by the argument `weights` (`rewards.args.<name>.weights={quality:
 2.0}`; 1 by default). Each component is logged unweighted.
@@ -178,7 +178,7 @@ class EnvironmentReward(FormedConvention):
 
 
 def termination_reason_of(sample: Sample) -> str:
-    """Return the row's `termination_reason`; without one, the reason for the end of the completion or episode."""
+    """Return the row's `termination_reason`, or else the reason why the completion or episode ended."""
     if (own := sample.columns.get("termination_reason")) is not None:
         return str(own)
     if sample.episode is not None:

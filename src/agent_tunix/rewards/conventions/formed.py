@@ -33,7 +33,7 @@ class FormedConvention(Convention):
 
     @property
     def native_form(self) -> str:
-        """The form that the function's library certainly passes, which it gets if it takes both; "" if that is open."""
+        """The form that the function's library passes, used if the function takes both; "" if it is unknown."""
         return ""
 
     @property

@@ -52,20 +52,20 @@ class MilesSample:
 
     # Text of the prompt; with `rewards.completions=messages`, the chat messages before the completion.
     prompt: str | list[dict[str, Any]] = ""
-    response: str = ""  # text of the completion; of an episode, all turns with what was answered
+    response: str = ""  # text of the completion; for an episode, all turns and the replies to them
     label: Any = None  # the reference: the row's `label`, or else `answer`
     metadata: dict[str, Any] = field(default_factory=dict)  # all columns of the dataset's row
     status: MilesStatus = MilesStatus.PENDING  # `COMPLETED`, or `TRUNCATED` at the length limit
-    # The `response_length` token ids of the completion, if known; of an episode, those of answers too.
+    # The `response_length` token ids of the completion, if known; for an episode, those of replies too.
     tokens: list[int] = field(default_factory=list)
     response_length: int = 0
-    # Number within the step, from 0, with the completions of a prompt side by side; outside training, within the call.
+    # Position in the step (outside training: in the call), from 0. The completions of a prompt are adjacent.
     index: int | None = None
     group_index: int | None = None  # number of the prompt within the step, from 0
-    reward: Any = None  # None; values assigned to it are not read
+    reward: Any = None  # None; assigned values are ignored
     # For each token of an episode, 1 if the model wrote it, otherwise 0; None without an episode.
     loss_mask: list[int] | None = None
-    # None, as are `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
+    # Always None, like `multimodal_inputs`, `train_metadata` and `custom_rm_path`.
     rollout_log_probs: list[float] | None = None
     multimodal_inputs: dict[str, Any] | None = None
     train_metadata: dict[str, Any] | None = None
@@ -141,7 +141,7 @@ class MilesReward(Convention):
         return call(taken, lazily)
 
     def _namespace(self, count: int) -> SimpleNamespace:
-        """Return miles' arguments about rewards, with all arguments from configuration."""
+        """Return miles' arguments about rewards, plus all arguments from configuration."""
         return SimpleNamespace(
             **{
                 "reward_key": self.settings.reward_key,

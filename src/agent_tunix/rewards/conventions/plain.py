@@ -17,8 +17,8 @@
 | any other name | the dataset's column of that name, for instance `answer` |
 | `**kwargs` | all of these |
 
-Arguments from configuration take precedence over columns and over this table; only the response cannot be set. This
-table takes precedence over columns of the same name, which `metadata` still holds. Mutable values are copied for each
+Arguments from configuration take precedence over columns and over this table, but cannot set the response. This table
+takes precedence over columns of the same name; `metadata` still holds those columns. Mutable values are copied for each
 call, so that no reward can corrupt the next.
 """
 
@@ -44,7 +44,7 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
 
 RESPONSE_NAMES = ("response", "completion")
-# Parameters that an episode provides; without one, the row's columns of these names.
+# Parameters that an episode provides. Without an episode, they get the row's columns of these names.
 OF_EPISODE: dict[str, Callable[[Sample], Any]] = {
     "episode": lambda sample: sample.episode,
     "transcript": lambda sample: [dict(message) for message in sample.completion_messages],
@@ -107,9 +107,9 @@ class PlainReward(FormedConvention):
     """A function of one response.
 
     It returns a number, None if it does not apply, a `Score`, or a dict with the entry `rewards.reward_key`. If the
-    policy acts in an environment, it may take `transcript`, the chat messages from the policy's first turn on, and
-    `episode`, an `EpisodeSummary`. Calling the reward scores one response as the function itself would; `score` is what
-    training uses.
+    policy acts in an environment, the function may take `transcript`, the chat messages from the policy's first turn
+    on, and `episode`, an `EpisodeSummary`. Calling the reward scores one response as the function itself would.
+    Training uses `score`.
     """
 
     convention = "plain"
@@ -156,7 +156,7 @@ class PlainReward(FormedConvention):
         """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
         if self.is_async or self._recorder is not None or (samples and self.is_open):
             return super().score(samples)
-        # A built-in asks its questions to the thorough tier for the whole batch at once, and is then called again.
+        # A built-in first collects questions to the thorough tier for the whole batch, and is then called again.
         questions = Questions()
         scores: list[Score | None] = [None] * len(samples)
         with served_imports(), capture.listening(), capture.attributed() as lines:

@@ -13,11 +13,11 @@ from agent_tunix.rewards.conventions.values import own_copy
 
 
 class Target:
-    """A user's function or object, or the object that a class makes of the configured arguments.
+    """A user's function or object, or the object that a user's class makes from the configured arguments.
 
-    A class is instantiated at first use, so that a costly one costs only in the process that scores. Its constructor
-    gets the arguments that it names. If it takes a `config` dataclass, that is made of the arguments that are its
-    fields.
+    A class is instantiated at first use, so that only the process that scores pays for a costly one. Its constructor
+    gets the arguments that it names. If it takes a `config` dataclass, the arguments that name fields of the dataclass
+    become its values.
     """
 
     def __init__(self, given: Any, args: Mapping[str, Any], name: str) -> None:
@@ -140,7 +140,7 @@ class Call:
     def __call__(self, available: Mapping[str, Any], lazily: Mapping[str, Callable[[], Any]] | None = None) -> Any:
         """Call the function with the available arguments that it names, or with all if it takes `**kwargs`.
 
-        Mutable values of `available` are copied for each call. Those of `lazily` are computed only if the function
+        Mutable values of `available` are copied for each call. The values of `lazily` are computed only if the function
         takes them.
         """
         lazily = lazily or {}
@@ -170,7 +170,7 @@ class Call:
         """The function or bound method that is called."""
         owner = self.target.object
         function: Callable[..., Any] = getattr(owner, self.method) if self.method else owner
-        # `BaseReward` checks the whole list that it returns; this package checks the values one by one instead.
+        # A `BaseReward` checks the whole returned list. This package checks each value instead.
         unchecked = getattr(type(owner).__call__, "unchecked", None) if not self.method else None
         return function if unchecked is None else functools.partial(unchecked, owner)
 

@@ -8,7 +8,7 @@
 | --- | --- |
 | `completions` | texts, or lists of one chat message, depending on `rewards.completions` |
 | `prompts` | texts, or the chat messages before each completion |
-| `completion_ids` | the token ids of each completion; of an episode, those of tool results too |
+| `completion_ids` | the token ids of each completion; for an episode, those of tool results too |
 | `environments` | the environment of each episode after its end: its public attributes, and `get_reward()` |
 | `trainer_state` | an object with `global_step`, the steps completed so far (0 in the first), and `max_steps` |
 | `log_extra(column, values)` | a function that stores a list of one value per completion with the completions |
@@ -116,7 +116,7 @@ class TrlReward(FormedConvention):
         return call(self.target.call_args, {**lazily, **self._further_values(samples)})
 
     def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
-        """Return values that a convention derived from this one names, each computed only if the function takes it."""
+        """Return further values, for subclasses to define. Each is computed only if the function takes it."""
         return {}
 
 

@@ -89,7 +89,7 @@ def _number(name: object, value: Any) -> float:
 
 
 def to_scores(returned: Any, count: int, read: Callable[[Any], Score], expected: str) -> list[Score]:
-    """Return the scores of a returned list or array of one value per completion, each made by `read`.
+    """Convert a returned list or array, which has one value per completion, to scores with `read`.
 
     If the values cannot be matched to the `count` completions, each score is an error that quotes `expected`.
     """
@@ -118,16 +118,15 @@ def describe_kind(returned: Any) -> str:
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}{size}"
 
 
-# Names of the reference in the conventions, in the order in which a row without `answer` is searched for them.
+# Columns that may hold the reference, in the order of search.
 REFERENCE_NAMES = ("answer", "ground_truth", "label", "solution")
 
 
 def reference_of(columns: Mapping[str, Any], name: str) -> Any:
-    """Return a copy of the reference of a row for a parameter of this name.
+    """Return a copy of the row's reference for a parameter of this name; None if the row has none.
 
-    It is the row's own column of the name, or else `answer`, the reference of `data.answer_column`, or else the first
-    column of another name of the reference; None if the row has none of them. For `ground_truth`, verl's nested
-    `reward_model.ground_truth` comes before `answer`.
+    The row's column of that name comes first, then `answer` (from `data.answer_column`), then the other columns of
+    `REFERENCE_NAMES`. For `ground_truth`, verl's nested `reward_model.ground_truth` comes before `answer`.
     """
     if name in columns:
         return own_copy(columns[name])

@@ -1,4 +1,4 @@
-"""Division of a batch into calls, and of calls among workers; the interface of what executes them.
+"""Division of a batch into calls and of calls among workers, and the interface of executors.
 
 A *call* is the smallest unit that a timeout or a death can be blamed on: one completion; one group, if a reward takes
 several completions at once; or the whole batch, if it declares that it needs that. The limit of a call is `timeout_s`

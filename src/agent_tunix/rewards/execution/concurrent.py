@@ -95,7 +95,7 @@ def _scores_of(task: "asyncio.Task[list[Score]]", samples: list[Sample]) -> list
 
 
 def check_length(scores: list[Score], samples: Sequence[Sample]) -> list[Score]:
-    """Return the scores if there is one for each sample; otherwise errors that say so."""
+    """Return the scores if there is one for each sample; otherwise return errors that state the numbers."""
     if len(scores) == len(samples):
         return scores
     detail = f"gave {len(scores)} scores for {len(samples)} completions"

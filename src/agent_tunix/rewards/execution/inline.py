@@ -47,7 +47,7 @@ class EventLoopThread(Closing):
         self._stopping.set()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(2 * _CLOSE_S)
-        if not self._thread.is_alive():  # otherwise a call blocks it, which cannot be ended
+        if not self._thread.is_alive():  # a living thread is blocked by a call, which cannot be ended
             self._loop.close()
         self._loop = self._thread = None
 

@@ -1,8 +1,8 @@
 """Worker processes on this machine, managed by one thread.
 
-All state belongs to that thread, which runs a `Supervisor`. Other threads send it commands with a wake-up, and get
-futures. Workers for uploaded code, and for built-ins whose library may run a model's text, are isolated, or plain if
-isolation is impossible and the user allows it.
+All state belongs to that thread, which runs a `Supervisor`. Other threads wake it with commands, and get futures.
+Workers for uploaded code, and for built-ins whose library may run a model's text, are isolated. Where isolation is
+impossible, they are plain workers if the user allows it.
 """
 
 import collections
@@ -96,12 +96,12 @@ class LocalExecutor(Closing):
         except SandboxUnavailableError as fault:  # no worker ran anything
             with self._lock:
                 self._fault = fault
-        except BaseException as fault:  # a defect here: no caller may wait forever
+        except BaseException as fault:  # a defect of this package must not leave a caller waiting
             with self._lock:
                 self._fault = fault
             logger.exception("the reward workers failed")
         finally:
-            # Commands that arrived during the end still run, so that the futures of their jobs end too.
+            # Commands that arrived during shutdown still run, so that the futures of their jobs end too.
             with contextlib.suppress(Exception):
                 while self._commands:
                     self._commands.popleft()()

@@ -44,7 +44,7 @@ class _Host:
             executor.close()
 
     def _executor(self, concurrency: int) -> LocalExecutor:
-        """Return the worker for a share of the concurrency. There is rarely more than one."""
+        """Return the executor for this number of concurrent calls. An actor rarely has more than one executor."""
         if concurrency not in self._executors:
             settings = replace(self._settings, execution="process", num_workers=1, max_concurrency=concurrency)
             self._executors[concurrency] = LocalExecutor(settings)
@@ -52,7 +52,7 @@ class _Host:
 
 
 class _Pending:
-    """A job whose chunks are with the actors."""
+    """A job whose chunks have been sent to actors."""
 
     def __init__(self, job: Job, num_chunks: int) -> None:
         self.job = job

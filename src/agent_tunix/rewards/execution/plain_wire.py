@@ -16,7 +16,7 @@ from agent_tunix.visible_text import escape_hidden, one_line
 
 LARGEST_REPLY_BYTES = 2 * 2**20
 _DEEPEST = 8
-# Limits on items in extras, components and metrics: of one score, what `wire.to_plain` leaves; and of a whole reply.
+# Limits on items in extras, components and metrics, for one score (as `wire.to_plain` cuts it) and a whole reply.
 _MOST_ITEMS_OF_SCORE = LARGEST_EXTRA_ITEMS + 100
 _MOST_ITEMS = 100_000
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)

@@ -1,4 +1,4 @@
-"""Trials of rewards before training, in a worker: what form of completions they take, and whether they score at all.
+"""Trials of rewards before training, in a worker. They find the form of completions, and rewards that always fail.
 
 In a worker the function can hang, exit, exhaust its memory or count its calls without effect on the run.
 """

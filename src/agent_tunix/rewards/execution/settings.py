@@ -26,8 +26,8 @@ class ExecutionSettings:
     max_concurrency: int = 64  # concurrent calls of an async reward
     recycle_after: int = 10_000  # calls after which a worker is replaced
     start_timeout_s: float = 60.0  # wall time that loading a reward's file in a worker may take
-    # True if workers run other people's code. Each then drops its rights first, and `memory_mb` also limits what
-    # loading the file takes.
+    # True if workers run other people's code. Each then drops its rights first, and `memory_mb` also covers the memory
+    # that loading the file takes.
     sandboxed: bool = False
     allow_unsandboxed: bool = False  # True if uploaded code may run where it cannot be isolated
     disk_mb: int = 64  # total size of the files of a sandboxed worker

@@ -5,8 +5,8 @@
     it dies again                               → the call is an error
     the other calls of the chunk                → continue on a fresh worker
 
-Of concurrent async calls none can be blamed at once: those that had begun are made again, one at a time. All of this
-belongs to one thread, which waits on the selector.
+Among concurrent async calls, no single one can be blamed at first. So those that had begun are made again, one at a
+time. One thread does all of this. It waits on the selector.
 """
 
 import itertools
@@ -44,7 +44,7 @@ _GRACE_S = 5.0
 # Failed starts, failed deliveries or deaths while idle, in a row, after which no further worker is tried.
 _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
-# Time for a worker without a connection to end by itself. Its exit status tells most about the cause.
+# Time for a worker without a connection to end by itself. Its exit status is the best hint at the cause.
 _FAREWELL_S = 2.0
 # Reads from a worker before its deadline is checked, enough to empty the socket's buffer.
 _MOST_READS = 8
@@ -59,7 +59,7 @@ class _Worker:
     built: set[int] = field(default_factory=set)  # keys of the rewards that it has loaded
     attempted: set[int] = field(default_factory=set)  # keys of the rewards that it was told to load
     building: int | None = None  # key of the reward that it loads now
-    loads: bool = False  # True once it has begun to load that
+    loads: bool = False  # True once it has begun to load it
     task: Task | None = None
     sent: bool = False  # True if its task was sent
     ready: bool = False  # True if it has begun its task
@@ -67,9 +67,9 @@ class _Worker:
     deadline: float | None = None  # end of the permitted silence, in `time.monotonic`; None: no limit
     limit_s: float = 0.0  # permitted silence during a call
     end: float = math.inf  # latest end of its task, whatever it sends, in `time.monotonic`
-    verdict: str = ""  # misconduct for which it must end
+    verdict: str = ""  # description of its fault, for the user; "" without one
     timed_out: bool = False  # True if it was killed for its silence
-    doomed: bool = False  # True if its death was ordered
+    doomed: bool = False  # True if the nursery was told to kill it
     lost: bool = False  # True if its connection closed before the cause was known
 
 
@@ -222,7 +222,7 @@ class Supervisor:
         except SandboxUnavailableError:
             raise
         except Exception as error:
-            # Other people's code may write anything. Without it, other errors are defects of this package.
+            # Other people's code may write anything. In other workers, other errors are defects of this package.
             if not (self._settings.sandboxed or isinstance(error, BrokenFrameError | ValueError | TypeError)):
                 raise
             worker.verdict = f"wrote to the connection with the trainer ({error})"
@@ -279,7 +279,7 @@ class Supervisor:
     def _wait_for_call(self, worker: _Worker, task: Task) -> None:
         """Restart the limit on silence for the running call, because the worker has shown that it lives.
 
-        A concurrent call in a sandboxed worker has its limit from its start.
+        In a sandboxed worker, the limit of a concurrent call counts from the call's start.
         """
         now, timeout_s = time.monotonic(), self._settings.timeout_s
         worker.limit_s = task.limit_s(timeout_s)
@@ -391,7 +391,7 @@ class Supervisor:
 
     def _settle_failed_build(self, worker: _Worker, too_long: str, how: str) -> None:
         task = worker.task
-        if task is None:  # it was loaded ahead; stop that and let a job report the error
+        if task is None:  # it loaded ahead of a job; stop that, and let the job report the error
             self._wanted = [key for key in self._wanted if key != worker.building]
             return
         task.work.failed_builds += 1

@@ -75,7 +75,7 @@ class Task:
         return self.has(number) and number not in self.begun and number not in self.ended
 
     def first_end(self, now: float, timeout_s: float) -> float:
-        """Return when the first of the running calls must have ended; if none runs, when the next must."""
+        """Return the earliest deadline of the running calls; if none runs, that of the next call."""
         running = self.begun.keys() - self.ended
         return min(
             (self.begun[number] + timeout_s * len(self.calls[number]) for number in running),
@@ -154,15 +154,15 @@ class Backlog:
                 work.future.set_result([score for score in work.scores if score is not None])
 
     def fail(self, task: Task, detail: str) -> None:
-        """Make every call of a task without scores an error."""
+        """Give an error to every call of a task that has no scores yet."""
         for number in task.left:
             self.record(task, number, [Score.failed(Outcome.ERROR, detail)] * len(task.calls[number]))
 
     def settle_death(self, task: Task, death: Death) -> None:
         """Settle a task whose worker has ended.
 
-        The running call is to blame if it ran alone, and either exceeded its limit or has now died twice. Otherwise it
-        is made once more. Of concurrent calls each is made again alone. The remaining calls go on.
+        The running call is to blame if it ran alone and either exceeded its limit or has now ended two workers.
+        Otherwise it is made once more. Concurrent calls are made again one by one. The remaining calls continue.
         """
         left = task.left
         if not left:
@@ -181,7 +181,7 @@ class Backlog:
             self._queue.appendleft(again)
 
     def give_up(self, fault: BaseException | None) -> None:
-        """End all waiting futures, with the error of a fault here or as cancelled."""
+        """End all waiting futures: with an error about `fault`, or cancelled if it is None."""
         for work in self._running.values():
             if isinstance(fault, SandboxUnavailableError):
                 work.future.set_exception(fault)

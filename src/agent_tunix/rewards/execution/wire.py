@@ -1,4 +1,4 @@
-"""Scores as plain data, in which workers send them.
+"""Scores as plain data, the form in which workers send them.
 
 Workers that run other people's code reply in the format of `plain_wire`.
 """

@@ -44,7 +44,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Request to make calls of a reward over pickled samples; `share` of them concurrently if the reward is async."""
+    """Request to call a reward on pickled samples. `share` is the number of concurrent calls if it is async."""
 
     key: int
     samples: bytes

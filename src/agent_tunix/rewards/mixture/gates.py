@@ -3,8 +3,8 @@
     brevity: {function: conciseness, weight: 0.1, requires: {correct: 1.0}}
 
 The gate of `brevity` is open if the raw value of `correct` is at least 1.0. With several requirements, all must be met.
-If the gate is shut, the component is not computed and contributes exactly 0. A requirement without a value leaves the
-gate undecided, unless another requirement shuts it:
+If the gate is shut, the component is not computed and contributes exactly 0. A required component without a value
+leaves the gate undecided, unless another requirement shuts it:
 
 - If the required component failed, the gated one takes over its outcome, even if the failed one has weight 0. Nobody
   knows whether the gated component would have counted, so a 0 would be a guess.
@@ -104,7 +104,7 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
 
 
 def _circle(stuck: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return one circle of requirements, such as a, b, a."""
+    """Return one cycle of requirements, such as a, b, a."""
     path = [stuck[0]]
     while path[-1] not in path[:-1]:
         path.append(next(other for other in requires[path[-1]] if other in stuck))

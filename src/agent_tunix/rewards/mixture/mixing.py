@@ -1,8 +1,8 @@
 """The computation of a batch by a mixture.
 
-Components are computed in the order of their gates, and the cheapest first among those that are ready. Those that run
-in workers run at the same time. A component is computed only on rows to which it applies and where its gate is open; a
-reward that scores several completions at once sees only these.
+A component is computed after those that its gate requires. The cheapest of the components that are ready comes first.
+Components in workers run at the same time. A component is computed only on rows to which it applies and where its gate
+is open. A reward that scores several completions at once sees only those.
 """
 
 import logging
@@ -49,8 +49,8 @@ class Component:
         transforms: Applied in order to the raw value before it is weighted.
         route: Rows to which the component applies.
         cost: Cost of computing it, in any unit. The cheapest of the components that are ready is computed first.
-        kind: What it measures, which decides what is checked; None for the kind that its reward declares.
-        reason: Why it is there, in the user's words; "" if nobody said.
+        kind: Kind of measurement, which decides the checks; None for the kind that its reward declares.
+        reason: The user's reason for including it; "" if none is given.
     """
 
     name: str
@@ -95,7 +95,7 @@ class _Beginning(Protocol):
 class Mixture:
     """The reward of a run: components that are combined into one total. A mixture is itself a `Reward`.
 
-    As a component of another mixture, it also observes the metrics that the outer one observes.
+    As a component of another mixture, it also observes the metrics of the outer mixture.
 
     Args:
         components: Components with distinct names, at least one with a weight other than 0.
@@ -136,8 +136,8 @@ class Mixture:
     def score(self, samples: Sequence[Sample], known: Parts | None = None) -> list[Score]:
         """Score each sample, in order.
 
-        `known` holds the scores that components already have, None where they were not computed. A component with a
-        score of every sample on which it counts is not computed again.
+        `known` holds the scores that components already have, and None where they were not computed. A component is not
+        computed again if it has a score of every sample on which it counts.
 
         Returns:
             For each sample the total as `value`, the components' raw, unweighted values in `components`, their full
@@ -200,7 +200,7 @@ class Mixture:
 
     def _in_order(self) -> list[Component]:
         """Return the components in the order of computation."""
-        # They are looked up each time, because rewards may have been replaced.
+        # Components are looked up each time, because rewards may have been replaced.
         by_name = {component.name: component for component in self.components}
         return [by_name[name] for name in self._order]
 
@@ -232,7 +232,7 @@ class Mixture:
         return totals_that_train(scores, self.on_failure)
 
     def advantages(self, scores: Sequence[Score], num_generations: int, scaling: str = "group") -> NDArray[np.float64]:
-        """Return the advantage of each completion from this mixture's scores, the completions of a group side by side.
+        """Return the advantage of each completion from this mixture's scores. Completions of a group are adjacent.
 
         `scaling` is `grpo.advantage_scaling`.
         """
@@ -248,7 +248,7 @@ class Mixture:
         return {c.name: weight_at(c.weight, step, self._observed) for c in self.components}
 
     def observe(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Observe the logged metrics of a step, for weights that follow one. Step 0 is the evaluation before training.
+        """Observe the logged metrics of a step, which weights may follow. Step 0 is the evaluation before training.
 
         Values that are not numbers are ignored.
         """
@@ -296,7 +296,7 @@ class Mixture:
     def check_parameters(self, columns: Collection[str], fixed: Mapping[str, Any] | None = None) -> None:
         """Check that the dataset has what the components require.
 
-        `fixed` holds the columns with one value in all rows. A component whose route excludes it is not checked.
+        `fixed` holds the columns with one value in all rows. A component is not checked if its route excludes them.
 
         Raises:
             RewardSignatureError: A component requires a parameter that nothing provides.
@@ -344,12 +344,12 @@ def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Scor
 def _choose(
     rewards: Mapping[str, Reward], samples: Sequence[Sample], verdicts: Verdicts
 ) -> tuple[dict[str, list[int]], dict[str, "Future[list[Score]]"]]:
-    """Choose the samples on which independent components are computed, and begin those that run in the background.
+    """Choose the samples for each of several independent components, and start those that run in the background.
 
     A component is computed where it counts, but not for an episode whose environment failed.
 
     Returns:
-        For each component the places of its samples, and the futures of those begun.
+        The positions of each component's samples, and the futures of the components that were started.
     """
     chosen = {
         name: [place for place, verdict in enumerate(verdicts[name]) if verdict.is_open and not samples[place].fault]
@@ -366,7 +366,7 @@ def _choose(
 def _spread(
     name: str, places: Sequence[int], found: Sequence[Score], samples: Sequence[Sample], verdicts: Sequence[GateVerdict]
 ) -> list[Score | None]:
-    """Return a component's scores in the places of all samples; where the environment failed, its error."""
+    """Return a component's scores at the positions of all samples. A failed environment gives an error."""
     if len(found) != len(places):
         raise RewardError(
             f"component {name!r} must give one score for each of {len(places)} completions, but gave {len(found)}",

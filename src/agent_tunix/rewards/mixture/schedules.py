@@ -33,7 +33,7 @@ class Schedule:
 
     start: float  # weight up to the first bound (`from`)
     end: float  # weight from the second bound on (`to`)
-    # Two training steps (`steps`) or values of the metric (`values`). The kind `step` has one bound, twice.
+    # Two training steps (`steps`) or values of the metric (`values`). The kind `step` stores its one bound twice.
     bounds: tuple[float, float]
     kind: str = "linear"  # linear, cosine or step
     metric: str | None = None  # the metric that decides; None for the training step

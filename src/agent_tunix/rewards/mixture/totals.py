@@ -5,8 +5,8 @@
 A component's value is its raw value after its transforms, except:
 
 - It is 0 if the gate is shut.
-- If the component does not apply, it is the mean of the values in the completion's group, where shut gates count as 0,
-  or 0 if no completion of the group has a value. So it neither raises nor lowers the completion within its group.
+- If the component does not apply, it is the mean of the values in the completion's group. So it neither raises nor
+  lowers the completion there. Shut gates count as 0, and the mean is 0 if no completion of the group has a value.
 
 If a component fails (error, timeout, bad reference, or a value that `map` does not cover), the completion is unscored
 and the detail names the component. If no component applies, the completion is unscored and not applicable. A component
@@ -35,7 +35,7 @@ def make_terms(
     transforms: Sequence[Transform],
     groups: Sequence[int],
 ) -> list[Term]:
-    """Return the terms of one component in the totals of a batch; scores are ignored where it does not count."""
+    """Return the terms of one component in a batch's totals. Scores are ignored where it does not count."""
     raw_B = [_raw(score, verdict) for score, verdict in zip(scores, verdicts, strict=True)]
     values_B = raw_B
     if transforms:
@@ -144,7 +144,7 @@ def totals_that_train(scores: Sequence[Score], on_failure: str) -> NDArray[np.fl
 
 
 def weighed(scores: Sequence[Score], on_failure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return values_CB and weights_C, from which advantages are computed, of the components with a weight other than 0.
+    """Return values_CB and weights_C of the components with a weight other than 0, for computing advantages.
 
     Unscored completions are NaN. Under `on_failure="zero"`, a failed completion is 0 in every component.
     """

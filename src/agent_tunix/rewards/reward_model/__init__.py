@@ -1,7 +1,7 @@
 """A Hugging Face sequence-classification checkpoint as a reward.
 
-torch and transformers run in one separate process (`program`), which keeps the model for the whole run. `reward` is the
-reward, `settings` its arguments, and `process` the trainer's end of that process. This package imports none of them.
+torch and transformers run in one separate process (`program`), which keeps the model for the whole run. The trainer
+never imports them. `reward` is the reward, `settings` its arguments, and `process` the trainer's side of that process.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The trainer's end of the process that holds a reward model."""
+"""The trainer's side of the process that holds a reward model."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ class ProcessGoneError(RewardError):
     """The process died, or was killed because it took too long.
 
     Attributes:
-        results: Results that it gave before.
+        results: Results that it returned before.
     """
 
     def __init__(self, text: str, *, timed_out: bool) -> None:
@@ -65,7 +65,7 @@ class ModelProcess:
             raise
 
     def score(self, conversations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return the model's results for conversations, in any order. A ProcessGoneError holds those until then."""
+        """Return the model's results for conversations, in any order. A ProcessGoneError holds the results so far."""
         results: list[dict[str, Any]] = []
         try:
             self._send(conversations)

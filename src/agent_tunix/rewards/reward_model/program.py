@@ -2,8 +2,9 @@
 
 It reads and writes JSON, one value per line. The first input line holds the settings, and the first output line is
 `{"loaded": {…}}` or `{"refused": reason}`. Each further input line is a list of conversations, `{"messages": […],
-"prompt": …, "response": …}`. The output lines for it are lists of results, `{"index", "value", "num_tokens"}`, or with
-`"problem"` and `"detail"` instead of a value, and then a line `"done"`. The process ends when its input ends.
+"prompt": …, "response": …}`. It is answered by lists of results, `{"index", "value", "num_tokens"}`, one list per
+line, and then by a line `"done"`. A result without a value has `"problem"` and `"detail"`. The process ends when its
+input ends.
 """
 
 import json
@@ -61,7 +62,7 @@ class ScoringModel:
         self._model.to(settings["device"]).eval()
         self._max_length = _max_length(settings["max_length"], self._tokenizer, config)
         pad = self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else config.pad_token_id
-        # Models that read the score at the last token find it by the padding. Without it, each text is scored alone.
+        # Models that read the score at the last token find it by the padding. Without padding, batches have one text.
         self._pad, self._batch_size = pad, 1 if pad is None else settings["batch_size"]
         self._model.config.pad_token_id = pad
         spelt = {str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special}
@@ -101,7 +102,7 @@ class ScoringModel:
             yield self._score_batch(encoded[start : start + self._batch_size])
 
     def _encode(self, conversation: dict[str, Any]) -> dict[str, list[int]]:
-        """Return the tokens that the model sees, uncut."""
+        """Return the model's input tokens, untruncated."""
         tokenizer, settings = self._tokenizer, self._settings
         prompt, response = self._defuse(conversation["prompt"]), self._defuse(conversation["response"])
         if settings["prompt"] == "without":
@@ -191,7 +192,7 @@ def _refuse_other_heads(config: Any) -> None:
 
 
 def _max_length(wanted: int | None, tokenizer: Any, config: Any) -> int:
-    """Return the longest text in tokens: the wanted length, which must not exceed what the model takes."""
+    """Return the longest text in tokens: the wanted length, which must not exceed the model's limit."""
     bounds = [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
     # A tokenizer without a limit reports a huge number.
     most = min((bound for bound in bounds if isinstance(bound, int) and 0 < bound < 10**9), default=None)

@@ -38,8 +38,8 @@ class RewardModel:
         args: Arguments from the configuration; None for a reward that gets its arguments later, in `bind`.
 
     Attributes:
-        limits_itself: True: the model runs in its own process, whatever `rewards.execution` says. Each worker would
-            load it again, and `rewards.memory_mb` is not meant for models.
+        limits_itself: Always True. The model runs in its own process, whatever `rewards.execution` says, because each
+            worker would load it again, and `rewards.memory_mb` is not meant for models.
         model: The checked arguments; None without arguments.
 
     Raises:

@@ -86,7 +86,7 @@ _LEAST = {"max_length": 1, "batch_size": 1, "label_index": 0}
 
 
 def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
-    """Return the settings of a reward model from arguments by name; errors show the reward's name.
+    """Return the settings of a reward model from its arguments. Errors show the reward's `name`.
 
     Raises:
         RewardError: An argument is unknown, missing or malformed, or the model or torch is missing.

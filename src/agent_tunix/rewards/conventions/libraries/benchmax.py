@@ -8,8 +8,8 @@
 | `ground_truth` | the reference: the row's column of that name, or else `answer` |
 | `prompt`, `rollout_id` | text of the prompt, and id of the completion |
 | `termination_reason` | `finished`, `max_turn_tokens`, or how the episode ended |
-| `workspace` | the argument `workspace`, a directory; without it, a use of it makes the score an error |
-| `mcp_client` | not available: a use of it makes the score an error |
+| `workspace` | the argument `workspace`, a directory; if it is not set, any use makes the score an error |
+| `mcp_client` | not available: any use makes the score an error |
 | any other name | an argument from configuration, or the dataset's column |
 """
 
@@ -40,7 +40,7 @@ class BenchmaxReward(NamedConvention):
 
     @property
     def native_form(self) -> str:
-        """`messages`, if the function names something that only its library passes."""
+        """`messages`, if the function names a parameter that only its library passes."""
         return "messages" if {*self.calls[0].names} & {"mcp_client", "workspace"} else ""
 
     def _values(self, sample: Sample) -> Values:
@@ -69,7 +69,7 @@ class BenchmaxReward(NamedConvention):
 
 
 class _Absent:
-    """Stands for an object that does not exist here. Each use raises, and is noted in case the function swallows it."""
+    """Placeholder for an object that does not exist here. Each use raises, and is noted in case that is caught."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,6 +1,6 @@
-"""Base class of conventions that are told by the names of a function's parameters.
+"""Base class of conventions that are recognised by the names of a function's parameters.
 
-A function takes the values of one completion, or in the plural those of a group, as lists.
+Singular names receive the values of one completion. Plural names receive lists of those of a group.
 """
 
 import abc
@@ -22,7 +22,7 @@ class NamedConvention(FormedConvention):
     """A function whose parameters have the names of its library."""
 
     plurals: ClassVar[Mapping[str, str]] = {}  # name of a value → name of the list of a group's values
-    # True if a function with `**kwargs` gets the dataset's columns too, and not only those it names.
+    # True if a function with `**kwargs` gets all columns of the dataset, not only those that it names.
     passes_columns: ClassVar[bool] = False
     expected: ClassVar[str] = "expected one number"  # end of an error about a returned value
 
@@ -72,7 +72,7 @@ class NamedConvention(FormedConvention):
         return {name: lambda name=name: own_copy(samples[0].columns[name]) for name in taken}  # type: ignore[misc]
 
     def _named_values(self, samples: Sequence[Sample]) -> Values:
-        """Return the values that the library names; those of the plural in the group form."""
+        """Return the values that the library names; in the group form, those of the plural names."""
         each = [self._values(sample) for sample in samples]
         if not self.needs_group:
             return each[0]

@@ -4,13 +4,13 @@
 
 | parameter | argument |
 | --- | --- |
-| `queries` | for each completion the prompt's text followed by the completion's; of an episode, by all its turns |
+| `queries` | for each completion the text of the prompt and of the completion; for an episode, of all its turns |
 | `prompts` | for each completion the text of the prompt |
 | `labels` | for each completion the reference: the row's `label`, or else `answer` |
 | any other name | an argument from configuration, or the dataset's column, as a list |
 
-One call takes one completion, as in OpenRLHF, so the lists have one element. The function returns the rewards, a
-tensor, an array or a list; or a dict with `rewards`, whose `scores` become a component and whose `extra_logs` are
+One call takes one completion, as in OpenRLHF, so the lists have one element. The function returns the rewards as a
+tensor, an array or a list, or a dict with `rewards`. The dict's `scores` become a component, and its `extra_logs` are
 stored with the completion.
 """
 
@@ -64,6 +64,6 @@ class OpenRlhfReward(NamedConvention):
 
 
 def _only(values: Any) -> Any:
-    """Return the only element of a list, an array or a tensor; anything else unchanged, as plain Python."""
+    """Return the only element of a list, an array or a tensor; other values as plain Python."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return values[0] if isinstance(values, list | tuple) and len(values) == 1 else values

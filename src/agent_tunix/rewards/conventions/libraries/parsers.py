@@ -1,4 +1,4 @@
-"""Parsers of verifiers, by which rubric functions read a completion: `parser.parse_answer(completion)`."""
+"""Parsers of verifiers, for rubric functions to read a completion with: `parser.parse_answer(completion)`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ class Parser:
         return self.extract_fn(text)
 
     def parse_answer(self, completion: Any) -> str | None:
-        """Return the parsed text of a completion, of its last message by the assistant; None if there is none."""
+        """Return the parsed text of a completion or, for messages, of the assistant's last one; None without one."""
         if isinstance(completion, str):
             return self.parse(completion)  # type: ignore[no-any-return]
         replies = self.get_assistant_messages(completion)
@@ -46,7 +46,7 @@ class Parser:
         return _of_role(completion, "tool")
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """Return a rubric function of the form: the mean score of the assistant's messages; 0 without one."""
+        """Return a rubric function of the format: the mean score of the assistant's messages; 0 without one."""
 
         def format_reward_func(completion: Any, **kwargs: Any) -> float:
             scores = [self._score_form(_text_of(message)) for message in self.get_assistant_messages(completion)]
@@ -59,10 +59,10 @@ class Parser:
 
 
 class ThinkParser(Parser):
-    """Parser of what follows the last `</think>`; "" without one."""
+    """Parser of the text after the last `</think>`; "" without one."""
 
     def parse(self, text: str) -> Any:
-        """Return what follows the last `</think>`."""
+        """Return the parsed text after the last `</think>`."""
         return self.extract_fn(text.rpartition("</think>")[2].strip() if "</think>" in text else "")
 
     def _score_form(self, text: str) -> float:
@@ -71,10 +71,10 @@ class ThinkParser(Parser):
 
 
 class MaybeThinkParser(Parser):
-    """Parser of what follows the last `</think>`; of the whole text without one."""
+    """Parser of the text after the last `</think>`, or of the whole text without one."""
 
     def parse(self, text: str) -> Any:
-        """Return what follows the last `</think>`, or the whole text."""
+        """Return the parsed text after the last `</think>`, or the whole text."""
         return self.extract_fn(text.rpartition("</think>")[2].strip())
 
 
@@ -98,7 +98,7 @@ class XMLParser(Parser):
             raise ValueError(f"the fields of an XMLParser must be unique, but are {', '.join(names)}")
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:
-        """Return an object with the text of each tag as an attribute, the first or the last; None without one."""
+        """Return an object with an attribute for each tag: its first or last text, or None without one."""
         found: dict[str, str | None] = {}
         for tag in (tag for field in self._fields for tag in field):
             texts = re.findall(rf"<{tag}>\s*(.*?)\s*</{tag}>", text, re.DOTALL)
@@ -107,7 +107,7 @@ class XMLParser(Parser):
         return SimpleNamespace(**found)
 
     def parse_answer(self, completion: Any) -> str | None:
-        """Return the answer of a completion, of the last of the assistant's messages that has one."""
+        """Return the answer of a completion or, for messages, of the assistant's last one that has an answer."""
         if isinstance(completion, str):
             return getattr(self.parse(completion, last=True), self.answer_field, None)
         parsed = (self.parse(_text_of(one)) for one in reversed(self.get_assistant_messages(completion)))
@@ -119,7 +119,7 @@ class XMLParser(Parser):
         return [field[0] for field in self._fields]
 
     def get_format_str(self) -> str:
-        """Return the form as text."""
+        """Return the expected format as text."""
         opened = [" | ".join(field) if len(field) == 1 else f"[ {' | '.join(field)} ]" for field in self._fields]
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in opened)
 
@@ -134,7 +134,7 @@ class XMLParser(Parser):
         return "\n".join(parts)
 
     def _score_form(self, text: str) -> float:
-        """Return 0.4 × the share of fields that occur, if one is whole; 0.2 each for spacing, beginning and end."""
+        """Return 0.4 × the share of fields that occur (0 if none is complete) + 0.2 each for spacing, start and end."""
         parsed = vars(self.parse(text))
         occurring = sum(
             any(parsed[tag] is not None or f"<{tag}>" in text or f"</{tag}>" in text for tag in field)

@@ -5,7 +5,7 @@
 
     orms["mine"] = MyReward
 
-Completions are texts. Beside TRL's parameters there are `messages`, the whole conversations, and
+Completions are texts. Besides TRL's parameters there are `messages`, the whole conversations, and
 `response_token_ids`. All arguments from configuration are attributes of `self.args`.
 
 `file.py:mine` means the entry `mine` of `orms`, if the file has no function or class of that name.

@@ -1,4 +1,4 @@
-"""Signatures of libraries that are not taken, with the function to write instead."""
+"""Unsupported signatures of libraries, with the function to write instead."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -10,7 +10,7 @@ class Unsupported(NamedTuple):
     """A signature that is refused."""
 
     library: str  # library, and its name for such a function
-    names: frozenset[str]  # parameters that all must be there
+    names: frozenset[str]  # parameters that must all be present
     advice: str
 
 

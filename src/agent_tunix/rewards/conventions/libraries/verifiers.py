@@ -1,4 +1,4 @@
-"""Convention `verifiers`: a rubric function of one rollout, or of a group in the plural.
+"""Convention `verifiers`: a rubric function of one rollout, or of a group under plural names.
 
     async def correct(completion, answer, parser, info, state): ...
     def spread(completions, answers, states): ...
@@ -11,7 +11,7 @@
 | `info` | the row's column of that name, a dict; JSON text is decoded; {} without one |
 | `task` | the row's column of that name; "default" without one |
 | `state` | a dict with all of these, `input` (the row), `trajectory` (the turns), `is_completed`, `is_truncated` |
-| `parser` | the argument `parser`, or the variable `parser` of the function's module, or a `Parser` |
+| `parser` | the argument `parser`, or else the variable `parser` of the function's module, or else a `Parser` |
 | `prompts`, `completions`, `answers`, `infos`, `tasks`, `states` | the same for a group, as lists |
 | any other name | an argument from configuration, or the dataset's column |
 """
@@ -51,7 +51,7 @@ class VerifiersReward(NamedConvention):
 
     @property
     def native_form(self) -> str:
-        """`messages`, if the function names something that only its library passes."""
+        """`messages`, if the function names a parameter that only its library passes."""
         return "messages" if {*self.calls[0].names} & {"parser", "info", "state", "infos", "states"} else ""
 
     def _values(self, sample: Sample) -> Values:
@@ -100,7 +100,7 @@ def _state(sample: Sample, values: Values) -> dict[str, Any]:
 
 
 def _course_of(sample: Sample) -> dict[str, Any]:
-    """Return the turns, one of a completion and those of an episode, and how an episode ended."""
+    """Return the turns (a completion has one), and how an episode ended."""
     if sample.episode is None:
         reply = {"role": "assistant", "content": sample.response}
         return {"trajectory": [{"prompt": own_copy(prompt_of(sample, as_messages=True)), "completion": [reply]}]}

@@ -4,10 +4,10 @@
 
 | parameter | argument |
 | --- | --- |
-| `solution_str` | text of the completion; of an episode, all turns with what was answered |
+| `solution_str` | text of the completion; for an episode, all turns and the replies to them |
 | `ground_truth` | the reference: the row's `ground_truth`, or else its `reward_model.ground_truth`, or else `answer` |
 | `data_source` | the row's column of that name; "" without one |
-| `extra_info` | the row's column of that name, a dict, or else all columns; with `num_turns`, `rollout_reward_scores` |
+| `extra_info` | the row's dict of that name, or else all columns; plus `num_turns` and `rollout_reward_scores` |
 | `solution_strs`, `ground_truths`, `data_sources`, `extra_infos` | the same for a group, as lists |
 | any other name | an argument from configuration (verl's `reward_kwargs`), or the dataset's column |
 
