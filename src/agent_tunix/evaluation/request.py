@@ -129,7 +129,7 @@ def _with_config(subject: Subject, config: Config) -> Subject:
 
 
 def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
-    """Return the parts that the user names, which need no trust; the checkpoints are the run's."""
+    """Return the data parts that the user names, which need no trust; the run's checkpoints are left out."""
     parts = data_parts(with_values(Config(), values), root)
     return [part for part in parts if part.component != "training.checkpoint_dir"]
 

@@ -103,8 +103,8 @@ def why_others_can_write(directory: Path) -> str | None:
         directory: Existing directory.
 
     Returns:
-        The directory, or the parent of it, that another user owns or may write to, and the remedy; None if there is
-        none.
+        A message with the remedy, which names the directory, or its parent, that another user owns or may write to.
+        None if there is no such directory.
     """
     inner = Path(os.path.realpath(directory))
     for place in (inner, *inner.parents):

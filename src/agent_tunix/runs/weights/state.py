@@ -49,7 +49,7 @@ def read_state(updater: PolicyUpdater, reference: ReferencePolicy | None) -> dic
 
 
 def write_state(updater: PolicyUpdater, reference: ReferencePolicy | None, state: State) -> None:
-    """Restore what `read_state` returned."""
+    """Load the arrays that `read_state` returned."""
     write_weights(updater.policy, state["weights"])
     read = _unnamed(read_optimizer(updater.optimizer), state["optimizer"])
     write_optimizer(updater.optimizer, read, updater.accumulation)

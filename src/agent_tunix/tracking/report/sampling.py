@@ -180,7 +180,7 @@ class _Lazy:
         }
 
     def _part(self, name: str) -> list[Any] | None:
-        """Return value, weight, weighed value, gate shut, outcome and detail; None if the component did not run."""
+        """Return value, weight, weighted value, gate shut, outcome and detail; None if the component did not run."""
         score = self.score
         term, part = score.terms.get(name), score.parts.get(name)
         if term is None and name not in score.components:
@@ -203,7 +203,7 @@ def size_of(value: Any) -> int:
 
 
 def _said(sample: Sample) -> Record:
-    """Return the response, or of an episode its turns, its end and its error."""
+    """Return the response; for an episode, its turns, stop reason and error."""
     if sample.episode is None:
         return {"response": cut(sample.response, LONGEST_RESPONSE)}
     episode = sample.episode
