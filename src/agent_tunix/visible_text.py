@@ -56,7 +56,7 @@ class SafeFormatter(logging.Formatter):
 
 
 class SafeLogRecord(logging.LogRecord):
-    """Log record whose message has its hidden characters escaped, whichever handler prints it."""
+    """Log record that escapes the hidden characters of its message for every handler."""
 
     def getMessage(self) -> str:  # noqa: N802  # the name in logging
         """Return the message with its arguments."""

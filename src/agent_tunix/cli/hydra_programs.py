@@ -68,7 +68,7 @@ class NoLinksInSweep(Callback):
     """Callback that refuses a sweep in a directory with links: Hydra writes there before any run is checked."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check the directory and what lies in it. Exits, because Hydra makes an error of a callback a warning."""
+        """Check the directory and its content. Exit on failure, because Hydra makes a callback's error a warning."""
         directory = Path(config.hydra.sweep.dir)
         try:
             for path in (directory, *(directory.iterdir() if directory.is_dir() else ())):
@@ -79,7 +79,7 @@ class NoLinksInSweep(Callback):
 
 @dataclasses.dataclass
 class _Program:
-    """A program in progress, for its jobs: one, or those of a sweep."""
+    """State of a program that its jobs share: one job, or those of a sweep."""
 
     before: dict[str, float]  # seconds by phase before the first job
     began: float

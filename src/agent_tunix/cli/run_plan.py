@@ -89,7 +89,7 @@ def plan(
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Estimate what a run takes: memory per device, FLOPs, seconds per step, tokens per second, cost.
+    """Estimate a run's memory per device, FLOPs, seconds per step, tokens per second and cost.
 
     Loads no model and no JAX: sizes come from the model's config.json, or from a table for the models of conf/model.
     OVERRIDES are those of the run that is planned: KEY=VALUE. `agent-tunix rewards plan` forecasts how much the reward

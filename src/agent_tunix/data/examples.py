@@ -77,7 +77,7 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
 
     Args:
         row: Row to change.
-        names: New name → old name. A nested column, named by its dotted name, is copied and stays in its place.
+        names: New name → old name. A nested column has a dotted name; it is copied and stays in its place.
 
     Raises:
         RowError: No column has the old name, or another column has the new one.

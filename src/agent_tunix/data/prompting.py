@@ -36,7 +36,7 @@ _DRAWN_FROM = 1000
 
 @dataclass(frozen=True)
 class Prompts:
-    """Examples whose prompts fit, encoded."""
+    """Encoded examples whose prompts fit."""
 
     examples: Sequence[Example]
     messages: Sequence[Sequence[dict[str, str]]]

@@ -58,7 +58,7 @@ class EvaluationRequest:
 
 
 def read_request(asked: EvaluateConfig) -> EvaluationRequest:
-    """Find the run and check what can be checked without JAX.
+    """Find the run and make all checks that need no JAX.
 
     Raises:
         ConfigError: `checkpoint_dir` is not a run, or a value is out of range.

@@ -1,8 +1,8 @@
 """The memory plan of a run, computed before anything is loaded; loads no JAX.
 
-Weights, adapter, optimiser and cache are exact. The rest of what compiled programs hold is an estimate, because the
-compiler decides what it keeps and for how long. Its factors were fitted to programs compiled for a CPU in float32,
-where nothing of attention is fused away (`benchmarks/forecast.py` prints their error).
+Weights, adapter, optimiser and cache are exact. All other memory of compiled programs is an estimate, because the
+compiler decides which values it keeps and for how long. Its factors were fitted to programs compiled for a CPU in
+float32, where no part of attention is fused away (`benchmarks/forecast.py` prints their error).
 
 Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots; b prompts and n completions of a
 micro-batch.
@@ -34,8 +34,8 @@ CHUNK_NUMBERS = 1 << 22
 _FLOAT32 = 4
 # Float32 numbers that an optimiser keeps for each trained number. Adafactor's rows and columns are negligible.
 _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
-# Fitted factors. The first four say what a layer keeps of a token for its backward pass, in units of the residual
-# stream, the queries, the keys and the MLP's width; the fifth counts numbers kept per attention probability.
+# Fitted factors. The first four count the numbers that a layer keeps of a token for its backward pass, in units of the
+# residual stream, the queries, the keys and the MLP's width. The fifth counts those kept per attention probability.
 # _REMAT_BACKWARD is the factor for the backward pass of a recomputed layer, and _EXPERTS_BACKWARD that of a layer with
 # experts, which permutes the copies of tokens once more. _UPDATE_LOGITS and _SAMPLING_LOGITS count the copies of logits
 # that exist at once: of a chunk in the update, and of all rows in sampling.

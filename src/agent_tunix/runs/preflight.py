@@ -44,7 +44,7 @@ class ValidatedConfig:
 
 
 def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
-    """Check what can be checked cheaply, and resolve the reward.
+    """Make all cheap checks, and resolve the reward.
 
     Args:
         config: The composed configuration.
@@ -89,7 +89,7 @@ def resolve_for_evaluation(
         with_reward: True if the run's own reward scores them.
 
     Returns:
-        The run's own reward, None without `with_reward`; and that of `resolve_correct`.
+        The run's own reward (None without `with_reward`), and the reward from `resolve_correct`.
 
     Raises:
         DataError, RewardError: A reward cannot be resolved, or does not fit the data.

@@ -135,7 +135,7 @@ def components_file(spec: str, working_directory: Path) -> Path | None:
 
 
 def is_change(component: Any) -> bool:
-    """Return True if a component of the configuration has no function, so that it changes one of another mixture."""
+    """Return True if a component of the configuration has no function. It then changes one of another mixture."""
     return isinstance(component, Mapping) and "function" not in component
 
 

@@ -1,7 +1,7 @@
 """The cache of compiled programs on disk, which makes the next start fast.
 
-JAX reads and writes the programs (`jax_compilation_cache_dir`). Before JAX is imported, this module does what JAX does
-not:
+JAX reads and writes the programs (`jax_compilation_cache_dir`). Before JAX is imported, this module adds the parts that
+JAX lacks:
 
 - Each kind of processor has its own directory. A program compiled for another kind may end a process with an illegal
   instruction, and different machines may share a home directory.

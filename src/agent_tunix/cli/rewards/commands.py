@@ -96,7 +96,7 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 @finding_option
 @json_option
 def show(name: str, finding: ListedFinding, as_json: bool) -> None:
-    """Show a reward: signature, range, source, documentation with its example, and what it is given.
+    """Show a reward: signature, range, source, documentation with its example, and the values that it receives.
 
     Exit status: 0; 2 there is no such reward.
     """

@@ -126,7 +126,7 @@ def check_directory(place: RemoteLocation, directory: str) -> None:
 
 
 def check_separator(place: RemoteLocation, config: Any) -> None:
-    """Refuse a separator of columns that is a regular expression, which may take forever.
+    """Refuse a column separator that is a regular expression, because matching may take forever.
 
     Raises:
         DataError: The description of the dataset sets one.

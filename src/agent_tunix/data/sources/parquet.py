@@ -139,7 +139,7 @@ def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]]
 
 
 def _shortest(schema: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with short floats in their shortest form; those within lists and structs are unchanged."""
+    """Return the rows with 16- and 32-bit floats in their shortest form; floats in lists and structs are unchanged."""
     from pyarrow import types
 
     for field in schema:

@@ -1,4 +1,4 @@
-"""Signatures of runs and files: what this installation made, and what has changed since."""
+"""Signatures of what this installation made: of its runs, to find later changes, and of the paths of its files."""
 
 import hmac
 import json

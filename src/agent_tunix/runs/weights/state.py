@@ -92,7 +92,7 @@ def make_metadata(
     Args:
         config: The run's.
         reward: Fingerprint of the reward.
-        prompts: Fingerprint of what makes the prompts.
+        prompts: Fingerprint from `fingerprint_prompts`.
         model: Digest of the model that the run started with.
         teacher: Digest of the teacher; None without one.
         max_steps: Number of steps of the run.

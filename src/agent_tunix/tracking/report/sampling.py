@@ -61,8 +61,8 @@ class _Best:
 class Chooser:
     """Selector of the rollouts that a report shows.
 
-    It keeps those of highest and lowest total, those whose components disagree most, the newest, the newest failures,
-    random whole groups, and the wanted ones.
+    It keeps the rollouts of highest and lowest total, those whose components disagree most, the newest, the newest
+    failures, random whole groups, and the wanted ones.
 
     Args:
         components: Names, in the order in which a record lists them; only the first `MAX_COMPONENTS` are used.
@@ -104,7 +104,7 @@ class Chooser:
             self._uniform.offer(_draw(sample), number, record)
 
     def choose(self, limit_bytes: int = ROLLOUTS_BYTES) -> Chosen:
-        """Choose what fits into a number of bytes of JSON: rollouts named by findings, then each kind in turn."""
+        """Choose as many as fit into a number of bytes of JSON: rollouts named by findings, then each kind in turn."""
         kinds = (self._highest, self._lowest, self._disagreeing, self._failed, self._newest)
         in_turn = chain.from_iterable(zip_longest(*(kind.records() for kind in kinds)))
         chosen: dict[int, Record] = {}

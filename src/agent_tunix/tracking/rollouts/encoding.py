@@ -215,7 +215,7 @@ def _read_bytes(stored: Mapping[str, Any]) -> bytes:
 
 
 def _spread(items: list[Any], keys: list[Any]) -> list[Any]:
-    """Return the items; refuse many keys with the same hash, which take quadratic time and are made on purpose."""
+    """Return the items; refuse many keys with the same hash, which take quadratic time and only an attacker makes."""
     if keys and max(collections.Counter(map(hash, keys)).values()) > _MOST_OF_A_HASH:
         raise ValueError(f"more than {_MOST_OF_A_HASH} members of a set or mapping have the same hash")
     return items
