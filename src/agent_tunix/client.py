@@ -42,8 +42,8 @@ _LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 class Client(Closing):
     """Client for the reward functions of a server.
 
-    A request that the server refuses with 429 is repeated a few times, after the delay that the server names. After 503
-    or a lost answer, a request is repeated only if it changes nothing, or nothing twice.
+    If the server refuses a request with 429, the client repeats it a few times, after the delay that the server names.
+    After 503 or a lost answer, the client repeats only reads and uploads with `if_changed`, which are safe to repeat.
 
     Args:
         url: Address of the server, without `/v1`.
@@ -182,7 +182,7 @@ class Client(Closing):
         raise self._error(response)
 
     def _exchange(self, method: str, path: str, content: Mapping[str, Any]) -> httpx.Response:
-        """Send a request once and return its answer. Compressed ones are refused: bytes may unpack to gigabytes."""
+        """Send a request once and return its answer; refuse a compressed one, which may unpack to gigabytes."""
         deadline = time.monotonic() + self._timeout_s
         body = bytearray()
         with self._http.stream(method, path, **content) as response:

@@ -122,7 +122,7 @@ class InvalidEnvironmentError(AgentTunixError, ValueError):
 
 
 class UnknownEnvironmentError(InvalidEnvironmentError, LookupError):
-    """No environment or tool has the name. The message lists the closest match and what there is."""
+    """No environment or tool has the name. The message lists the available ones and the closest match."""
 
     code = "unknown_environment"
 

@@ -56,7 +56,7 @@ class OwnFunctions(Generic[Function]):
         return register
 
     def add(self, path: str, function: Function) -> None:
-        """Keep the function of a dotted path or `file.py:function` under that path."""
+        """Store a function under its path: a dotted path or `file.py:function`."""
         self._found[path] = function
 
     def get(self, name: str) -> Function:
@@ -81,7 +81,7 @@ def _place(function: Callable[..., Any]) -> tuple[Any, Any]:
     return getattr(function, "__module__", None), getattr(function, "__qualname__", function)
 
 
-# Takes `LossBatch` and `ObjectiveSettings`, which JAX is needed for; returns the losses of tokens or `TokenLosses`.
+# Function from `LossBatch` and `ObjectiveSettings`, which need JAX, to the losses of the tokens, or `TokenLosses`.
 PolicyLoss = Callable[[Any, Any], Any]
 
 # Built-in values of `grpo.loss`; `grpo.losses` has their functions.
@@ -93,8 +93,8 @@ def register_policy_loss(name: str, *, overwrite: bool = False) -> Callable[[Pol
     """Register a function as a policy loss, for `grpo.loss=NAME`.
 
     The function takes a `LossBatch` and `ObjectiveSettings` of `agent_tunix.grpo.losses` and returns the loss of each
-    token, an array of the shape of `batch.logps`, or `TokenLosses`. JAX compiles and differentiates it. Aggregation and
-    the KL penalty are added to it.
+    token, an array of the shape of `batch.logps`, or `TokenLosses`. JAX compiles and differentiates it. The pipeline
+    aggregates the losses and adds the KL penalty.
 
     Args:
         name: Letters, digits and `_`; no built-in name.

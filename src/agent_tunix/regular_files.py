@@ -76,7 +76,7 @@ def is_private(path: Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BufferedWriter]:
-    """Yield a new file that replaces `path` when the block ends; an error leaves the old one, and nothing else."""
+    """Yield a new file that replaces `path` when the block ends. After an error, only the old file remains."""
     partial = path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)  # what an earlier process left, or a link that somebody else made
     try:

@@ -36,7 +36,7 @@ def escape_hidden_in_json(text: str) -> str:
 
 
 def align(rows: Sequence[Sequence[str]], left: int | None = None) -> list[str]:
-    """Return rows as lines of columns: all, or the first `left`, aligned at the left, and the others at the right."""
+    """Return rows as lines of columns. The first `left` columns (None: all) align left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = len(widths) if left is None else left
     lines = []
@@ -56,7 +56,7 @@ class SafeFormatter(logging.Formatter):
 
 
 class SafeLogRecord(logging.LogRecord):
-    """Log record whose message has its hidden characters escaped, whichever handler prints it."""
+    """Log record that escapes the hidden characters of its message for every handler."""
 
     def getMessage(self) -> str:  # noqa: N802  # the name in logging
         """Return the message with its arguments."""

@@ -36,7 +36,7 @@ def exit_now(status: int) -> NoReturn:
         sys.stderr.flush()
         os._exit(status)
     if (jax := sys.modules.get("jax")) is not None:
-        # A dispatched computation, such as the reference's pass over a step that failed, crashes a process that exits.
+        # A process crashes if it exits while JAX computes, for example the reference's pass over a failed step.
         with contextlib.suppress(RuntimeError):  # of a device that failed
             jax.block_until_ready(jax.live_arrays())
     sys.exit(status)

@@ -68,7 +68,7 @@ class NoLinksInSweep(Callback):
     """Callback that refuses a sweep in a directory with links: Hydra writes there before any run is checked."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check the directory and what lies in it. Exits, because Hydra makes an error of a callback a warning."""
+        """Check the directory and its content. Exit on failure, because Hydra makes a callback's error a warning."""
         directory = Path(config.hydra.sweep.dir)
         try:
             for path in (directory, *(directory.iterdir() if directory.is_dir() else ())):
@@ -79,9 +79,9 @@ class NoLinksInSweep(Callback):
 
 @dataclasses.dataclass
 class _Program:
-    """A program in progress, for its jobs: one, or those of a sweep."""
+    """State of a program that its jobs share: one job, or those of a sweep."""
 
-    before: dict[str, float]  # seconds of what came before the first job
+    before: dict[str, float]  # seconds by phase before the first job
     began: float
     wants_trace: bool
     sweep: Path | None = None
@@ -100,14 +100,14 @@ def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
     logging.setLogRecordFactory(SafeLogRecord)  # JAX and absl add handlers of their own
     compose.register_schema()
     find_own_conf()
-    # Makes Hydra raise its errors, which are explained below without a traceback.
+    # Makes Hydra raise its errors. The handler below explains them without a traceback.
     os.environ[_FULL_ERROR] = "1"
     interrupted = False
     try:
         with _exit_if_output_is_closed(), garbage.rarely_sought():
             yield
-        # The last garbage collection takes a second. After a failure it must run: objects that the traceback holds must
-        # be freed before JAX is.
+        # Skip the last garbage collection, which takes a second. After a failure it must run: objects that the
+        # traceback holds must be freed before JAX is.
         atexit.register(gc.freeze)
     except (AgentTunixError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         if program.wants_trace:
@@ -145,7 +145,7 @@ def _exit_if_output_is_closed() -> Iterator[None]:
             raise
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python writes the rest when it exits, which would fail again.
+        # At exit Python writes the rest of the output. Without this, that would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_now(_OUTPUT_CLOSED)
 
@@ -156,13 +156,13 @@ def _by_hydra(config_name: str) -> Callable[[Callable[[DictConfig], None]], Call
 
 @contextlib.contextmanager
 def _job() -> Iterator[None]:
-    """Time a job, and turn its errors into messages; those of a job of a sweep do not end the others."""
-    # A launcher may run the job in a process of its own, which has no program.
+    """Time a job, and turn its errors into messages. An error in one job of a sweep does not end the other jobs."""
+    # A launcher may run the job in a process of its own, where `_PROGRAM` is not set.
     program, job = _PROGRAM.get(None) or _Program({}, time.perf_counter(), wants_trace=False), HydraConfig.get()
     if program.before:
         program.before["configuration"] = time.perf_counter() - program.began
     in_sweep = job.mode == RunMode.MULTIRUN
-    if in_sweep:  # only the job's own arguments: it prints how to resume
+    if in_sweep:  # the command that the job prints to resume it has only the job's own arguments
         sys.argv[1:] = job.overrides.task
         program.sweep = Path(job.sweep.dir)
     try:

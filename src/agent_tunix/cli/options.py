@@ -25,12 +25,12 @@ class ErrorGroup(click.Group):
             ctx.exit(self.conclude(error, ctx))
 
     def conclude(self, error: AgentTunixError, ctx: click.Context) -> int:
-        """Print what else helps after an error's message, and return the exit status."""
+        """Print further advice after an error's message, and return the exit status."""
         return 2
 
 
 def grouped(parameter: str, make: Callable[..., Any], *options: Decorator) -> Decorator:
-    """Return a decorator that adds options, and passes what `make` returns for their values as one parameter."""
+    """Return a decorator that adds options, calls `make` with their values, and passes the result as one parameter."""
     names = inspect.signature(make).parameters
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""`agent-tunix report` and `agent-tunix rewards diagnose`: what a recorded run shows, without JAX.
+"""`agent-tunix report` and `agent-tunix rewards diagnose`: the analysis of a recorded run, without JAX.
 
 Importing this loads only Click; each command loads what it needs.
 """
@@ -16,10 +16,10 @@ from agent_tunix.cli.printing import echo, echo_json
 @click.argument("run", type=click.Path())
 @json_option
 def diagnose(run: str, as_json: bool) -> None:
-    """Report what is wrong with a run, with evidence and changes to try.
+    """Report problems of a run, with evidence and changes to try.
 
-    RUN is the directory of a run that has ended, was killed, or is still going. Findings come the most severe first,
-    each with its figures, some completions that show it, and overrides to try. The page Diagnosis of the docs explains
+    RUN is the directory of a run that has ended, was killed, or is still going. The most severe finding comes first.
+    Each has its figures, some completions that show it, and overrides to try. The page Diagnosis of the docs explains
     all of them.
 
     A run that an error ended begins with that error.

@@ -89,7 +89,7 @@ def plan(
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Estimate what a run takes: memory per device, FLOPs, seconds per step, tokens per second, cost.
+    """Estimate a run's memory per device, FLOPs, seconds per step, tokens per second and cost.
 
     Loads no model and no JAX: sizes come from the model's config.json, or from a table for the models of conf/model.
     OVERRIDES are those of the run that is planned: KEY=VALUE. `agent-tunix rewards plan` forecasts how much the reward
@@ -150,7 +150,7 @@ def _dtype(config: "Config", device: "Accelerator") -> str:
 def _device(
     name: str | None, memory: int | None, tflops: float | None, bandwidth: float | None, link: float | None
 ) -> "Accelerator":
-    """Return a device of the table, or this machine, with the given figures in place of its own."""
+    """Return a device of the table, or else this machine. Given figures replace the device's own."""
     from agent_tunix.planning.accelerators import Accelerator, find_accelerator
     from agent_tunix.planning.memory import host_memory
 
@@ -172,7 +172,7 @@ def _device(
 def _shape(
     config: "Config", architecture: "Architecture", device: "Accelerator", count: int, compute_bytes: int
 ) -> "MeshShape":
-    """Return the shape that `model.mesh_shape` gives, or that `auto` would choose on so many devices."""
+    """Return the shape that `model.mesh_shape` gives, or that `auto` would choose for `count` devices."""
     from agent_tunix.config.checks import micro_batch_size
     from agent_tunix.config.mesh_shape import read_mesh_shape
     from agent_tunix.planning.memory import plan_memory
@@ -200,7 +200,7 @@ def _size(config: "Config") -> str:
 
 
 def _active(architecture: "Architecture") -> str:
-    """Return how many weights a model with experts has, and how many a token goes through."""
+    """Return, as text, the weights of a model with experts and those that a token goes through; "" without experts."""
     from agent_tunix.planning.work import count_weights
 
     total, active = (f"{count / 1e9:,.3g}" for count in count_weights(architecture))

@@ -80,10 +80,10 @@ def upload(
 ) -> None:
     """Upload FILE, FILE:FUNCTION or a mixture, and print its id (rf_…).
 
-    FILE has a function `reward`, or one function, which may take one response; a `reward` that calls it is added to
-    the upload. The file is checked but never run. A name that is your own gets its next version. Advice for a better
-    reward is printed on standard error. With --if-changed the command may be repeated, for example if it is not known
-    whether it completed.
+    FILE has a function `reward`, or one function of another name. If its name differs or it takes a single response, a
+    `reward` that calls it is added to the upload. The file is checked but never run. A name that is your own gets its
+    next version. Advice for a better reward is printed on standard error. With --if-changed the command is safe to
+    repeat, for example if it is not known whether it completed.
 
     A mixture is a file of conf/reward (.yaml). The files that it names are uploaded as MIXTURE.COMPONENT, and the
     mixture with their ids is printed, to be kept as another file of conf/reward.

@@ -180,7 +180,7 @@ _WITHIN = {
     "seed": (0, 2**32 - 1, True, True),
 }
 
-# Advice where the range alone does not tell what to do.
+# Advice for keys whose range alone does not say what to do.
 _ADVICE = {
     "rewards.num_workers": "null starts one per core",
     "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline sets no limit",
@@ -214,7 +214,7 @@ def suggest_key(key: str, schema: type) -> str:
     """Return `; did you mean training.batch_size?` for an unknown key of a configuration, or "".
 
     Names of TRL, verl and Tunix come first, then keys with the same last name in other groups, then similar spellings.
-    A name of theirs without an equivalent here gets the reason instead.
+    If a name of theirs has no equivalent here, the text gives the reason instead.
     """
     known = [*_keys_of(schema), "hydra.run.dir", "hydra.sweep.dir"]
     if key in known:
@@ -529,7 +529,7 @@ class _Batch:
         return self._division_problem() or self._device_problem()
 
     def remedy(self, shape: MeshShape | None) -> str:
-        """Return a hint with values that make all settings agree, or else at least the division."""
+        """Return a hint with values that fix all problems, or else at least the uneven division."""
         for problem_of in (_Batch.problem, _Batch._division_problem):
             found = []
             for name, values in self._candidates().items():

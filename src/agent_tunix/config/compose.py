@@ -147,7 +147,7 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
         ConfigError: Hydra refuses an override.
     """
     register_schema()
-    # Inside a Hydra program, the program's own Hydra instance is set aside meanwhile.
+    # A Hydra program has its own Hydra instance, which is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:

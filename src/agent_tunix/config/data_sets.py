@@ -1,4 +1,4 @@
-"""The sets of `data.mixture`, each a configuration of its own from the group's keys and the set's."""
+"""Sets of `data.mixture`. Each has its own configuration: the keys of `data`, with the set's values in their place."""
 
 import dataclasses
 import difflib

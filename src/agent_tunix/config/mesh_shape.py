@@ -11,8 +11,8 @@ class MeshShape(NamedTuple):
 
     data: int  # copies of the weights, among which the rows of a batch are divided
     fsdp: int  # devices that share the weights of a copy and divide its rows again
-    # Devices that share the weights of a copy and compute the same rows, each with a part of the heads, the MLP's width
-    # and the words.
+    # Devices that share the weights of a copy and compute the same rows. Each holds a part of the heads, of the MLP's
+    # width and of the vocabulary.
     tp: int
 
     @property

@@ -1,7 +1,7 @@
 """Keys of `optimizer` and `scheduler` that each kind reads, with their defaults.
 
-Such a key is null until it is set, so that a value which the chosen kind does not read can be told from a default and
-refused. `filled` replaces nulls by the defaults.
+Such a key is null until the user sets it. So a value that the chosen kind does not read is recognised and refused.
+`filled` replaces nulls by the defaults.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ _Group = TypeVar("_Group", OptimizerConfig, SchedulerConfig)
 
 
 def filled(group: _Group) -> _Group:
-    """Return the configuration with its kind's defaults for nulls; keys that the kind does not read stay null."""
+    """Return the configuration with its kind's defaults for nulls. Keys that the kind does not read stay null."""
     defaults: Mapping[str, Any] = _table(group)[group.kind]
     return replace(group, **{name: value for name, value in defaults.items() if getattr(group, name) is None})
 

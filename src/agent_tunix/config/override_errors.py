@@ -7,7 +7,7 @@ from agent_tunix.config.schema import Config
 
 
 def explain_override(text: str, schema: type) -> str | None:
-    """Return a short message for what Hydra says about an override; None for a message that is not known.
+    """Return a short message for Hydra's error about an override; None if the error is not a known one.
 
     Args:
         text: Hydra's message, and that of its cause.

@@ -22,7 +22,7 @@ def key(default: Any, help_text: str) -> Any:
 
 @dataclass
 class ModelConfig:
-    """The policy to train, and which of its weights."""
+    """The policy to train, and the weights that train."""
 
     model_family: str | None = key(
         None,
@@ -197,7 +197,7 @@ class PromptConfig:
 
 @dataclass
 class RewardsConfig:
-    """The way in which any rewards are found and run."""
+    """Settings to find and run rewards, whichever are chosen."""
 
     modules: list[str] = key([], "Modules or files to import first, so that the rewards they register are found.")
     args: dict[str, Any] = key({}, "Arguments by reward name: `rewards.args.conciseness.limit=80`.")

@@ -34,7 +34,7 @@ _MISSING = "???"
 _LONGEST_NUMBER = 18
 _INT_TAG = "tag:yaml.org,2002:int"
 _FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
-# From the first backslash on, so that a row of them takes linear time.
+# A match starts at the first of several backslashes, so that a long row of them takes linear time.
 _INTERPOLATION = re.compile(r"(?<!\\)(\\*+)\$\{")
 
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

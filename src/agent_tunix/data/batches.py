@@ -33,7 +33,7 @@ class Order(Protocol):
 
 
 def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epochs: int) -> int:
-    """Return the steps of a run: `num_epochs` × `num_batches`; with None, × the whole batches that the rows give.
+    """Return the steps of a run: `num_epochs` × `num_batches`. None means all whole batches that the rows give.
 
     Raises:
         DataError: There are fewer rows than a batch needs.
@@ -60,7 +60,7 @@ class BatchOrder:
 
     @property
     def num_steps(self) -> int:
-        """Steps of the run; raises DataError if there are fewer rows than a batch needs."""
+        """Steps of the run. Raises DataError if there are fewer rows than a batch needs."""
         return count_steps(self.num_rows, self.batch_size, self.num_batches, self.num_epochs)
 
     def batch_indices(self, step: int) -> RowIndices:
@@ -70,7 +70,7 @@ class BatchOrder:
             step: Step of the run, from 1 to `num_steps`.
 
         Returns:
-                [batch_size] distinct indices below `num_rows`.
+            [batch_size] distinct indices below `num_rows`.
         """
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")

@@ -60,8 +60,8 @@ def load_examples(config: Config, split: Split) -> LoadedSplit:
     With `training.test_data_dir`, the test rows of all sets of a mixture come from that path.
 
     Raises:
-            ConfigError: The source does not exist.
-            DataError: A file cannot be read, or it has no usable row.
+        ConfigError: The source does not exist.
+        DataError: A file cannot be read, or it has no usable row.
     """
     examples: list[Example] = []
     all_dropped, counts = Dropped(origin="the mixture"), {}
@@ -104,8 +104,8 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
     With `training.train_fraction` below 1, the training rows are split; otherwise the evaluation uses the test rows.
 
     Raises:
-            ConfigError: The source does not exist, or the fraction is not in (0, 1].
-            DataError: A file cannot be read, or it has no usable row.
+        ConfigError: The source does not exist, or the fraction is not in (0, 1].
+        DataError: A file cannot be read, or it has no usable row.
     """
     if config.training.train_fraction < 1.0:
         train, evaluation = _hold_out(config)
@@ -117,7 +117,7 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
 def peek_examples(config: Config) -> dict[str | None, Example]:
     """Return the first usable training row of each set of a mixture, by name; a single set has the key None.
 
-    Reading stops at the first usable row, of the evaluation rows too. This rejects unusable data quickly.
+    Evaluation rows are checked too. Reading stops at the first usable row, so unusable data is rejected quickly.
 
     Raises:
         ConfigError: The source does not exist.
@@ -139,7 +139,7 @@ def peek_held_out(config: Config) -> dict[str | None, Example]:
 
 
 def peek_example(config: Config) -> Example:
-    """Return the first usable training row, in a mixture that of the first set; see `peek_examples`."""
+    """Return the first usable training row; in a mixture, the row of the first set. See `peek_examples`."""
     return next(iter(peek_examples(config).values()))
 
 

@@ -1,6 +1,6 @@
 """The order in which the rows of one set are drawn, without end.
 
-A draw is a number from 0. The row it gives is a pure function of the set, the seeds and that number, so the rows of any
+Draws are numbered from 0. The row of a draw is a pure function of the set, the seeds and its number, so the rows of any
 step can be computed without those of earlier steps. A stream of rows is shuffled within a bounded buffer.
 """
 
@@ -71,8 +71,8 @@ class CurriculumDraws:
       (Bengio et al. 2009, https://doi.org/10.1145/1553374.1553380);
     - [0, n) from k = K on.
 
-    Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty come in
-    random order. Without shuffling both keep their own order, so a single stage goes through the rows by difficulty.
+    Within a stage, draws go through its rows in passes, each with its own shuffle. Rows of equal difficulty are ranked
+    in random order. Without shuffling, each pass goes through the rows by difficulty, and equal rows in dataset order.
     """
 
     difficulties: Sequence[float]  # [n] difficulty of each row; higher is harder

@@ -27,8 +27,8 @@ class Dropped:
 
     origin: str = ""  # name of the source, such as a file; empty if there is none
     unit: str = "line"  # unit of row numbers: a line of a file, or a row
-    # The files of a source with several, each as the number of rows before it and its name. Row numbers run on from
-    # file to file.
+    # Files of the source, if it has several: the number of rows before the file, and its name. Row numbers continue
+    # from file to file.
     files: list[tuple[int, str]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # dropped rows by reason
     # Numbers of the first few rows by reason; for a file, line numbers.
@@ -50,7 +50,7 @@ class Dropped:
         self.origin = str(path) if len(self.files) == 1 else f"{len(self.files)} files of {path.parent}"
 
     def absorb(self, other: "Dropped", name: str | None = None) -> None:
-        """Add the rows of another tally; `name`, the set it belongs to, is put before each reason."""
+        """Add the rows of another tally. If `name`, the tally's set, is given, it precedes each reason."""
         for reason, count in other.counts.items():
             named = reason if name is None else f"{name}: {reason}"
             self.counts[named] = self.counts.get(named, 0) + count

@@ -1,9 +1,9 @@
-"""Token ids of an episode: of its prompt, with the tools declared, and of what follows each turn of the policy.
+"""Token ids of an episode: the prompt with its declarations of tools, and the replies to each turn of the policy.
 
-The policy's own tokens are never encoded again. What a tool or an environment replies is encoded as the text that the
-chat template writes between the end of one turn of the policy and the start of the next. It is rendered on a short
-placeholder conversation, so a template that rewrites earlier turns (Qwen 3 removes earlier thoughts) gives the same
-text at every turn.
+The policy's own tokens are never encoded again. A reply of a tool or an environment is encoded as the text that the
+chat template writes between the end of one turn of the policy and the start of the next. This text is rendered in a
+short placeholder conversation. So a template that rewrites earlier turns (Qwen 3 removes earlier thoughts) gives the
+same text at every turn.
 """
 
 import functools
@@ -76,15 +76,15 @@ class EpisodeEncoder:
             ModelError: The chat template refuses the messages.
         """
         parts = [self._split_reply(messages) for messages in replies]
-        # The policy has written the token that ends its turn. It is encoded too, because the tokens of a text can
-        # depend on what precedes it, and then left out.
+        # The tokens of a text can depend on what precedes it. So the token that ends the policy's turn, which the
+        # policy has already written, is encoded too and then left out.
         return [
             ids[1:] if of_turn[0] == "" and of_turn[1:2] and of_turn[1] in self._ends else ids
             for ids, of_turn in zip(self._tokenizer.encode_parts(parts), parts, strict=True)
         ]
 
     def shorten(self, text: str, max_tokens: int) -> str:
-        """Return a text of at most `max_tokens` tokens; a text that was cut says so at its end."""
+        """Return the text cut to at most `max_tokens` tokens; a note at the end says that it was cut."""
         if len(text) <= max_tokens:  # a token has at least one byte
             return text
         ids = self._tokenizer.encode(text, allow_special=False)
@@ -120,7 +120,7 @@ class EpisodeEncoder:
 
     @functools.cached_property
     def _reads_calls(self) -> bool:
-        """False if a call is not read as the template writes it, or as the template's format has it."""
+        """True if a call that the template writes, or else one in the template's format, is read back correctly."""
         probe = ToolCall("agent_tunix_probe", {})
         call = {"type": "function", "function": {"name": probe.name, "arguments": {}}, "id": "call_0"}
         question, turn = _placeholder([])
@@ -154,7 +154,7 @@ class EpisodeEncoder:
         return changed if self._encoder.has_system_role else fold_system(changed)
 
     def _split_reply(self, messages: Sequence[Message]) -> list[str]:
-        """Return the parts of the text after the policy's turn; the first special token may be the end of that turn."""
+        """Return the parts of the text after the policy's turn. The first special token may end that turn."""
         shown: list[dict[str, Any]] = [
             {key: message[key] for key in ("role", "content", "name") if key in message} for message in messages
         ]

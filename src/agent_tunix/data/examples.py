@@ -36,9 +36,9 @@ class Example:
     """One problem with its reference."""
 
     prompt: str  # the problem as people and rewards see it; for a conversation, the user's last message
-    # All columns of the row, unchanged, and `answer`, the reference, if there is one; text is stripped. In a dataset
-    # with GSM8K's mark also `worked_solution`, the text before the mark, unless the row has that column. In a mixture
-    # also `data_source`, the name of the set.
+    # All columns of the row, unchanged. `answer` is added if there is a reference; its text is stripped. In a dataset
+    # with GSM8K's mark, `worked_solution` is the text before the mark, unless the row has that column. In a mixture,
+    # `data_source` is the name of the set.
     columns: Mapping[str, Any]
     index: int  # number of the row in its source, from 1; for a file, the line number
     # The conversation that the model answers: `{"role": …, "content": …}`, other text fields and `tool_calls`. The last
@@ -77,7 +77,7 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
 
     Args:
         row: Row to change.
-        names: New name → old name. A nested column, named by its dotted name, is copied and stays in its place.
+        names: New name → old name. A nested column has a dotted name; it is copied and stays in its place.
 
     Raises:
         RowError: No column has the old name, or another column has the new one.
@@ -196,7 +196,7 @@ def _question(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _reference(row: Row, column: str) -> Any:
-    """Return the reference: text that is not empty, or any other value but None and numbers that are not finite."""
+    """Return the reference; raise RowError if it is None, empty text or a number that is not finite."""
     value = find_column(row.columns, column)
     if value is None or isinstance(value, str):
         return _text(row, column)

@@ -1,15 +1,15 @@
 """Sampling by pass rate: rows that the policy solves about half of the time come more often.
 
-A group whose completions are all right or all wrong has no advantages. With p the pass rate of a row, the share of its
-completions that were solved, the variance within its group is p(1 − p). Let w = max(0.05, 4p(1 − p)), and let the row
-have rested for a steps. Step t takes the rows with the highest
+A group whose completions are all right or all wrong has no advantages. Let p be the pass rate of a row: the share of
+its completions that are right. The variance within its group is p(1 − p). Let w = max(0.05, 4p(1 − p)), and let a be
+the number of steps since the row was last drawn. Step t takes the rows with the highest
 
     u · w · a / 4        if the row was drawn before
-    u · mean(w)          if it was not, with the mean over the rows that were
+    u · mean(w)          if it was not; the mean is over the rows that were
 
 where u is uniform on [0.5, 1.5), a function of seed, step and row. So the time between two draws of a row is inversely
-proportional to w: each row returns, the solved and the hopeless ones 20 times as seldom as the best. After a draw, p is
-the mean of its old value and of the new share. At least one row in four of a batch is new, while there are new ones.
+proportional to w. Each row returns; rows that are always or never solved return 20 times less often than the best.
+After a draw, p is the mean of its old value and the new share. At least a quarter of each batch is new, if possible.
 
 p(1 − p) is the learnability of https://arxiv.org/abs/2502.12272, which samples candidates and keeps the best.
 https://arxiv.org/abs/2510.13786 leaves solved rows out for good. Here every row returns, because it may have changed.
@@ -72,7 +72,7 @@ class PassRateOrder:
         )
 
     def observe(self, step: int, rates: Mapping[int, float]) -> dict[str, float]:
-        """Record the pass rates of a step by row, NaN if no completion was scored, and return metrics of all rows."""
+        """Record the pass rates of a step by row (NaN if no completion was scored); return metrics of all rows."""
         for row, rate in rates.items():
             if np.isnan(rate):
                 pass
@@ -98,7 +98,7 @@ class PassRateOrder:
         return {"rows": rows.tolist(), "last": self._last[rows].tolist(), "rates": rates}
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
-        """Restore what `state_dict` returned after a step; {} stands for no observations."""
+        """Restore the observations that `state_dict` returned after a step; {} means none."""
         num_rows = sum(len(rows) for rows in self.rows)
         self._observed = step
         self._rates, self._last = np.full(num_rows, np.nan), np.zeros(num_rows, np.int64)

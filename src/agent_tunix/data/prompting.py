@@ -1,4 +1,4 @@
-"""Examples encoded as prompts that fit."""
+"""Encoding of examples as prompts, without those that do not fit."""
 
 import dataclasses
 import hashlib
@@ -30,13 +30,13 @@ from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 
-# Rows of each stream's beginning from which worked examples are drawn.
+# Rows at the start of each stream from which worked examples are drawn.
 _DRAWN_FROM = 1000
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Examples whose prompts fit, encoded."""
+    """Encoded examples whose prompts fit."""
 
     examples: Sequence[Example]
     messages: Sequence[Sequence[dict[str, str]]]
@@ -56,9 +56,9 @@ class Prompts:
 
 
 def settle_prompts(config: Config) -> Config:
-    """Return the configuration with prompts that depend on nothing outside it.
+    """Return the configuration with everything that its prompts depend on.
 
-    This reads the chat template's file, and the training rows if worked examples are drawn from them.
+    The chat template's text replaces its path. Worked examples are drawn from the training rows if configured.
 
     Raises:
         ConfigError, DataError: The file or the rows cannot be read, or there are too few rows to draw from.
@@ -100,11 +100,11 @@ def encode_examples(
         examples: Training or held-out examples.
         tokenizer: The policy's tokenizer, made with the same `prompt`.
         config: Configuration from `settle_prompts`.
-        may_be_empty: If True, all may be dropped, as can happen to a few rows of a stream.
+        may_be_empty: True to allow an empty result, which a few rows of a stream may give.
 
     Raises:
         DataError: A prompt is too long and `generation.over_long` is refuse, or no example is left.
-        ConfigError, ModelError: No prompt can be made, whatever the example.
+        ConfigError, ModelError: The settings or the chat template allow no prompt for any example.
     """
     encoder = PromptEncoder(tokenizer, config.prompt)
     shown = shown_problems(config.prompt)

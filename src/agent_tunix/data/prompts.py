@@ -4,10 +4,10 @@ A row may contain `<|im_end|>`; encoded directly, it would end the user's turn. 
 and the special tokens between them, and only tokens that the template wrote count as special. Texts are encoded
 together with the template around them, so an ordinary prompt has exactly the ids that transformers gives it.
 
-A second rendering shows which tokens the template wrote. In it, the characters of special tokens are replaced by others
-in every message, so no special token can come from a message, not even in part. Of the tools' declarations, which
-templates read, only the texts with a special token are changed. If the first rendering has the same special tokens and
-neither a message nor a tool contains one, it is used. Otherwise the second one is, with the characters restored.
+A second rendering shows which tokens the template wrote. For it, other characters replace those of special tokens in
+every message, so no special token can come from a message, not even in part. Templates read the declarations of tools,
+so only those of their texts that contain a special token change. The first rendering is used if it has the same special
+tokens and no message or tool contains one. Otherwise the second one is used, with the characters restored.
 """
 
 import functools
@@ -214,7 +214,7 @@ def _pattern_of(special_texts: Sequence[str]) -> re.Pattern[str]:
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield all texts of a message but its role, those of its tool calls included."""
+    """Yield all texts of a message, including those of its tool calls, except its role."""
     for field, value in message.items():
         if field != "role":
             yield from _texts_in(value)
@@ -233,7 +233,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def _disguised(value: Any, table: Mapping[int, int]) -> Any:
-    """Return a field of a message with characters replaced; the keys of tool calls, which templates read, are kept."""
+    """Return a field of a message with characters replaced. Templates read the keys of tool calls, so these stay."""
     if isinstance(value, str):
         return value.translate(table)
     return [
@@ -247,7 +247,7 @@ def _disguised(value: Any, table: Mapping[int, int]) -> Any:
 
 
 def _translated(value: Any, table: Mapping[int, int], where: re.Pattern[str] = _ANY) -> Any:
-    """Return a value with characters replaced in all its texts, or in those in which a pattern is found."""
+    """Return a value with characters replaced in those of its texts that match a pattern; by default, in all."""
     if isinstance(value, str):
         return value.translate(table) if where.search(value) else value
     if isinstance(value, Mapping):

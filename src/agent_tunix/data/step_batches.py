@@ -1,7 +1,7 @@
 """The prompts of each step, from rows in memory or from a stream.
 
 In both cases a batch is a pure function of the configuration, the rows and the step. Rows in memory are looked up. A
-stream is read forward, and a resumed run reads the rows it has already used again.
+stream is only read forward, so a resumed run first reads again all rows that it has already used.
 """
 
 import collections
@@ -36,7 +36,7 @@ from agent_tunix.policy.chat.tokenizer import Tokenizer
 _LOGGER = logging.getLogger("agent_tunix.run")
 # Rows of a stream that are encoded together.
 _ENCODED_AT_ONCE = 256
-# Recent batches of a stream that are kept: a step may also use the batches of later steps, which use them again.
+# Number of recent batches of a stream to keep. A step may use the batches of later steps, which then use them again.
 _BATCHES_KEPT = 32
 
 
@@ -157,14 +157,14 @@ class StreamedBatches:
         self._kept: collections.OrderedDict[int, _Taken] = collections.OrderedDict()
 
     def batch(self, step: int) -> PromptBatch:
-        """Return the prompts of a step; for a step long past, read the data from the beginning."""
+        """Return the prompts of a step. For a step whose batch is no longer kept, read the data from the beginning."""
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         items = self._take(step).items
         return _prompts_of(items).batch(range(len(items)))
 
     def first_prompts(self, count: int) -> Prompts:
-        """Return the first distinct problems in order, at most `count` and no more than the steps of the run use."""
+        """Return the first distinct problems that the steps of the run use, in order; at most `count`."""
         size = self._config.training.batch_size
         found: dict[str, _Item] = {}
         for taken in itertools.islice(self._read(), min(self.num_steps, -(-count // size))):

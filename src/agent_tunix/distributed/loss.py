@@ -4,10 +4,10 @@ A run cannot take a step without one of its processes. The others detect a loss 
 
 - On a CPU, the collective that waits for the lost process raises an exception.
 - Elsewhere, or while nothing is computed, JAX's coordination service misses the heartbeats of the lost process for
-  `distributed.heartbeat_timeout_s`. If process 0 is lost, in which the service runs, its connections break at once. JAX
-  then aborts the process (SIGABRT) and offers no alternative: in JAX 0.10.2 the callback of its client cannot be called
-  from Python. So a handler of SIGABRT prints the error. The aborting thread raises this signal itself, outside any
-  lock, so the handler may run Python. A handler of an asynchronous signal may not.
+  `distributed.heartbeat_timeout_s`. The service runs in process 0; if that is lost, its connections break at once. JAX
+  then aborts each other process (SIGABRT) and offers no alternative: in JAX 0.10.2 the callback of its client cannot be
+  called from Python. So a handler of SIGABRT prints the error. The aborting thread raises this signal itself, outside
+  any lock, so the handler may run Python. A handler of an asynchronous signal may not.
 - A process that fails with an error of its own writes it to the store (`group.py`). A thread of each process checks the
   store.
 """

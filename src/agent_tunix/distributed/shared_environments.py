@@ -54,7 +54,7 @@ class SharedEnvironments:
         return _SharedEpisode(traits, opened[0] if opened else None, self._share)
 
     def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
-        """Call a function on episodes or their places, in all processes with equal answers of the environments."""
+        """Call a function on each item in all processes, with the answers that environments give in process 0."""
         items = list(items)
         answers: list[list[Answer]] = [[] for _ in items]
 
@@ -70,14 +70,14 @@ class SharedEnvironments:
                 self._call(function, item, iter(of_item))
 
     def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:
-        """Call a function on an episode at once: several processes run in lockstep."""
+        """Call a function on an episode at once, because several processes run in lockstep."""
         self.for_each(function, [item])
         done: Future[None] = Future()
         done.set_result(None)
         return done
 
     def release(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
-        """Call a function on episodes after an error, in process 0 alone: the others may be elsewhere."""
+        """Call a function on episodes after an error, in process 0 alone: the others may be at another point."""
         if self._processes.is_first:
             self._environments.for_each(lambda item: self._call(function, item, []), items)
 
@@ -94,7 +94,7 @@ class SharedEnvironments:
                 answer = ("fault", str(fault), fault.code)
             except KeyboardInterrupt:  # of the user at the terminal
                 raise
-            except BaseException as fault:  # nobody knows what it is, but the other processes wait for an answer
+            except BaseException as fault:  # whatever it is, the other processes wait for an answer
                 answer = ("fault", describe_fault(fault), "environment_failed")
             self._current.answers.append(answer)
         else:

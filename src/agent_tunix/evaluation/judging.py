@@ -25,7 +25,7 @@ class Evaluation:
     """The result of an evaluation. A share is between 0 and 1, or None if no completion was scored."""
 
     accuracy: float | None  # share of correct completions: those with a score of at least `evaluation.correct_at`
-    # Share of completions with at least half of that score; of `math`, those within 10 % of the reference.
+    # Share of completions with at least half of that score. With `math`, a number within 10 % of the reference has it.
     partial_accuracy: float | None
     format_accuracy: float | None  # share of completions that follow `prompt.format` exactly
     pass_at_k: dict[int, float]  # k → share of problems that at least one of k samples solves; empty with one pass

@@ -59,7 +59,7 @@ class EvaluationRequest:
 
 
 def read_request(asked: EvaluateConfig) -> EvaluationRequest:
-    """Find the run and check what can be checked without JAX.
+    """Find the run and make all checks that need no JAX.
 
     Raises:
         ConfigError: `checkpoint_dir` is not a run, or a value is out of range.
@@ -130,7 +130,7 @@ def _with_config(subject: Subject, config: Config) -> Subject:
 
 
 def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
-    """Return the parts that the user names, which need no trust; the checkpoints are the run's."""
+    """Return the data parts that the user names, which need no trust; the run's checkpoints are left out."""
     parts = data_parts(with_values(Config(), values), root)
     return [part for part in parts if part.component != "training.checkpoint_dir"]
 

@@ -1,7 +1,7 @@
 """Google Cloud Storage: files of a directory in a bucket, with our own cache.
 
-A bucket has no revisions, so a directory's state is identified by a digest of its files' names, sizes and checksums. A
-run records the digest, which later shows if the files are still the same.
+A bucket has no revisions, so a digest of the names, sizes and checksums of its files identifies a directory's state. A
+run records the digest, to check later that the files are still the same.
 """
 
 import contextlib

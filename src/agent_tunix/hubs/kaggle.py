@@ -62,7 +62,7 @@ def _cache() -> Path:
 
 
 def _latest_copy(handle: str, kind: Kind) -> Path | None:
-    """Return the latest completely downloaded version of a handle without one; None if there is none."""
+    """Return the directory of a handle's latest complete version in the cache; None if there is none."""
     whole = [marker.stem for marker in (_cache() / f"{kind}s" / handle).glob("*.complete")]
     versions = [cached_version(f"{handle}/{version}", kind) for version in whole if version.isdigit()]
     return max((path for path in versions if path.is_dir()), key=lambda path: int(path.name), default=None)

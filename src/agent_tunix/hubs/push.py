@@ -59,7 +59,7 @@ def push_directory(
 
 
 def check_push(repo_id: str, token: str | None = None) -> None:
-    """Refuse what a push would refuse without asking the hub: a malformed name, or no token.
+    """Refuse a malformed name or a missing token before the hub is asked.
 
     The arguments are those of `push_directory`.
 

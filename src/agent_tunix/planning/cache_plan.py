@@ -14,9 +14,9 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.policy.architecture import Architecture
 
 _FLOAT32 = 4
-# Fewer rows cost as much as these, because reading weights and launching kernels then takes all of a step.
+# A step with fewer rows costs as much: reading weights and launching kernels then takes all of its time.
 _ROWS_AT_ONCE = 8
-# Every stage adds code to compile and copies the cache when it begins, which does not pay in a shorter loop.
+# Every stage adds code to compile, and copies the cache when it begins. A shorter loop does not repay that.
 _SHORTEST_LOOP = 16
 # Pairs (longest loop that the entry applies to, shares of all rows in its later stages), in order of length.
 _SHARES = ((63, (1 / 3,)), (127, (1 / 2, 1 / 4)), (math.inf, (1 / 2, 1 / 8)))
@@ -24,7 +24,7 @@ _LONG_LOOP = 128
 
 
 class Stage(NamedTuple):
-    """The array of places of a stage."""
+    """The size of a stage of the decode loop. A place holds one row, and the places of a slot share a prefix."""
 
     slots: int  # number of slots, each with one prefix
     places: int  # places of each slot
@@ -41,9 +41,9 @@ def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_
 
     A loop shorter than 16 tokens has one stage. Longer loops have further stages with a share of the rows, rounded up
     to a multiple of 8 rows: a third; from 64 tokens on, a half and a quarter; from 128 tokens on, a half and an eighth.
-    A slot of a later stage has enough places, as far as G allows, that its copy of the prefix is no longer than the
-    cache of its rows. From 128 tokens on the cache is a quarter as long at first, because a step reads all of it,
-    filled or not.
+    A slot of a later stage has so many places, as far as G allows, that its copy of the prefix is no longer than the
+    cache of its rows. From 128 tokens on, the cache of the first stage is only a quarter as long, because a step reads
+    all of it, filled or not.
 
     Args:
         num_prompts: B.
@@ -81,7 +81,7 @@ class CachePlan:
         int  # bytes of a slot: 2 × key-value heads on the device × their widths in all layers × bytes of a number
     )
     copied_states: int = 0  # additional recurrent states that exist while rows move to the next stage
-    state_bytes: int = 0  # bytes of a text in the recurrent states of all layers; 0 without linear attention
+    state_bytes: int = 0  # bytes of a text's recurrent states in all layers; 0 without linear attention
 
     @property
     def states(self) -> int:
@@ -140,7 +140,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
 
 
 def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
-    """Return the bytes of a token on one device, in the keys and values of all layers that have them."""
+    """Return the bytes of a token's keys and values on one device, in all layers that store them."""
     a = architecture
     heads = a.num_kv_heads // shape.tp if a.num_kv_heads % shape.tp == 0 else a.num_kv_heads
     widths = (
@@ -152,7 +152,7 @@ def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape)
 
 
 def state_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
-    """Return the bytes of a text on one device, in the recurrent states of all layers with linear attention."""
+    """Return the bytes of a text's recurrent states on one device, in all layers with linear attention."""
     sizes = architecture.delta_net
     if sizes is None:
         return 0
@@ -162,7 +162,7 @@ def state_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape
 
 
 def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:
-    """Return the maximum number of slots beyond prompts and completions: those of two stages and of their prefixes."""
+    """Return the most extra slots: while rows move, two stages and their copies of prefixes exist at once."""
 
     def slots_of(stage: Stage) -> int:
         own_prefixes = stage.slots * prompt_slots if stage.size < stages[0].size else 0
@@ -175,7 +175,7 @@ def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int)
 
 
 def check_cache(cache: CachePlan, held: int, available: int) -> None:
-    """Refuse a run whose keys and values do not fit beside what it holds throughout.
+    """Refuse a run whose keys and values do not fit beside the arrays that it always holds.
 
     Args:
         cache: Plan for one device.

@@ -28,7 +28,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a step; `bound` is its slowest part: compute, memory or links, "" if not known."""
+    """A phase of a step."""
 
     work: WorkEstimate  # operations and bytes of the phase
     seconds: float | None  # duration; None if the device's speed is not known

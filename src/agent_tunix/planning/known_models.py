@@ -1,7 +1,7 @@
-"""The sizes of the models that `conf/model` names, so that a run can be planned before anything is downloaded.
+"""Sizes of the models of `conf/model`, to plan a run before anything is downloaded.
 
-The values are those of each model's `config.json`, as published on its page. Rotary embeddings and the like are left
-out, because these entries serve planning only. Loads no JAX.
+The values are those of each model's `config.json`, as published on its page. Entries that planning does not need, such
+as those of rotary embeddings, are left out. Loads no JAX.
 """
 
 from collections.abc import Mapping

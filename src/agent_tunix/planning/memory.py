@@ -1,8 +1,8 @@
 """The memory plan of a run, computed before anything is loaded; loads no JAX.
 
-Weights, adapter, optimiser and cache are exact. The rest of what compiled programs hold is an estimate, because the
-compiler decides what it keeps and for how long. Its factors were fitted to programs compiled for a CPU in float32,
-where nothing of attention is fused away (`benchmarks/forecast.py` prints their error).
+Weights, adapter, optimiser and cache are exact. All other memory of compiled programs is an estimate, because the
+compiler decides which values it keeps and for how long. Its factors were fitted to programs compiled for a CPU in
+float32, where no part of attention is fused away (`benchmarks/forecast.py` prints their error).
 
 Axes: B prompts, G completions each, N = B × G, P prompt slots, T completion slots; b prompts and n completions of a
 micro-batch.
@@ -34,15 +34,15 @@ CHUNK_NUMBERS = 1 << 22
 _FLOAT32 = 4
 # Float32 numbers that an optimiser keeps for each trained number. Adafactor's rows and columns are negligible.
 _MOMENTS = {"adamw": 2, "adafactor": 0, "lion": 1, "muon": 2, "sgd": 1}
-# Fitted factors. The first four say what a layer keeps of a token for its backward pass, in units of the residual
-# stream, the queries, the keys and the MLP's width; the fifth counts numbers kept per attention probability.
-# _REMAT_BACKWARD is the factor for the backward pass of a layer that is recomputed, _EXPERTS_BACKWARD that of a layer
-# with experts, which permutes the copies of tokens once more. The last two are the copies of
-# logits that exist at once: of a chunk in the update, and of all rows in sampling.
+# Fitted factors. The first four count the numbers that a layer keeps of a token for its backward pass, in units of the
+# residual stream, the queries, the keys and the MLP's width. The fifth counts those kept per attention probability.
+# _REMAT_BACKWARD is the factor for the backward pass of a recomputed layer, and _EXPERTS_BACKWARD that of a layer with
+# experts, which permutes the copies of tokens once more. _UPDATE_LOGITS and _SAMPLING_LOGITS count the copies of logits
+# that exist at once: of a chunk in the update, and of all rows in sampling.
 _KEPT_HIDDEN, _KEPT_QUERIES, _KEPT_KEYS, _KEPT_INNER, _KEPT_SHARES = 4.5, 6.5, 5.0, 7.0, 1.3
 _REMAT_BACKWARD, _EXPERTS_BACKWARD = 1.25, 2.15
-# What linear attention keeps of a token, always in float32, in units of its convolution's channels, its keys and values
-# in all heads, and the heads' shares of a chunk and states between chunks.
+# Fitted factors of the float32 numbers that linear attention keeps of a token, in units of: the channels of its
+# convolution, the keys and the values of all heads, and each head's part of a chunk and of the states between chunks.
 _KEPT_CHANNELS, _KEPT_LINEAR_KEYS, _KEPT_LINEAR_VALUES, _KEPT_CHUNK, _KEPT_STATES = 7.0, 11.0, 8.0, 6.5, 3.0
 _UPDATE_LOGITS, _SAMPLING_LOGITS = 2.0, 4.5
 
@@ -60,7 +60,7 @@ class MemoryPlan:
     # During sampling: keys and values of a step's prompts and completions, or of an evaluation's if those are larger.
     cache: int
     sampling: int  # during sampling: a layer that reads the prompts, and the logits of the tokens to draw
-    # During an update: the gradient of all that trains, and the weights from before, kept in case it is not finite.
+    # During an update: the gradient of all that trains, and the old weights, kept in case the update is not finite.
     gradients: int
     activations: int  # during an update: what the layers keep of a micro-batch for the backward pass
     recomputed: int  # during an update with rematerialisation: the activations of the one layer that is computed again
@@ -187,10 +187,10 @@ def _adapter_bytes(tensor: Tensor, model: ModelConfig, shape: MeshShape) -> int:
 
 
 def _widths(a: Architecture, shape: MeshShape) -> tuple[int, int, int]:
-    """Return the widths of a device's queries, keys and MLP, averaged over the layers, or of all experts of a token.
+    """Return the widths of a device's queries, keys and MLP, averaged over the layers.
 
-    A token's copies for its experts, before and after them, count as a third of their width each, because a token has
-    three numbers in each place of an MLP.
+    With experts, the last is the width of all experts of a token. The copies of a token before and after its experts
+    count as a third of their width each, because a token has three numbers in each place of an MLP.
     """
     heads, kv_heads = _part(a.num_heads, shape.tp), _part(a.num_kv_heads, shape.tp)
     head_dim = sum(map(a.head_dim_of, range(a.num_layers))) // a.num_layers
@@ -253,7 +253,7 @@ def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Me
 
 
 def chunk_tokens(a: Architecture) -> int:
-    """Return how many tokens' logits exist at once in an update (`grpo/logps.py`).
+    """Return the number of tokens whose logits exist at once in an update (`grpo/logps.py`).
 
     Each chunk reads the whole output matrix. With a large vocabulary, 16 MB of logits would be a few tokens, and most
     of the time would go into reading. A chunk may therefore have up to a quarter of that matrix's numbers.

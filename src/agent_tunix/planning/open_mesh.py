@@ -26,8 +26,8 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
     Args:
         config: Configuration of the run.
         architecture: Architecture of the policy.
-        num_rows: Rows of a micro-batch, which must be divided evenly; None if nothing trains. Then any number of rows
-            can be sampled, and if the run's mesh needs more devices than there are here, another one is chosen.
+        num_rows: Rows of a micro-batch, which must be divided evenly. None if nothing trains: then any number of rows
+            is allowed, and another mesh is chosen if the run's needs more devices than there are here.
 
     Raises:
         ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or

@@ -64,7 +64,7 @@ def count_operations(architecture: Architecture, lora_rank: int = 0) -> Counts:
 
 
 def count_weights(architecture: Architecture) -> tuple[int, int]:
-    """Return the weights of a model, and those that each token goes through: without the other tokens' experts."""
+    """Return the number of weights of a model, and of those that one token uses: of the experts, only its own."""
     return _count(list_tensors(architecture), architecture)
 
 

@@ -178,10 +178,10 @@ def claim(config: Config, root: Path) -> RunPaths:
 
 
 def require_no_link(path: Path) -> None:
-    """Refuse a file or directory, which need not exist, that is a link: writing would change its target.
+    """Refuse a path that is a link, because writing would change its target. The path need not exist.
 
     Raises:
-        RunDirectoryError: It is a link.
+        RunDirectoryError: The path is a link.
     """
     if path.is_symlink():
         raise RunDirectoryError(

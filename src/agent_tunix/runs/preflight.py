@@ -44,7 +44,7 @@ class ValidatedConfig:
 
 
 def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
-    """Check what can be checked cheaply, and resolve the reward.
+    """Make all cheap checks, and resolve the reward.
 
     Args:
         config: The composed configuration.
@@ -89,7 +89,7 @@ def resolve_for_evaluation(
         with_reward: True if the run's own reward scores them.
 
     Returns:
-        The run's own reward, None without `with_reward`; and that of `resolve_correct`.
+        The run's own reward (None without `with_reward`), and the reward from `resolve_correct`.
 
     Raises:
         DataError, RewardError: A reward cannot be resolved, or does not fit the data.
@@ -102,7 +102,7 @@ def resolve_for_evaluation(
 
 
 def _fit(mixture: Mixture, examples: Mapping[str | None, Example], config: Config) -> None:
-    """Check that the rows have what a reward needs, and settle what it takes as completions."""
+    """Check that the rows have the columns that a reward needs, and settle the form in which it takes completions."""
     for name, example in examples.items():
         mixture.check_parameters(example.columns, {} if name is None else {SET_COLUMN: name})
     for name, example in examples.items():
@@ -120,10 +120,10 @@ def _check_filter(mixture: Mixture, config: Config) -> None:
 
 
 def _check_model(config: Config, directory: Path) -> None:
-    """Refuse a mesh that cannot divide the model, and adapters or few bits for experts.
+    """Refuse a mesh that cannot divide the model, and settings that `check_experts` refuses.
 
     Raises:
-        ConfigError: The mesh does not divide some sizes, which the message lists; or see `check_experts`.
+        ConfigError: The mesh does not divide some sizes, which the message lists, or `check_experts` raises the error.
     """
     architecture = read_architecture(directory)
     check_experts(config.model, architecture)
@@ -156,7 +156,7 @@ def _check_subset(config: Config) -> None:
 
 
 def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Mapping[str, Any] | None = None) -> None:
-    """Call the user's rewards on an example: to find out the form of completions, and to warn of one that cannot score.
+    """Call the user's rewards on an example, to settle the form of completions and to warn of a reward that fails.
 
     Args:
         mixture: The reward.
@@ -200,7 +200,7 @@ def _sample_of(example: Example, config: Config) -> Sample:
         format=config.prompt.format,
         step=1,
         max_steps=config.training.num_batches or 1,
-        rollout_id="0_0_0",  # that of no completion of a training step
+        rollout_id="0_0_0",  # an id that no completion of a training step has
         num_tokens=1,
         tokens=(0,),
         episode=episode,

@@ -113,7 +113,7 @@ def report(config: Config, root: Path) -> dict[str, Path]:
         root: Directory of the run. All other files of the run must be written and closed.
 
     Returns:
-        Label → path of what was written.
+        Label → path of each written file.
     """
     written: dict[str, Path] = {}
     if config.tracking.report:

@@ -129,13 +129,13 @@ def _named_components(spec: Any, working_directory: Path) -> dict[str, dict[str,
 
 def components_file(spec: str, working_directory: Path) -> Path | None:
     """Return the component file that a name stands for; imports no code of the user or the run."""
-    # Without the names that the user's modules would register: trust may not be settled yet.
+    # Names that the user's modules would register are left out, because trust may not be settled yet.
     files = (directory / f"{spec}.yaml" for directory in reward_directories(working_directory))
     return next((file for file in files if is_name(spec) and not is_shipped(spec) and file.is_file()), None)
 
 
 def is_change(component: Any) -> bool:
-    """Return True if a component of the configuration has no function, so that it changes one of another mixture."""
+    """Return True if a component of the configuration has no function. It then changes one of another mixture."""
     return isinstance(component, Mapping) and "function" not in component
 
 

@@ -18,7 +18,7 @@ from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.startup.program_cache import prepare_cache
 
-# Share of the memory mappings that a process may have, above which compiled programs are forgotten.
+# Compiled programs are cleared if a process uses more than this share of the memory mappings that it may have.
 _MANY = 0.25
 _PLATFORMS = {"gpu": "cuda"}
 # JAX uses barriers to make a backward pass recompute values instead of reusing them. On CPU only, XLA removes these

@@ -5,8 +5,8 @@ them again and again, which takes a fifth of the start. From the second step on,
 thresholds apply again: a run leaves models and compiled programs in reference cycles. A process that keeps those of
 many runs runs out of memory, or out of memory mappings, and ends with a segmentation fault.
 
-The collector never scans the objects that exist once a process has imported what its first run needs: they stay for the
-life of the process.
+The collector never scans the objects that exist after a process has imported the modules of its first run, because
+they stay for the life of the process.
 """
 
 import contextlib

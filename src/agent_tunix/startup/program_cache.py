@@ -1,7 +1,7 @@
 """The cache of compiled programs on disk, which makes the next start fast.
 
-JAX reads and writes the programs (`jax_compilation_cache_dir`). Before JAX is imported, this module does what JAX does
-not:
+JAX reads and writes the programs (`jax_compilation_cache_dir`). Before JAX is imported, this module adds the parts that
+JAX lacks:
 
 - Each kind of processor has its own directory. A program compiled for another kind may end a process with an illegal
   instruction, and different machines may share a home directory.
@@ -103,8 +103,8 @@ def why_others_can_write(directory: Path) -> str | None:
         directory: Existing directory.
 
     Returns:
-        The directory, or the parent of it, that another user owns or may write to, and the remedy; None if there is
-        none.
+        A message with the remedy, which names the directory, or its parent, that another user owns or may write to.
+        None if there is no such directory.
     """
     inner = Path(os.path.realpath(directory))
     for place in (inner, *inner.parents):

@@ -1,7 +1,7 @@
 """Wall time of a run by phase: imports, configuration, checks, data, model, compilation, steps, report.
 
-A program begins a `Timeline`. Code that deserves its own name runs within `spend("data")`, which does nothing without a
-timeline. If phases are nested, the time counts for the inner one, so that the phases and the rest add up to the total.
+A program begins a `Timeline`. The code of a phase runs within a context such as `spend("data")`, which does nothing
+without a timeline. If phases are nested, the time counts for the inner one. So phases and rest add up to the total.
 This module does not load JAX.
 """
 
@@ -113,7 +113,7 @@ def recorded(path: Path, replaces: Callable[[], bool] = lambda: True) -> Iterato
 def describe(data: Mapping[str, Any]) -> str:
     """Return the content of `timings.json` in one line, without phases shorter than 0.05 s.
 
-    It leaves out the seconds of compiling: programs compile at the same time, so that their sum may exceed the total.
+    The seconds of compiling are left out. Programs compile at the same time, so their sum may exceed the total.
     """
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in data["phases_s"].items() if seconds >= 0.05)
     programs = data["programs"]

@@ -1,6 +1,6 @@
-"""Uploads made of what has no function `reward` yet: a file with a function of another name or form, and a mixture.
+"""Uploads of sources without a function `reward`: a file with a function of another name or form, and a mixture.
 
-A `reward` that calls the function is added at the end of the file. Nothing of the file is run.
+A `reward` that calls the function is added at the end of the file. The file is never run.
 """
 
 import ast
@@ -37,11 +37,11 @@ class AdaptedSource:
 
 
 def adapt_source(source: bytes, function: str | None = None) -> AdaptedSource:
-    """Return a file with a function `reward`, which calls its one reward function if it has none.
+    """Return a file with a function `reward`. If the file has none, add one that calls its one reward function.
 
     Args:
         source: The file, which `check_upload` checks afterwards.
-        function: Name of the function; None for `reward`, else the only one that is registered, else the only one.
+        function: Name of the function. None for `reward`, or else the only registered one, or else the only public one.
 
     Raises:
         UploadError: There is no such function, or several, or an upload cannot call it. The message says what to write.
@@ -133,7 +133,7 @@ def _registrations(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _without(source: bytes, registrations: list[ast.expr]) -> str:
-    """Return a source without its registrations: a worker may hold several uploads of one file."""
+    """Return a source without its registrations, because a worker may hold several uploads of one file."""
     lines = source.decode("utf-8-sig").splitlines()
     for node in registrations:
         for number in range(node.lineno - 1, node.end_lineno or node.lineno):
@@ -169,7 +169,7 @@ def _required(node: _Function) -> list[str]:
 
 
 def _call_of_batch(node: _Function, names: list[str]) -> str:
-    """Return a `reward` with the parameters of a function that takes what an upload is given."""
+    """Return a `reward` that calls a function of the form `trl` or `miles`, and has the same parameters."""
     is_async = isinstance(node, ast.AsyncFunctionDef)
     is_miles = fitting(names) == ["miles"]
     passed = [f"{name}={name}" for name in names]

@@ -84,7 +84,7 @@ class Keys:
             return [_key(row) for row in connection.execute(wanted)]
 
     def revoke(self, id_or_name: str) -> Key:
-        """Revoke a key; a key that is already revoked stays so. Raise NotStoredError if the key does not exist."""
+        """Revoke a key; a revoked key stays unchanged. Raise NotStoredError if the key does not exist."""
         is_it = or_(keys.c.id == id_or_name, keys.c.name == id_or_name)
         with writing(self._engine) as connection:
             live = update(keys).where(is_it, keys.c.secret_sha256.is_not(None), keys.c.revoked_at.is_(None))

@@ -79,7 +79,7 @@ def migrate(engine: Engine) -> None:
 
 @contextlib.contextmanager
 def _one_at_a_time(file: Path | None) -> Iterator[None]:
-    """Lock a file beside an SQLite database, whose switch to a write-ahead log does not wait for others."""
+    """Lock a file beside an SQLite database, because its switch to a write-ahead log does not wait for others."""
     if file is None:
         yield
         return

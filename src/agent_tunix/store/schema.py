@@ -36,7 +36,7 @@ class UtcDateTime(TypeDecorator[datetime.datetime]):
         return value.astimezone(datetime.UTC)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime.datetime | None] | None:
-        """Return a direct parser for SQLite's text; the default takes a quarter of the time for a page of the list."""
+        """Return a direct parser for SQLite's text; the default would take a quarter of the time for a page."""
         return _of_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime.datetime | None:

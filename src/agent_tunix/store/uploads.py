@@ -136,7 +136,7 @@ def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
 
 
 def _check_signature(function: FunctionFacts, format: Format) -> None:
-    """Check that the convention can call the function, by the rewards' own adapters."""
+    """Check with the rewards' own adapters that the convention can call the function."""
     line, example = function.line, _EXAMPLE[format]
     try:
         convention = adapt(_stand_in(function), "reward", settings=CallSettings(convention=format)).convention
@@ -166,7 +166,7 @@ def _stand_in(function: FunctionFacts) -> Any:
 
 
 def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterator[str]:
-    """Yield advice that improves training, where the file visibly does not follow it."""
+    """Yield advice that improves training and that the file visibly does not follow."""
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in function.signature.parameters.values()):
         yield f"line {function.line}: `reward` takes no **kwargs, so trainers that pass more arguments cannot call it"
     constants = {value.number for value in facts.values if value.kind == "constant"}

@@ -1,7 +1,7 @@
 """Background work, done in order by a thread beside the run.
 
 One thread does all tasks in order, so files are written in the order of the steps. No failure is lost: the next call
-raises the error in the run's own thread, and later tasks are not done, because a row after a missing one would hide the
+raises the error in the run's own thread. Later tasks are not done, because a row after a missing one would hide the
 gap.
 
 Python runs one thread at a time, and the run's own thread keeps the device busy. So a task that is submitted at the end

@@ -2,7 +2,7 @@
 
 `write` returns after the operating system has the row, so a killed run loses none. At worst its last line is
 incomplete; reading skips that line and `cut_after` removes it. A resumed run first removes the rows after its
-checkpoint. To lose nothing by that, a step's row is written before its checkpoint.
+checkpoint. A step's row is written before its checkpoint, so that this loses nothing.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ READING_REMEDY = "give the directory of a run, and check that its files are read
 
 _LONGEST_LINE = 64 * 2**20
 _LONGEST_INT = 18
-# A sum of more metrics than anybody has stays finite, and so does a square.
+# Largest absolute value of a metric. The square of such a value stays finite, and so does any sum of such values.
 _LARGEST = 1e100
 
 

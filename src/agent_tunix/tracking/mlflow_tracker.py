@@ -153,7 +153,7 @@ def _wait(pending: Any) -> None:
     """Wait until an asynchronous MLflow operation is done, and raise its error.
 
     Raises:
-            TimeoutError: The operation was not done in time.
+        TimeoutError: The operation was not done in time.
     """
     failures: list[BaseException] = []
 

@@ -103,7 +103,7 @@ class Recorder:
         return {"rollouts/dropped": self._rollouts.dropped}
 
     def barrier(self) -> Callable[[], None]:
-        """Return a function that waits, in any thread, until everything recorded so far is handed to the system.
+        """Return a function that waits, in any thread, until the operating system has everything recorded so far.
 
         So a checkpoint is never ahead of metrics, trackers and rollouts.
         """

@@ -212,7 +212,7 @@ def _cell(value: float | None) -> str:
 
 
 def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) -> tuple[RunRow, Mapping[str, str]]:
-    """Return a run's row, with its overrides or else its whole configuration, and its overrides alone."""
+    """Return a run's row, whose settings are the overrides or else the whole configuration; and the overrides alone."""
     try:
         check_no_links(root)
     except RunDirectoryError as error:

@@ -27,9 +27,9 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
         rows: Metrics of the run, from `read_rows`.
 
     Returns:
-        Two mappings from the same labels to values: the results of the first and last evaluation, and the mean over the
-        first and last ten steps of the reward, or in a supervised start of the loss. None for an unknown value,
-        such as that of an evaluation that could judge no completion.
+        Two mappings from the same labels to values: the results of the first and last evaluation, and the mean reward
+        over the first and last ten steps (in a supervised start, the mean loss). An unknown value is None, such as the
+        result of an evaluation that could judge no completion.
     """
     before: dict[str, float | None] = {}
     after: dict[str, float | None] = {}

@@ -73,7 +73,7 @@ class TensorBoardTracker:
         self._steps_to_flush = 0
         try:
             log_dir.mkdir(parents=True, exist_ok=True)
-            # The name has seconds only; a run resumed within the same one needs another name, sorted later.
+            # The library's name counts whole seconds. A run resumed within the same second needs another, sorted later.
             self._writer = EventsWriter(str(log_dir / "events"), filename_suffix=f".{time.time_ns()}")
         except OSError as error:
             raise RunDirectoryError(

@@ -112,8 +112,8 @@ def try_environment(
 ) -> None:
     """Make tool calls in a new episode, one a turn, and print the conversation and the score.
 
-    CALLS are names of tools, each perhaps followed by its arguments as a JSON object: guess '{"number": 10}' guess
-    '{"number": 15}'. For a text environment, which has no tools, each of CALLS is the text of a turn.
+    CALLS are names of tools. A JSON object of arguments may follow each: guess '{"number": 10}' guess '{"number": 15}'.
+    A text environment has no tools; there, each of CALLS is the text of a turn.
 
     Exit status: 0; 1 the environment failed; 2 the command or the environment cannot be used.
     """
@@ -143,10 +143,10 @@ def try_environment(
 @_run_options
 @json_option
 def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: bool) -> None:
-    """Check what must hold of an environment before a policy can learn in it, with made-up calls.
+    """Check, with made-up calls, that an environment meets the conditions for a policy to learn in it.
 
-    An episode begins; every tool and argument is described; equal rows, seeds and calls give equal observations, also
-    beside another episode; wrong arguments are refused; extreme values break nothing; the score is a number; episodes
+    An episode begins. Every tool and argument is described. Equal rows, seeds and calls give equal observations, also
+    beside another episode. Wrong arguments are refused. Extreme values break nothing. The score is a number. Episodes
     are released. A call that hangs or ends its process fails its check. Notes never make the check fail.
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command or the environment cannot be used.
@@ -179,7 +179,7 @@ def _resolve(name: str, options: EnvironmentOptions) -> "EnvironmentAdapter":
 
 @contextlib.contextmanager
 def _placed(name: str, adapter: "EnvironmentAdapter", options: EnvironmentOptions) -> "Iterator[EpisodeSource]":
-    """Yield the environment in the place where it runs."""
+    """Yield the environment, in this process or in a worker as the options say."""
     if options.is_mcp or options.place == "inline" or (options.place == "auto" and adapter.is_builtin):
         with adapter:
             yield adapter

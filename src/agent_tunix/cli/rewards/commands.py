@@ -96,7 +96,7 @@ def list_rewards(modules: tuple[str, ...], as_json: bool) -> None:
 @finding_option
 @json_option
 def show(name: str, finding: ListedFinding, as_json: bool) -> None:
-    """Show a reward: signature, range, source, documentation with its example, and what it is given.
+    """Show a reward: signature, range, source, documentation with its example, and the values that it receives.
 
     Exit status: 0; 2 there is no such reward.
     """
@@ -281,12 +281,12 @@ def check(
     execution: Execution,
     as_json: bool,
 ) -> None:
-    """Check what must hold of a reward of its kind, and search for cheap strings that earn without the answer.
+    """Check the properties that a reward of its kind must have, and search for cheap strings that earn without solving.
 
-    Every kind: deterministic, within its range, arguments untouched, a score for hostile strings. Correctness and
-    composite: the gold solution earns the most; nothing, an echo of the prompt, tags, every answer listed, the
-    reference of another row and near misses earn less. Composite: a correct long answer beats a wrong short one. Form:
-    the form, filled, beats tags alone. Notes never make the check fail.
+    Every kind: the reward is deterministic, stays within its range, changes no argument and scores hostile strings.
+    Correctness and composite: the gold solution earns the most; an empty response, an echo of the prompt, tags, a list
+    of every answer, the reference of another row and near misses earn less. Composite: a correct long answer beats a
+    wrong short one. Form: the filled form beats tags alone. Notes never make the check fail.
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command, the reward or the data cannot be used.
     """
@@ -415,7 +415,7 @@ def bench(
     execution: Execution,
     as_json: bool,
 ) -> None:
-    """Measure completions per second, where training would score them: the median of several repeats, by outcome.
+    """Measure completions per second, scored as in training: the median of several repeats, by outcome.
 
     Built-ins are measured in this process. Your code is measured in worker processes, one for each core, including the
     transfer there and back. `--execution inline` measures the function alone.

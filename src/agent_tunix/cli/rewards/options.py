@@ -56,7 +56,7 @@ class Execution:
 
     @contextlib.contextmanager
     def placed(self, mixture: "Mixture", num_workers: int | None = None) -> "Iterator[Mixture]":
-        """Yield the reward in the place where it runs."""
+        """Yield the reward, in this process or in workers as the options say."""
         from agent_tunix.rewards.execution import make_runner
 
         with make_runner(

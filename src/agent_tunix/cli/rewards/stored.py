@@ -49,7 +49,7 @@ def replay(
     trust: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    """Score the stored completions of RUN with a changed reward: new totals and advantages, and which moved.
+    """Score the stored completions of RUN with a changed reward, and show which totals and advantages change.
 
     OVERRIDES change the run's own configuration: reward.components.brevity.weight=0.3,
     rewards.args.conciseness.limit=80, grpo.advantage_scaling=none. Only settings that decide totals and advantages of

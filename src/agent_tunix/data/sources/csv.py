@@ -3,8 +3,8 @@
 Every value is text, exactly as in the file: no number, date or null is inferred, and an empty field is "". Rows follow
 RFC 4180: quoted fields may contain separators, doubled quotes and line ends. A row is dropped and counted under its
 first line if it does not follow RFC 4180, has more or fewer fields than the header, is not UTF-8, or is longer than
-`data.max_row_bytes`. A quote that is never closed, or only by the opening quote of another row, costs just the line it
-is on: reading continues with the next line.
+`data.max_row_bytes`. If a quote is never closed, or only by the opening quote of another row, just its own line is
+lost: reading continues with the next line.
 """
 
 import collections

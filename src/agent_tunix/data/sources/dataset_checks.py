@@ -19,7 +19,7 @@ def check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[s
     """Refuse a dataset whose description or links name local files or addresses outside the dataset itself.
 
     Raises:
-        DataError: It names such a file.
+        DataError: It names such a file or address.
     """
     is_local = os.path.isdir(path)
     for file in (file for of_split in (files or {}).values() for file in of_split):
@@ -29,7 +29,7 @@ def check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[s
 
 
 def _inside(path: str) -> tuple[str, ...]:
-    """Return how the paths of a dataset's own files begin, links followed."""
+    """Return the prefixes of the paths of a dataset's own files, with links resolved."""
     if not os.path.isdir(path):
         return (f"hf://datasets/{path}@",)
     real = Path(os.path.realpath(path))
@@ -49,8 +49,8 @@ def _reads_elsewhere(place: RemoteLocation, file: str) -> DataError:
 def checking_descriptions(place: RemoteLocation, path: str) -> Iterator[None]:
     """Check descriptions of datasets (`README.md`) while the library reads them.
 
-    A pattern that leads elsewhere is refused before the library resolves it, which opens addresses; and columns that
-    would take it forever to build.
+    Refuse a pattern that leads elsewhere before the library resolves it, because that opens addresses. Refuse columns
+    that the library would take forever to build.
 
     Raises:
         DataError: A description has such a pattern or column.
@@ -82,7 +82,7 @@ def checking_descriptions(place: RemoteLocation, path: str) -> Iterator[None]:
 
 
 def _check_columns(place: RemoteLocation, part: Any, seen: set[int]) -> None:
-    """Refuse aliases, which repeat a part any number of times, and class labels that are not numbered in a row."""
+    """Refuse aliases, which can repeat a part any number of times, and class labels not numbered 0, 1, 2, …."""
     if not isinstance(part, dict | list):
         return
     if id(part) in seen:
@@ -107,10 +107,10 @@ def _invalid_columns(place: RemoteLocation, what: str) -> DataError:
 def check_directory(place: RemoteLocation, directory: str) -> None:
     """Refuse a dataset in a directory with links that lead out of it, or with pipes or devices.
 
-    The library reads further files beside those that a description names, its own cache included.
+    The library reads more files than a description names, such as its own cache.
 
     Raises:
-        DataError: There is one.
+        DataError: The directory has such a link, pipe or device.
     """
     within = _inside(directory)
     for below, inner, names in os.walk(directory):
@@ -126,7 +126,7 @@ def check_directory(place: RemoteLocation, directory: str) -> None:
 
 
 def check_separator(place: RemoteLocation, config: Any) -> None:
-    """Refuse a separator of columns that is a regular expression, which may take forever.
+    """Refuse a column separator that is a regular expression, because matching may take forever.
 
     Raises:
         DataError: The description of the dataset sets one.
@@ -141,10 +141,10 @@ def check_separator(place: RemoteLocation, config: Any) -> None:
 
 
 def check_version(place: RemoteLocation, version: str) -> None:
-    """Refuse a version that is none: the library uses it as a directory of its cache.
+    """Refuse an invalid version, because the library uses it as the name of a directory in its cache.
 
     Raises:
-        DataError: It is not three numbers.
+        DataError: The version is not three numbers.
     """
     if not _VERSION.fullmatch(version):
         raise DataError(
@@ -158,7 +158,7 @@ def check_saved(place: RemoteLocation, directory: Path) -> None:
     """Refuse a saved dataset that names files or directories elsewhere.
 
     Raises:
-        DataError: It does, or its description cannot be read.
+        DataError: It names one, or its description cannot be read.
     """
     splits = _read_saved(place, directory / "dataset_dict.json", lambda found: found["splits"])
     for part in (directory, *(directory / name for name in splits)):
@@ -166,7 +166,7 @@ def check_saved(place: RemoteLocation, directory: Path) -> None:
 
 
 def _read_saved(place: RemoteLocation, path: Path, names_in: Callable[[Any], list[Any]]) -> list[str]:
-    """Return the names in a description of a saved dataset, all of them beside it; none if the file does not exist."""
+    """Return the names in a description of a saved dataset; none without a file. Refuse names outside its directory."""
     try:
         names = [str(name) for name in names_in(json.loads(read_regular(path)))]
     except FileNotFoundError:

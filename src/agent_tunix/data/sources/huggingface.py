@@ -147,7 +147,7 @@ def _load(
 
 
 def _undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
-    """Return rows whose images and sounds stay as they are stored: decoding opens any path or address in them."""
+    """Return rows with images and sounds as stored, because decoding opens any path or address in them."""
     import datasets
 
     features = getattr(rows, "features", None)
@@ -174,7 +174,7 @@ def _without_decoding(feature: Any) -> Any:
 
 
 def _below(error: BaseException) -> OSError | None:
-    """Return the hub's error, or the system's if the disk is full, that the library wrapped in its own."""
+    """Return the error that the library wrapped in its own: the hub's, or the system's for a full disk; else None."""
     from huggingface_hub.errors import HfHubHTTPError
 
     below = error.__cause__ or error.__context__

@@ -26,9 +26,9 @@ ROWS_AT_ONCE = 256
 READ_AHEAD_BYTES = 1 << 20
 # Size of a row group once it is unpacked. Writers make row groups of about 100 MB.
 MAX_ROW_GROUP_BYTES = 1 << 31
-# Size of the rows that are read at once, if each were as large as its row group.
+# Bytes of the rows that are read at once, if each row were as large as the largest row group.
 MAX_BATCH_BYTES = 1 << 32
-# Size of all rows, and how often the size of the file they may be if that is more. Equal values are stored once.
+# Limit on the bytes of all rows: this number, or this multiple of the file's size if that is more.
 MAX_UNPACKED_BYTES, MAX_RATIO = 1 << 31, 100
 
 
@@ -94,12 +94,12 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
 
 
 def _largest_row_group(metadata: Any, path: Path) -> int:
-    """Return the bytes of the largest row group, which one row may repeat: equal values are stored once.
+    """Return the bytes of the largest row group. Equal values are stored once, so each of its rows may be that large.
 
     Metadata of single columns is not read, because pyarrow ends the process if it is damaged.
 
     Raises:
-        DataError: A few kilobytes unpack to more than memory can hold.
+        DataError: A row group unpacks to more than `MAX_ROW_GROUP_BYTES`.
     """
     largest = 0
     for group in range(metadata.num_row_groups):
@@ -116,7 +116,7 @@ def _oversized(path: Path, what: str, remedy: str) -> DataError:
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:
-    """Yield parts of a batch: number of the first row, from 1, and the rows, or why a single row cannot be used."""
+    """Yield parts of a batch: the number of the first row, from 1, and the rows, or the error of a single row."""
     stretches = [(0, batch.num_rows)]
     while stretches:
         start, end = stretches.pop()
@@ -139,7 +139,7 @@ def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]]
 
 
 def _shortest(schema: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with short floats in their shortest form; those within lists and structs are unchanged."""
+    """Return the rows with 16- and 32-bit floats in their shortest form; floats in lists and structs are unchanged."""
     from pyarrow import types
 
     for field in schema:

@@ -143,7 +143,7 @@ def _require_regular(key: str, given: str | None, file: Path, split: Split) -> N
 
 
 def _named_part(given: str | None) -> Path:
-    """Return the part of a path before wildcards, which the user named; what lies below may be somebody else's."""
+    """Return the part of a path before wildcards. The user named it; files below it may be somebody else's."""
     named = Path(os.path.expanduser(given or ""))
     if os.path.lexists(named):
         return named

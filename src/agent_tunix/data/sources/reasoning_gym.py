@@ -1,9 +1,9 @@
 """Rows of reasoning_gym's tasks, as `data.tasks` names them.
 
-A row is the library's entry, `question`, `answer` and `metadata`, with three more columns: `task`, `level` and
-`parameters`, those that differ from the task's defaults. Training rows have the task's seed and held-out rows the seed
-after the last training row, so that no two rows start from the same seed. A training row whose question is also held
-out is dropped.
+A row is the library's entry (`question`, `answer` and `metadata`) with three more columns: `task`, `level` and
+`parameters` (those that differ from the task's defaults). Training rows start at the task's seed and held-out rows at
+the seed after the last training row, so that no two rows start from the same seed. A training row whose question is
+also held out is dropped.
 """
 
 import random

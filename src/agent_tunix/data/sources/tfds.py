@@ -112,7 +112,7 @@ def _import_own_features_only() -> None:
 
 
 def _check_files(place: RemoteLocation, builder: Any) -> None:
-    """Refuse a dataset whose description names files outside its directory; raise DataError if it names such a file."""
+    """Raise DataError if a dataset's description names files outside its directory."""
     directory = Path(builder.data_path).resolve()
     for file in (file for split in builder.info.splits.values() for file in split.filepaths):
         if not Path(file).resolve().is_relative_to(directory):

@@ -1,4 +1,4 @@
-"""The key of this installation, which signs what it made, and files that only this user can have written."""
+"""The key with which this installation signs its runs and files, and files that only this user can have written."""
 
 import contextlib
 import hashlib

@@ -20,7 +20,7 @@ _LIMITS_OF_ENVIRONMENTS = ("execution", "timeout_s", "memory_mb", "num_workers")
 
 
 def apply_own_limits(config: Config, own: Config, working_directory: Path) -> Config:
-    """Return a foreign run's configuration with the limits of the user's own, so that no reward gets more."""
+    """Return a foreign run's configuration with the user's limits in place of the run's."""
     kept = {name: getattr(config.rewards, name) for name in _OF_THE_REWARD}
     kept["args"] = {name: _bounded(args, own.rewards.args.get(name)) for name, args in kept["args"].items()}
     rewards: RewardsConfig = dataclasses.replace(own.rewards, **kept)
@@ -35,7 +35,7 @@ def apply_own_limits(config: Config, own: Config, working_directory: Path) -> Co
 
 
 def _bounded(value: Any, own: Any = None) -> Any:
-    """Return arguments of rewards with limits on programs that are at most the user's, or else the default ones."""
+    """Return arguments of rewards with limits on programs lowered to the user's, or else to the defaults."""
     if isinstance(value, list):
         return [_bounded(one) for one in value]
     if not isinstance(value, dict):

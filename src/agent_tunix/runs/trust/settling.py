@@ -90,7 +90,7 @@ def settle_trust(
         strange = [part for part in doubts.strange if part.kind != "uploaded" or config.rewards.allow_unsandboxed]
         if not strange:
             return apply_own_limits(config, own, working_directory) if doubts.is_foreign else config
-        with contextlib.suppress(RunDirectoryError):  # of code that cannot be read, which an answer cannot cover
+        with contextlib.suppress(RunDirectoryError):  # raised for unreadable code, which an answer cannot cover
             state = digest_permission(root, content, parts)  # before the question: the answer covers what is shown
         if not ask_user(root, doubts.reason, strange):
             raise refusal(root, doubts.reason, strange)
@@ -106,7 +106,7 @@ def with_own_limits(config: Config, root: Path, working_directory: Path) -> Conf
 
 
 def check_directory(root: Path, config: Config) -> None:
-    """Refuse to train in a foreign directory that is or has links or pipes, or has uploads that would run unsandboxed.
+    """Refuse to train in a foreign directory that is a link, or has links, pipes or uploads that would run unsandboxed.
 
     A directory is foreign unless it holds a run of the user's own, in the place where the run was started.
 

@@ -1,4 +1,4 @@
-"""Signatures of runs and files: what this installation made, and what has changed since."""
+"""Signatures of what this installation made: of its runs, to find later changes, and of the paths of its files."""
 
 import hmac
 import json
@@ -51,7 +51,7 @@ def sign_run(root: Path, config: Config, working_directory: Path) -> None:
 
 
 def sign_file(path: Path) -> None:
-    """Sign a file that this installation has made: its place, not its content, which may change."""
+    """Sign the path of a file that this installation has made, but not the content, which may change."""
     try:
         write_json(_signature_of(path), {"hmac_sha256": mac(read_key() or make_key(), _place(path))})
     except (OSError, StoreError) as error:
@@ -59,7 +59,7 @@ def sign_file(path: Path) -> None:
 
 
 def is_own_file(path: Path) -> bool:
-    """Return True if this installation signed a file in its place."""
+    """Return True if this installation signed a file at this path."""
     try:
         key, found = read_key(), json.loads(read_plain(_signature_of(path), 1024))["hmac_sha256"]
         return key is not None and hmac.compare_digest(found, mac(key, _place(path)))
@@ -85,7 +85,7 @@ class Doubts:
 
 
 def check_signature(root: Path, content: bytes, parts: Sequence[CodePart]) -> Doubts:
-    """Return what speaks against a run, given the content of its `config.yaml` and the parts that it would use."""
+    """Return the doubts about a run, given the content of its `config.yaml` and the parts that it would use."""
     signed, reason = _verified(root, content)
     if signed is None:
         return Doubts(reason, True, parts)
@@ -138,7 +138,7 @@ def file_of(part: CodePart) -> str | None:
 
 
 def digest_part(part: CodePart, root: Path) -> str | None:
-    """Return a digest of the code of a part; None if it has no file, and the directory of a command."""
+    """Return a digest of the code of a part; for a command, its directory. None if the part has no file."""
     if part.kind == "command":
         return file_of(part)
     if part.kind == "uploaded":

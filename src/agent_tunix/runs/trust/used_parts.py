@@ -21,7 +21,7 @@ from agent_tunix.runs.weights.initial import find_initial
 _SOURCES_WITH_CODE = ("tfds",)
 # With more files than this, the user is asked about the whole directory.
 _MOST_FILES = 10_000
-# Parts of a path with wildcards. With links in directories, each part may multiply the directories to look at.
+# Most parts of a path that may have wildcards. With links, each such part may multiply the directories to search.
 _MOST_WILDCARDS = 2
 
 
@@ -76,11 +76,11 @@ def environment_parts(config: Config, working_directory: Path, root: Path) -> li
 
 
 def data_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the datasets that are code, and the private files and the hubs' data outside the run's directory.
+    """Return the data that is code, on a hub, or in private files outside the run's directory.
 
-    An evaluation writes its problems into the run's directory, where the run's author may be able to read them. So
-    data, weights and chat template that others may not read need permission, and so does what the user's account at a
-    hub may open.
+    An evaluation writes its problems into the run's directory, where the run's author may be able to read them. So the
+    user must permit data, weights and a chat template that other users may not read, and everything that the user's
+    account at a hub may open.
     """
     parts = []
     # With a mixture too, `training.test_data_dir` is read by the settings outside it.
@@ -101,7 +101,7 @@ def data_parts(config: Config, root: Path) -> list[CodePart]:
 
 
 def policy_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the private files outside the run's directory, and the hubs' models, that make its policy."""
+    """Return the sources of a run's policy that are on hubs, or are private files outside the run's directory."""
     template = config.prompt.chat_template
     paths: dict[str, list[str | None]] = {
         "model.path": [config.model.path],
@@ -116,7 +116,7 @@ def policy_parts(config: Config, root: Path) -> list[CodePart]:
 
 
 def checkpoint_parts(config: Config, root: Path) -> list[CodePart]:
-    """Return the private files outside a run's directory that are its checkpoints, or to which links in them lead."""
+    """Return the private files outside a run's directory that are its checkpoints or the targets of links in them."""
     path = config.training.checkpoint_dir or str(root / "checkpoints")
     return [CodePart("private", "training.checkpoint_dir", str(file), file) for file in _private_files(path, root)]
 
@@ -136,8 +136,8 @@ def _initial_paths(config: Config) -> list[str]:
 def _private_files(path: str, root: Path) -> list[Path]:
     """Return the files that match a path or pattern, are outside a directory, and are not readable by everyone.
 
-    Return the path itself instead if more than `_MOST_FILES` files match, if it is a pattern of any depth, which may
-    take forever to match, and if it leads through `/proc`, where `/dev/fd/7` may mean another file later.
+    Return the path itself in three cases: more than `_MOST_FILES` files match; it is a pattern of any depth, which may
+    take forever to match; it leads through `/proc`, where `/dev/fd/7` may mean another file later.
     """
     inside = os.path.realpath(root)
     found: dict[Path, None] = {}

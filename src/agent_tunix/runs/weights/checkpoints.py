@@ -9,8 +9,8 @@
         manifest.json    the SHA-256 of every other file
       best.json          step of the best checkpoint, if the run has a metric for it
 
-A checkpoint is written under a temporary name. It is renamed after all of it, the manifest included, is on disk, past
-the operating system's buffers. So a kill or a power cut at any moment leaves either the whole directory or none.
+A checkpoint is written under a temporary name. It gets its final name after all of it, including the manifest, is
+flushed to disk. So a kill or a power cut at any moment leaves either the whole directory or none.
 Reading verifies the manifest, so that a truncated or altered file is found before it reaches the weights.
 `restore_latest` then reads the checkpoint before it.
 
@@ -38,7 +38,7 @@ from agent_tunix.errors import CheckpointError
 from agent_tunix.regular_files import read_regular, replacing, sync, sync_tree
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
-# Digits of a step. Lists of the steps up to a larger one, which no run reaches, would exhaust memory.
+# Most digits of a step. No run reaches a larger step, and a list of all steps up to it would exhaust memory.
 _MOST_DIGITS = 7
 
 
@@ -332,7 +332,7 @@ def _digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def _errors_told_once() -> Iterator[None]:
-    """Suppress tracebacks in the log of Orbax's threads, which raise the same error in this thread."""
+    """Suppress logged tracebacks of Orbax's threads, because the same error is raised in this thread."""
 
     def has_no_traceback(record: logging.LogRecord) -> bool:
         return record.exc_info is None

@@ -29,7 +29,7 @@ def pin_initial(config: Config, root: Path) -> Config:
 
     Args:
         config: The run's.
-        root: Directory of the run. A resumed run reads there what it started with.
+        root: Directory of the run. A resumed run reads its earlier choice there.
 
     Raises:
         ConfigError: The value does not name a run.

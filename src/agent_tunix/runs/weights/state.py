@@ -49,7 +49,7 @@ def read_state(updater: PolicyUpdater, reference: ReferencePolicy | None) -> dic
 
 
 def write_state(updater: PolicyUpdater, reference: ReferencePolicy | None, state: State) -> None:
-    """Restore what `read_state` returned."""
+    """Load the arrays that `read_state` returned."""
     write_weights(updater.policy, state["weights"])
     read = _unnamed(read_optimizer(updater.optimizer), state["optimizer"])
     write_optimizer(updater.optimizer, read, updater.accumulation)
@@ -92,7 +92,7 @@ def make_metadata(
     Args:
         config: The run's.
         reward: Fingerprint of the reward.
-        prompts: Fingerprint of what makes the prompts.
+        prompts: Fingerprint from `fingerprint_prompts`.
         model: Digest of the model that the run started with.
         teacher: Digest of the teacher; None without one.
         max_steps: Number of steps of the run.

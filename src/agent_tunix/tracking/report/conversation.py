@@ -1,6 +1,6 @@
 """Conversation of an episode for display: turns of the policy with their tool calls, and replies of the environment.
 
-The messages may come from a stranger's run. Whatever their types are, they become text and raise nothing.
+The messages may come from a stranger's run. Values of any type become text without an error.
 """
 
 import json
@@ -19,7 +19,7 @@ _LONGEST_SECONDS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ShownCall:
-    """Tool call, and what came of it."""
+    """Tool call and its result."""
 
     name: str  # name of the tool; "" if it could not be read
     arguments: str = ""  # arguments as text; "" for a malformed call, whose arguments could not be read
@@ -37,7 +37,7 @@ class ShownCall:
 
     @property
     def failed(self) -> bool:
-        """True if the tool gave no result; one that was cut is a result."""
+        """True if the tool gave no result. A result that was cut counts as one."""
         return self.outcome not in ("", "ok", "too_long")
 
 
@@ -60,8 +60,8 @@ class ShownTurn:
 def show_conversation(messages: Any, calls: Any, first: Any, longest: int) -> list[ShownTurn]:
     """Return the turns of an episode, of about `longest` characters together.
 
-    The n-th `tool` message answers the n-th call. Its arguments are in the turn before, under the same id; a malformed
-    call has none.
+    The n-th `tool` message answers the n-th call. The call's arguments are in the turn before, under the same id; a
+    malformed call has none.
 
     Args:
         messages: Messages of the episode, those of the prompt included.
@@ -103,7 +103,7 @@ class _Turn:
 
     message: Mapping[Any, Any]
     calls: list[ShownCall] = field(default_factory=list)
-    # Of an ordered dict the first item is found at once, however many were removed before it.
+    # An ordered dict finds its first item at once, even after many removals.
     open: OrderedDict[str, ShownCall] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:

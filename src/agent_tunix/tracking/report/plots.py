@@ -93,7 +93,7 @@ def _draw(chart: Chart, axes: Axes) -> None:
 
 
 def _label(name: str) -> str:
-    """Return a name as Matplotlib draws it; it hides a label that starts with an underscore from the legend."""
+    """Return a name as a label. Matplotlib leaves labels that start with an underscore out of the legend."""
     shown = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
     return f"\u200b{shown}" if shown.startswith("_") else shown
 

@@ -61,8 +61,8 @@ class _Best:
 class Chooser:
     """Selector of the rollouts that a report shows.
 
-    It keeps those of highest and lowest total, those whose components disagree most, the newest, the newest failures,
-    random whole groups, and the wanted ones.
+    It keeps the rollouts of highest and lowest total, those whose components disagree most, the newest, the newest
+    failures, random whole groups, and the wanted ones.
 
     Args:
         components: Names, in the order in which a record lists them; only the first `MAX_COMPONENTS` are used.
@@ -104,7 +104,7 @@ class Chooser:
             self._uniform.offer(_draw(sample), number, record)
 
     def choose(self, limit_bytes: int = ROLLOUTS_BYTES) -> Chosen:
-        """Choose what fits into a number of bytes of JSON: rollouts named by findings, then each kind in turn."""
+        """Choose as many as fit into a number of bytes of JSON: rollouts named by findings, then each kind in turn."""
         kinds = (self._highest, self._lowest, self._disagreeing, self._failed, self._newest)
         in_turn = chain.from_iterable(zip_longest(*(kind.records() for kind in kinds)))
         chosen: dict[int, Record] = {}
@@ -180,7 +180,7 @@ class _Lazy:
         }
 
     def _part(self, name: str) -> list[Any] | None:
-        """Return value, weight, weighed value, gate shut, outcome and detail; None if the component did not run."""
+        """Return value, weight, weighted value, gate shut, outcome and detail; None if the component did not run."""
         score = self.score
         term, part = score.terms.get(name), score.parts.get(name)
         if term is None and name not in score.components:
@@ -203,7 +203,7 @@ def size_of(value: Any) -> int:
 
 
 def _said(sample: Sample) -> Record:
-    """Return the response, or of an episode its turns, its end and its error."""
+    """Return the response; for an episode, its turns, stop reason and error."""
     if sample.episode is None:
         return {"response": cut(sample.response, LONGEST_RESPONSE)}
     episode = sample.episode

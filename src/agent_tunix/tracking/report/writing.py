@@ -1,7 +1,7 @@
 """Writing of a run's report: `report.html`, `plots/*.png`, and the data behind them.
 
 Rows and rollouts are read one step at a time, so memory does not grow with the length of the run. A run that is in
-progress or was killed is reported as far as it came.
+progress or was killed has a report of its steps so far.
 """
 
 import contextlib
@@ -140,7 +140,7 @@ def _rows_of(run: StoredRun) -> Rows:
 
 
 def _or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what `read` gives, or an empty dict if a run killed early did not write it."""
+    """Return the value of `read`, or an empty dict if a run killed early did not write its file."""
     try:
         return read()
     except (RunDirectoryError, ConfigError):

@@ -37,10 +37,10 @@ _DEEPEST = 60
 _MOST_VALUES = 1_000_000
 _LONGEST_TEXT = 2000
 _LARGEST_INT_BITS = 4096
-# Members of a set, or keys of a mapping, that may have the same hash.
+# Most members of a set, or keys of a mapping, that may have the same hash.
 _MOST_OF_A_HASH = 100
-# Every text of an array takes the room of the longest one: the memory that arrays may take for each value and each
-# character of text, and what all arrays of one reading may take beyond that.
+# Every text of an array takes the memory of the longest one. An array may take this many bytes for each value and each
+# character of text. Beyond that, all arrays that are read together may take `_MOST_PADDING_BYTES`.
 _BYTES_PER_CHARACTER = 16
 _MOST_PADDING_BYTES = 2**26
 
@@ -180,7 +180,7 @@ def _describe(value: Any) -> dict[str, str]:
 
 
 class Padding:
-    """The memory that arrays may still take beyond that of their text; one for all texts that are read together."""
+    """The memory that arrays may still take beyond that of their text, shared by all texts that are read together."""
 
     def __init__(self) -> None:
         self._left = _MOST_PADDING_BYTES
@@ -215,7 +215,7 @@ def _read_bytes(stored: Mapping[str, Any]) -> bytes:
 
 
 def _spread(items: list[Any], keys: list[Any]) -> list[Any]:
-    """Return items whose keys have different hashes; equal ones would take quadratic time, and are made on purpose."""
+    """Return the items; refuse many keys with the same hash, which take quadratic time and only an attacker makes."""
     if keys and max(collections.Counter(map(hash, keys)).values()) > _MOST_OF_A_HASH:
         raise ValueError(f"more than {_MOST_OF_A_HASH} members of a set or mapping have the same hash")
     return items

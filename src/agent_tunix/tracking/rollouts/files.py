@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-# A step's columns in memory.
+# Most bytes of a step's columns in memory.
 _MOST_BYTES = 4 * 2**30
 _MOST_ROWS_AT_ONCE = 65_536
 _NAME = re.compile(r"step_(\d+)-(\d+)\.parquet")

@@ -33,7 +33,7 @@ class RolloutReader:
     """A reader of the rollouts of a run.
 
     Args:
-            directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.
+        directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -60,7 +60,7 @@ class RolloutReader:
         """Return the completions of a step.
 
         Raises:
-                RunDirectoryError: The step is not stored, or its file is damaged or of a later version.
+            RunDirectoryError: The step is not stored, or its file is damaged or of a later version.
         """
         index = self._index()
         if step not in index:

@@ -148,7 +148,7 @@ def _encode_messages(samples: Sequence[Sample]) -> list[str]:
 
 
 def _shares_extras(score: Score, name: str) -> bool:
-    """Return True if a component's extras are the same object as those under its name in the total's."""
+    """Return True if the total's extras hold, under a component's name, the same object as the component's extras."""
     return name in score.extras and score.extras[name] is score.parts[name].extras
 
 
@@ -290,7 +290,7 @@ _Text = Callable[[str, str], str]
 
 
 class _Decoder:
-    """A decoder of a step's JSON texts: one that a group shares is decoded only once, and all share one padding."""
+    """A decoder of a step's JSON texts. A text that a group shares is decoded once; all texts share one `Padding`."""
 
     def __init__(self) -> None:
         self._padding = Padding()

@@ -59,7 +59,7 @@ class StoredStep:
 
     @property
     def is_whole(self) -> bool:
-        """True if every completion of the step is here, which advantages scaled over the batch require."""
+        """True if every completion of the step is here. Advantages scaled over the batch require this."""
         return len(self.samples) == self.groups_in_step * self.settings.num_generations
 
     def select(self, rows: Sequence[int]) -> "StoredStep":

@@ -77,7 +77,7 @@ class RolloutWriter(Closing):
         self.barrier()()
 
     def close(self) -> None:
-        """Write what is waiting and end the thread; another call does nothing."""
+        """Write the waiting steps and end the thread; another call does nothing."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
