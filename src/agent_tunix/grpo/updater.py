@@ -64,12 +64,12 @@ class PolicyUpdater:
         schedules: Mapping[str, RateSchedule] | None = None,
     ) -> None:
         compat.check_version()
-        # On one device, one program instead of one for each array. On several the state is laid out like the weights.
+        # On one device, one program creates all arrays. On several devices the state is laid out like the weights.
         optimizer = optax.GradientTransformationExtraArgs(
             jax.jit(optimizer.init) if mesh.size == 1 else optimizer.init,
             optax.with_extra_args_support(optimizer).update,
         )
-        # MultiSteps costs as much memory as the weights that train, so a single micro-batch goes without.
+        # MultiSteps costs as much memory as the weights that train, so a single micro-batch does not use it.
         config = peft_trainer.TrainingConfig(
             eval_every_n_steps=1, gradient_accumulation_steps=None if accumulation == 1 else accumulation
         )
@@ -79,7 +79,7 @@ class PolicyUpdater:
         self.accumulation = accumulation
         self._labels, self._frozen = labels, frozen
         self._mesh = mesh
-        # Inputs of the program, which therefore serves every learning rate and number of updates.
+        # These are inputs of the program, so that it serves every learning rate and number of updates.
         self._schedules = place_numbers(mesh, dict(schedules or {}))
         self._place_optimizer()
         self.use_loss(loss)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COMPLETIONS_AT_ONCE = 64
 # Prompts are padded to a power of two of at least this, so that a few compiled programs serve every length.
 _SHORTEST_PADDED = 64
-# Prompts of episodes have tools and what `reset` returns besides; their arrays are as wide as the longest of a batch.
+# Prompts of episodes also contain tools and the text of `reset`. Their arrays are as wide as the longest of a batch.
 _LONGEST_OF_EPISODES = 2**12
 _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor %}"
 
@@ -56,7 +56,7 @@ def find_source(given: Path, step: Step) -> PolicySource:
     in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
     if (given / "config.yaml").is_file() or in_run:
         run = find_run(given, "RUN")
-        check(run.config)  # which somebody else may have written
+        check(run.config)  # somebody else may have written it
         return PolicySource(run, step, is_run=True)
     if step is not None:
         raise ConfigError(

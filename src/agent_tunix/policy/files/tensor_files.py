@@ -103,7 +103,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
 
 
 def _without_others(directory: Path, architecture: Architecture, found: dict[str, Stored]) -> dict[str, Stored]:
-    """Return the tensors without those that the decoder does not need, of other parts of the model for example."""
+    """Return the tensors without those that the decoder does not need, such as those of a vision tower."""
     others = _TOWERS.get(architecture.model_type, frozenset())
     parts = {name: name.split(".") for name in found}
     unused = [name for name, of_name in parts.items() if not others.isdisjoint(of_name)]
@@ -120,8 +120,8 @@ def _without_others(directory: Path, architecture: Architecture, found: dict[str
 def _is_set_aside(parts: list[str], architecture: Architecture) -> bool:
     """Return True if the decoder does not need a tensor.
 
-    That is a computed table, or keys and values of a layer that uses those of another (Gemma 4's files have them all
-    the same).
+    Such a tensor is a computed table, or belongs to the keys and values of a layer that uses those of another layer.
+    Gemma 4's files store those too.
     """
     if "layers" in parts and not {"k_proj", "v_proj", "k_norm"}.isdisjoint(parts):
         number = parts[parts.index("layers") + 1]

@@ -1,12 +1,12 @@
 """Gated DeltaNet (https://arxiv.org/abs/2412.06464): linear attention, whose state does not grow with the text.
 
-The state S of a head maps keys to values. Each token lets it decay by α, then corrects what it holds for the token's
-key k towards the token's value v, by a share β; the query q reads it:
+The state S of a head maps keys to values. At each token S decays by α. Then the value that S holds for the token's key
+k moves towards the token's value v, by a share β. The query q reads S:
 
     S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ        o_t = S_tᵀ q_t
 
 S is kept as [keys, values], the transpose of the paper's. Queries, keys and values go through a short causal
-convolution first, so a layer also carries the last inputs of that. Queries and keys have length 1, and queries are
+convolution first, so a layer also carries its last inputs. Queries and keys have length 1, and queries are
 divided by the root of their width.
 
 Several tokens are computed in chunks (section 3.3 of the paper): all products within a chunk are parallel, and only the
@@ -49,7 +49,7 @@ class LinearState(NamedTuple):
 
 
 class JoinedRows(NamedTuple):
-    """Masks of the tokens that are not padding: of B texts, and of the N / B rows that continue each beside it."""
+    """Masks of the tokens that are not padding, for B texts and for the N rows that continue them, N / B for each."""
 
     texts: Bool[Array, "B P"]
     rows: Bool[Array, "N T"]

@@ -61,7 +61,7 @@ class DecoderLayer(nnx.Module):
         self.input_norms, self.output_norms = config.input_norms, config.output_norms
         if self.input_norms:
             self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        # The files' name means two things: among norms of outputs this one follows attention, else it precedes the MLP.
+        # The files use this name twice: with norms of outputs the norm follows attention, else it precedes the MLP.
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
         if self.output_norms:
             if self.input_norms:
