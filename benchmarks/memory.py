@@ -12,8 +12,8 @@ memory after all imports. *Update* is the temporary memory of the largest compil
 fitted to each program's peaks over the number of sequences, and the distance of each peak from it is printed.
 
 The bar is half of bare Tunix's peak at 64 sequences. The exit status is 1 if it is missed, or if a peak of ours is more
-than 5 % off the line. A size of Tunix's is left out if the line through smaller sizes exceeds the free memory, or if
-the system kills it for lack of memory; the line then replaces it. The model is small so that more sizes can be
+than 5 % off the line. For Tunix, the line replaces the measurement of a size if the line through smaller sizes exceeds
+the free memory, or if the system kills the process for lack of memory. The model is small so that more sizes can be
 measured: Tunix's peak is mostly logits. `--quick` measures 8 to 32 sequences.
 """
 

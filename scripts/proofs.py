@@ -263,7 +263,7 @@ MOST_PASS_RATE_STEPS = 0.6
 def prove_pass_rates(seed: int) -> dict[str, Any]:
     """Prove that sampling by pass rate reaches the accuracy of uniform sampling in at most 0.6 of the steps.
 
-    Two thirds of the rows are easy or hopeless. The accuracy is that on held-out word problems.
+    Two thirds of the rows are easy or hopeless. The accuracy is measured on held-out word problems.
     """
     curves = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -283,7 +283,7 @@ def prove_pass_rates(seed: int) -> dict[str, Any]:
             lines = (Path(directory) / sampling / "metrics.jsonl").read_text().splitlines()
             rows = [json.loads(line) for line in lines]
             curves[sampling] = {row["step"]: row["eval/accuracy"] for row in rows if "eval/accuracy" in row}
-    # Of three evaluations, because one is noisy.
+    # The mean of three evaluations, because one is noisy.
     last = fmean(list(curves["uniform"].values())[-3:])
     smooth = {step: _mean_around(curves["pass_rate"], step) for step in curves["pass_rate"]}
     reached = next((step for step, accuracy in smooth.items() if step and accuracy >= last), PASS_RATE_STEPS + 1)
@@ -403,7 +403,7 @@ def prove_sick_and_healthy() -> dict[str, Any]:
 
 
 def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
-    """Kill a process that uploads until 100 uploads are acknowledged; prove that the store has each of them whole.
+    """Kill an uploading process again and again; prove that the store has all 100 acknowledged uploads, each whole.
 
     The seed determines the moments of the kills. With `again`, uploads that were not acknowledged are repeated, and
     each must be stored once.

@@ -218,7 +218,7 @@ def time_steps(
         "our_step_s": ours,
         "trl_step_s": theirs,
         "ratio": round(ours / theirs, 3),
-        # Beside other load, processor time tells more.
+        # Under other load, processor time is more reliable.
         "our_cpu_s": our_cpu,
         "trl_cpu_s": their_cpu,
         "cpu_ratio": round(our_cpu / their_cpu, 3),

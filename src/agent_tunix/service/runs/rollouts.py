@@ -1,7 +1,7 @@
 """Pages of a run's rollouts, of which there may be millions; a page reads little more than it shows.
 
-File names tell which steps a file has, and footers how large each step is. Of a step, the columns that decide which
-rows match are read first, and the shown columns only if rows match. The reading for a page is limited: where few rows
+File names tell the steps of a file, and footers tell the size of each step. The columns that decide which rows of a
+step match are read first, and the shown columns only if rows match. The reading for a page is limited: if few rows
 match, a page may be short or empty and still have a next page.
 """
 

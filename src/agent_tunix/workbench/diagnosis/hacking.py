@@ -46,7 +46,7 @@ class Change:
 
 
 class Quality:
-    """Witnesses of whether the policy gets better."""
+    """Witnesses of the quality of the policy."""
 
     def __init__(self, context: RunContext) -> None:
         self._oracles = {component.name: Window(STEPS) for component in context.oracles}

@@ -143,7 +143,7 @@ def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts over steps. Of each completion it keeps only the two totals."""
+    """Counts over steps. The tally keeps only the two totals of each completion."""
 
     num_generations: int
     num_movers: int

@@ -93,8 +93,8 @@ def repeat(
 ) -> Repeats:
     """Score each stored completion once with each mixture.
 
-    There must be at least two mixtures of the same components, in separate objects, because each moves along its own
-    schedules. `rows` are the run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
+    Pass at least two separate mixtures of the same components, because each advances its own schedules. `rows` are the
+    run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
     """
     if len(mixtures) < 2:
         raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")
