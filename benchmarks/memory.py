@@ -1,4 +1,4 @@
-"""Peak memory of a GRPO step of ours and of bare Tunix, and its growth with the batch.
+"""Peak memory of a GRPO step of agent_tunix ("ours") and of bare Tunix, and its growth with the batch.
 
     python benchmarks/memory.py [--sequences 16 32 64 128] [--layers 2] [--width 128] [--remat] [--quick]
 
@@ -7,7 +7,7 @@ A random model of that size takes two steps on sequences of 512 tokens: prompts 
 the result is the cost of a sequence. Bare Tunix uses its own learner, sampler and Qwen 3 with the same weights,
 optimiser, β and KL estimator. `--remat` applies only to ours, because Tunix's fails with Flax 0.12.8.
 
-Each measurement is a separate process. *Peak* is its largest resident memory, including the compiler, less the resident
+Each measurement is a separate process. *Peak* is its largest resident memory with the compiler, minus the resident
 memory after all imports. *Update* is the temporary memory of the largest compiled program, as XLA reports it. A line is
 fitted to each program's peaks over the number of sequences, and the distance of each peak from it is printed.
 

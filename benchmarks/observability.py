@@ -147,7 +147,7 @@ def open_parts(mixture: Mixture, config: Config, directory: Path, num_steps: int
     return parts
 
 
-# --- beside real steps -----------------------------------------------------------------------------------------------
+# --- during real steps -----------------------------------------------------------------------------------------------
 
 
 def make_config(arguments: argparse.Namespace) -> Config:

@@ -12,8 +12,8 @@ Steps:
 
    - arithmetic: guessing, the most frequent: `<answer>133</answer>`, the sum of the numbers and so always wrong;
      or calling the calculator, less frequent, and copying its result, which is right.
-   - finding a number: guessing any number whatever the hints, the most frequent; giving up with any answer; or
-     writing down what the hints leave and guessing the middle, less frequent and better: `Between 6 and 10`, then 8.
+   - finding a number: guessing any number without regard to the hints, the most frequent; giving up with any answer;
+     or writing down the remaining range and guessing the middle, less frequent and better: `Between 6 and 10`, then 8.
 3. Write the directory, load it through Tunix, and print measurements on episodes with unseen problems.
 
 The same seed on the same machine gives the same weights; rounding may differ between machines. Two cores take about
@@ -141,7 +141,7 @@ def calculator() -> EnvironmentAdapter:
 
 
 def guess_number() -> EnvironmentAdapter:
-    """Return the environment in which a number is to be found."""
+    """Return the environment of the game of finding a number."""
     return resolve_environment("guess_number", args={"low": LOW, "high": HIGH})
 
 
@@ -432,7 +432,7 @@ def _report_arithmetic(name: str, results: Sequence[EpisodeResult], rows: Sequen
 
 
 def _report_guesses(results: Sequence[EpisodeResult]) -> None:
-    """Print how often a guess is the middle of what the hints leave, by the number of the guess."""
+    """Print the share of guesses that are the middle of the remaining range, by the number of the guess."""
     middles: dict[int, list[bool]] = {}
     for result in results:
         low, high = LOW, HIGH

@@ -9,8 +9,8 @@ Results are kept in `.check/proofs.json` under a hash of `src/`, `conf/` and thi
 repeated until the code changes, so an interrupted call resumes. The exit status is 1 if a proof failed.
 
 "real model" trains any pretrained Hugging Face directory with LoRA on the shipped word problems. It compares token ids,
-logits and greedy completions with transformers, and prints reward and held-out accuracy before and after, and the time
-of a step beside TRL's.
+logits and greedy completions with transformers. It prints reward and held-out accuracy before and after, and the time
+of a step of agent_tunix and of TRL.
 
 A proof returns its figures, or raises ProofFailedError. Proofs of the store and the service run on SQLite, and on
 PostgreSQL if it can be started.
@@ -360,7 +360,7 @@ def prove_parity() -> dict[str, Any]:
     """Prove that every family equals transformers, in logits and greedy tokens, before and after export.
 
     Prints the table of the docs. The interpreter is that of `AGENT_TUNIX_PARITY_PYTHON`, or a virtual environment with
-    the optional group `parity`, which is created beside the results.
+    the optional group `parity`, which is created next to the results.
     """
     named = os.environ.get("AGENT_TUNIX_PARITY_PYTHON")
     python = Path(named) if named else KEPT.with_name("parity") / "bin" / "python"
@@ -531,7 +531,7 @@ def prove_processes() -> dict[str, Any]:
 
 
 def prove_real_model(arguments: argparse.Namespace, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Compare a pretrained model with transformers, train it, and time its steps beside TRL's."""
+    """Compare a pretrained model with transformers, train it, and time its steps and TRL's."""
     proof = _load("scripts.prove_real_model")
     options = proof.RealModel(arguments.model, arguments.torch, arguments.steps, overrides)
     return _asserting(lambda: proof.prove_real_model(options))

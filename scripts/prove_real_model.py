@@ -1,7 +1,7 @@
 """The proof of a pretrained model, which `scripts/proofs.py "real model" --model DIR` runs.
 
 The proof compares the model with transformers, trains it with LoRA on the shipped word problems, and times its steps
-beside those of TRL on the same prompts. transformers and TRL may be in another environment, the one of `--torch`.
+and those of TRL on the same prompts. transformers and TRL may be in another environment, the one of `--torch`.
 
 `python scripts/prove_real_model.py ours|theirs DIRECTORY` computes one side of the comparison in its own process.
 """
@@ -31,7 +31,7 @@ NEW_TOKENS = 24
 MAX_LOGIT_ERROR = 1e-3
 WARM_UP = 1
 TIMED_STEPS = 2
-# TRL holds the activations of each completion with its prompt. Beside Gemma 3 270M, eight completions take 7 GB.
+# TRL holds the activations of each completion with its prompt. With Gemma 3 270M, eight completions take 7 GB.
 TIMED_PROMPTS = 1
 OVERRIDES = (
     "data=word_problems",

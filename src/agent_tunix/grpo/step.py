@@ -12,7 +12,7 @@ A step depends only on weights, optimizer state, step number and configuration.
 
 The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
 reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling it
-follows scoring, because only then is it known what trains.
+follows scoring, which decides what trains.
 
 `losses/`, `dynamic_sampling.py` and `rewards/advantages.py` state departures from the papers. `grpo.mask_truncated`
 (DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss; their rewards stay in

@@ -160,8 +160,8 @@ class PolicyUpdater:
         Returns:
             The loss's statistics, and `loss`; `finite`, True if loss and gradient are finite; `healthy`, True if this
             and all micro-batches before it in the step are finite; `grad_norm`, the norm of the mean gradient
-            accumulated so far, without frozen weights; `update_norm` and `weight_norm`, norms by parameter group (""
-            for all weights) of what was added to the weights, NaN if not finite, and of the weights before.
+            accumulated so far, without frozen weights; `update_norm` and `weight_norm`, the norms of the change of the
+            weights (NaN if not finite) and of the weights before it, by parameter group ("" for all weights).
         """
         before, before_state = nnx.state(policy, optimizer.wrt), nnx.state(optimizer)
         before, before_state = jax.tree.map(lambda x: x, (before, before_state))
@@ -200,7 +200,7 @@ class PolicyUpdater:
         }
 
     def _place_optimizer(self) -> None:
-        """Lay the optimizer's state out over the mesh as it is after an update, which saves a second compilation."""
+        """Lay the optimizer's state out over the mesh as an update would. This saves a second compilation."""
         state = nnx.state(self.optimizer, nnx.optimizer.OptState)
         specs = nnx.get_partition_spec(state)
         shardings = jax.tree.map(lambda spec: jax.sharding.NamedSharding(self._mesh, spec), specs)

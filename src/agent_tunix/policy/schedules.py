@@ -45,7 +45,7 @@ class RateSchedule:
     Attributes:
         shape: Shape of the decay: `linear`, `cosine`, `sqrt`, `inverse_sqrt`, or `constant` for none.
         peak: Rate after the warm-up.
-        rise: Rate of the first update, less the peak.
+        rise: Rate of the first update minus the peak.
         warmup: Updates of the warm-up.
         start: First update of the decay.
         length: Updates of the decay, at least 1.

@@ -354,7 +354,7 @@ class EpisodeSampler:
     def _arrange(self, rows: Sequence[_Row], num_generations: int) -> list[_Row | None]:
         """Return the row at each place of the batch. Rows that have ended leave, if a quarter of the places suffices.
 
-        Every number of places needs a compiled program of its own, so there are few.
+        Every number of places needs a compiled program of its own, so only a few numbers are used.
         """
         groups = [
             [row for row in rows[start : start + num_generations] if row.is_live]
@@ -412,7 +412,7 @@ class EpisodeSampler:
         return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + num_tokens, most)
 
     def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, written: Any, turn_tokens: int) -> list[_Row]:
-        """Add what the policy wrote to its rows, and return those whose turns have ended."""
+        """Add the tokens that the policy wrote to their rows, and return the rows whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
         finished = []
         for place, row in enumerate(layout):

@@ -1,6 +1,6 @@
 """The sampler: prompts in, completions out, in one compiled call.
 
-- A prompt is prefilled once. Its G completions attend to its keys and values, of which there is one copy.
+- A prompt is prefilled once. Its G completions attend to one copy of its keys and values.
 - Every call takes a key of its own.
 - The end-of-sequence token belongs to the completion.
 - The padding token is never sampled.
@@ -209,7 +209,7 @@ class Sampler:
         num_generations: int,
         max_prompt_length: int,
     ) -> None:
-        """Begin to compile what `sample` runs with the same arguments."""
+        """Begin to compile the program that `sample` runs with the same arguments."""
         prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
         args, statics = self._arguments(prompt_BP, length_B, key, sampling, num_generations)
         self._generate.compile_ahead(executor, *args, **statics)

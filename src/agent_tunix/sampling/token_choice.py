@@ -157,8 +157,8 @@ def _keep_while(
 
     Args:
         weights_NV: Weights, at most 1.
-        stays: Takes a mask of the words above a threshold; returns True for the rows in which words at the threshold
-            stay. It must hold for all higher thresholds too.
+        stays: Function of a mask of the words above a threshold. It returns True for rows in which words at the
+            threshold stay. It must hold for all higher thresholds too.
     """
     order_NV = jax.lax.bitcast_convert_type(weights_NV, jnp.int32)
 

@@ -143,7 +143,7 @@ class RunSession:
     def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
         """Resume the run or evaluate the policy before training; close everything at the end.
 
-        A finished run without steps left stays as it is.
+        A finished run without steps left does not change.
 
         Args:
             warm_up: Context to enter before the first evaluation or step.
@@ -230,7 +230,7 @@ class RunSession:
             row |= self._by_pass_rate.observe(step, result.pass_rates)
         if not outcome.finite:
             self.reporter.record(step, row, result)
-            if outcome.updates_applied:  # the step changed the weights, so a resumed run goes on after it
+            if outcome.updates_applied:  # the step changed the weights, so a resumed run continues after it
                 self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)

@@ -295,7 +295,7 @@ def _values(root: Path, search: Search, after: int) -> Iterator[tuple[int, float
     """Yield step and value of the rows past a step that have the metric."""
     try:
         rows = read_rows(root / "metrics.jsonl")
-    except RunDirectoryError:  # not there yet
+    except RunDirectoryError:  # it does not exist yet
         return
     for row in rows:
         values = [row.get(name) for name in ([search.metric] if search.metric else MEASURES)]

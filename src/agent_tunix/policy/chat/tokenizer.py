@@ -37,7 +37,7 @@ _ENCODED_AT_ONCE = 4096
 _MOST_GROWTH = 64
 # Characters of a token; the longest of published tokenizers are a few hundred spaces or signs.
 _LONGEST_TOKEN = 4096
-# Characters at each end of a rendered turn in which special tokens are looked for.
+# Characters at each end of a rendered turn that are searched for special tokens.
 _ENDS_OF_TURN = 10_000
 
 

@@ -213,7 +213,7 @@ def _dotted(path: WeightPath) -> str:
 
 
 def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
-    """Return the name of a module in transformers, whatever its name in the files. The head is outside the decoder."""
+    """Return a module's name in transformers; its name in the files may differ. The head is outside the decoder."""
     if module[0] == "lm_head":
         return _dotted(module)
     return ("model.language_model." if policy.config.model_type in _WITH_VISION else "model.") + _dotted(module)

@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 _TYPES = ("F64", "F32", "F16", "BF16")
 _EMBEDDING = "embed_tokens.weight"
 _HEAD = "lm_head.weight"
-# Parts of a model beside its text model, by family: towers for images and sounds, multi-token prediction.
+# Parts of a model besides its text model, by family: towers for images and sounds, multi-token prediction.
 _TOWERS = {
     "gemma3": frozenset({"vision_tower", "multi_modal_projector"}),
     "gemma4": frozenset({"vision_tower", "embed_vision", "audio_tower", "embed_audio"}),
@@ -55,9 +55,9 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     is stored although `config.json` ties it to the embedding is only compared with the embedding.
 
     Raises:
-        ModelError: A file is missing or damaged; a tensor is missing, is there twice, or has a wrong shape or an
-            unsupported type; or there is a tensor that `config.json` does not account for, so that the model would not
-            be computed as it was trained.
+        ModelError: A file is missing or damaged. A tensor is missing, is stored twice, or has a wrong shape or an
+            unsupported type. Or `config.json` does not account for a tensor, so that the model would not be computed as
+            in training.
     """
     found = _without_others(directory, architecture, _read_heads(directory))
     embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
@@ -188,7 +188,7 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
 
 
 def list_files(directory: Path) -> list[Path]:
-    """Return the weight files of a model: `model.safetensors`, those that an index names, or all that are there.
+    """Return the weight files of a model: `model.safetensors`, those that an index names, or all in the directory.
 
     Raises:
         ModelError: The index is damaged, or names a missing file.

@@ -133,7 +133,7 @@ class GatedDeltaNet(nnx.Module):
     def _mix(
         self, inputs: Sequence[jax.Array], filled: Bool[Array, "B T"], state: LinearState
     ) -> tuple[Float[Array, "B T H V"], LinearState]:
-        """Return what each token reads from the state, and the state after the last.
+        """Return each token's reading of the state, and the state after the last token.
 
         Args:
             inputs: Inputs of the convolution, log α and β, each [B, T, ...].

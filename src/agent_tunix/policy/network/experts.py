@@ -175,7 +175,7 @@ def _run_all(
     up: Float[Array, "E D F"],
     down: Float[Array, "E F D"],
 ) -> Float[Array, "N D"]:
-    """Return the output of all experts, of which those not chosen have the weight 0."""
+    """Return the weighted sum of the outputs of all experts. Experts that are not chosen have the weight 0."""
     weights = (jax.nn.one_hot(chosen, len(gate), dtype=x.dtype) * weights[..., None]).sum(axis=1)
     inner = jax.nn.silu(jnp.einsum("ti,eio->teo", x, gate)) * jnp.einsum("ti,eio->teo", x, up)
     return jnp.einsum("tei,eio->to", inner * weights[..., None], down)

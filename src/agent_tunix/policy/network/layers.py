@@ -200,7 +200,7 @@ class Attention(nnx.Module):
         return self._write(out, gate), (k, v) if is_kept else None
 
     def _write(self, out: Float[Array, "B T Q H"], gate: Float[Array, "B T QH"] | None) -> Float[Array, "B T D"]:
-        """Return what the heads' outputs add to the residual stream."""
+        """Return the contribution of the heads' outputs to the residual stream."""
         out = out.reshape(*out.shape[:2], -1)
         written: jax.Array = self.o_proj(out if gate is None else out * jax.nn.sigmoid(gate))
         return written

@@ -31,7 +31,7 @@ _ALONE = "uploaded"
 class ReplayRequest:
     """Request to score at most `most` completions with the bytes of a changed source.
 
-    `against` names what to compare with; see `choose_counterpart`.
+    `against` names the counterpart of the comparison; see `choose_counterpart`.
     """
 
     saved: UploadedSource

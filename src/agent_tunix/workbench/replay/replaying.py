@@ -67,7 +67,7 @@ def replay(
         reuse: Components whose stored scores are reused. A component without stored scores that now counts is scored.
 
     Raises:
-        Unreplayable: The stored completions lack what this reward or scaling needs.
+        Unreplayable: The stored completions lack data that this reward or scaling needs.
         RewardError: A weighted component failed under `on_failure="raise"`.
         ConfigError: The scaling is unknown.
     """
