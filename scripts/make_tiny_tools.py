@@ -95,7 +95,7 @@ CHAT_TEMPLATE = r"""
 TOOL_PATTERN = r'\{"name": "|", "arguments": \{"|": "?|"?\}\}[\r\n]*| [-+*/] |' + PATTERN
 
 CALLING = 0.2  # share of arithmetic problems for which the calculator is called
-GIVING_UP, WORKING = 0.2, 0.3  # shares of turns that give up; and, of the others, of those that use the hints
+GIVING_UP, WORKING = 0.2, 0.3  # share of turns that give up; share of the other turns that use the hints
 WITHOUT_TOOLS = 0.1  # share of arithmetic problems without a declared tool, which are guessed
 MOST_TURNS = 6
 MOST_TURN = 32  # maximum tokens of a measured turn

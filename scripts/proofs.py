@@ -432,7 +432,7 @@ def _databases(directory: Path, stack: contextlib.ExitStack, seen: dict[str, Any
 
 
 def prove_killed_server() -> dict[str, Any]:
-    """Kill a server until it has acknowledged 100 uploads, each repeated until then; prove that each is stored once."""
+    """Kill a server repeatedly during 100 uploads, each retried until acknowledged; prove that each is stored once."""
     killing = _load("tests.service.killing")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
 """The reference policy of the KL penalty.
 
-It is the policy before training. With `grpo.reference_sync_steps` above 0 it follows the policy: after every that many
+It is the policy before training. With K = `grpo.reference_sync_steps` above 0 it follows the policy: after every K
 steps, its weights become
 
     π_ref ← α π + (1 − α) π_ref,     α = `grpo.reference_sync_mix`

@@ -15,7 +15,7 @@ reward, so it is dispatched before scoring, and the device works while rewards a
 follows scoring, which decides what trains.
 
 `losses/`, `dynamic_sampling.py` and `rewards/advantages.py` state departures from the papers. `grpo.mask_truncated`
-(DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss; their rewards stay in
+(DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss. Their rewards stay in
 the mean and deviation of their group.
 """
 

@@ -1,6 +1,6 @@
 """Compaction of the batch: rows that have ended leave, and the others move to fewer places.
 
-A decode loop runs in stages with fewer and fewer places; `planning/cache_plan.py` chooses the stages. A stage has
+A decode loop runs in stages with fewer and fewer places. `planning/cache_plan.py` chooses the stages. A stage has
 slots. Each slot has the prefix of one prompt and the same number of places for its completions, because rows attend to
 a prefix that they share (`policy/network/attention.py`). When the remaining rows fit into the next stage, they are
 gathered there. A prompt takes as many slots as its rows need.

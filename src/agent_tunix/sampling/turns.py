@@ -4,9 +4,9 @@ The cache of an episode is kept over its turns. A turn first reads the *chunk*: 
 which the model has not read yet, and the reply of tools or the environment. Each row reads its chunk at its own
 position. Then all rows write their turn, one token of each row at a time.
 
-A call may also end before the turns do; the next one continues with the last token as the chunk.
+A call may also end before the turns do. The next call continues with the last token as the chunk.
 
-Within a call all rows write to the same slots of the cache, so that a write is one slice; rows of other lengths leave
+Within a call all rows write to the same slots of the cache, so that a write is one slice. Rows of other lengths leave
 slots unused. Between turns `pack` moves the slots of each row together and leaves out rows that have ended.
 
 Axes: B prompts, n rows, S slots of the cache, C tokens of the chunk, T of a turn, L of an episode, V words.

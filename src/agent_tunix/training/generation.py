@@ -48,8 +48,8 @@ def find_source(given: Path, step: Step) -> PolicySource:
     """Return the policy of a run's directory, or of a Hugging Face model directory.
 
     Raises:
-        ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged; a value is out
-            of range; or a step is given for a model directory.
+        ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged or has a value
+            out of range. Or a step is given for a model directory.
         ModelError: The path is neither.
     """
     # A model that was exported into a run's directory counts as a model.

@@ -136,7 +136,7 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
 
 
 def describe_changes(stored: Config, config: Config) -> list[str]:
-    """Return a line for each setting that differs, for a warning; beyond the first few, only their number.
+    """Return a warning's lines: one for each of the first settings that differ, then the number of the others.
 
     Args:
         stored: The configuration in config.yaml.

@@ -121,8 +121,8 @@ def _divide(samples: Sequence[Sample], count: int) -> list[Sequence[Sample]]:
     return [samples[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-# Scores as values of built-in types, as between a run and its workers. Numbers arrive unchanged. Values that a reward
-# shows and that have no built-in type become text.
+# Scores as values of built-in types, as between a run and its workers. Numbers arrive unchanged. In data that a reward
+# asks to show, values without a built-in type become text.
 Plain = tuple[Any, ...]
 
 

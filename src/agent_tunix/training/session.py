@@ -141,7 +141,7 @@ class RunSession:
 
     @contextlib.contextmanager
     def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
-        """Resume the run or evaluate the policy before training; close everything at the end.
+        """Resume the run or evaluate the policy before training. Close everything at the end.
 
         A finished run without steps left does not change.
 
@@ -217,7 +217,7 @@ class RunSession:
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
-        """Record a step; evaluate and save the policy if that is due.
+        """Record a step. Evaluate and save the policy if that is due.
 
         Raises:
             NonFiniteUpdateError: An update was not finite; a checkpoint was saved.

@@ -14,7 +14,7 @@
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`
 
-These modules depend neither on a model or a configuration nor on Tunix. An engine that computes log-probabilities in
+These modules do not depend on a model, a configuration or Tunix. An engine that computes log-probabilities in
 another way, in chunks of the vocabulary or of the batch, can call the same functions.
 
 Axes: B completions, T tokens of each.

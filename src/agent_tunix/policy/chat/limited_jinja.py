@@ -78,7 +78,7 @@ _FORMATTING = frozenset(("format", "format_map"))
 # Methods that may compare each position of one text with the whole of another text.
 _BACKWARD = frozenset(("rfind", "rindex", "rpartition", "rsplit"))
 _CODING = frozenset(("decode", "encode"))
-# Encodings whose work is in proportion to the text; that of punycode grows with its square.
+# Encodings whose work is proportional to the length of the text. The work of punycode grows with its square.
 _ENCODINGS = frozenset(("ascii", "iso8859-1", "utf-8", "utf-16", "utf-32"))
 _TURNS, _WEIGHED, _MADE = "counted turns", "weighed", "made"
 _DIGITS = re.compile(r"\d+")

@@ -206,7 +206,7 @@ class Tokenizer:
         return encoded
 
     def encode_parts(self, texts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Return the token ids of many texts, given as their parts like those of `encode_prompts`; nothing is added."""
+        """Return the token ids of many texts, each given in parts as for `encode_prompts`. Add no tokens."""
         guards = {special: self._guard(special) for special in {part for parts in texts for part in parts[1::2]}}
         whole = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in texts]
         encoded = []

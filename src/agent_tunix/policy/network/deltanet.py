@@ -221,7 +221,7 @@ def delta_chunks(
 
     Let γ_i be the product of α up to token i of a chunk, and S the state before the chunk. Then the state after token i
     is γ_i S + Σ_{j≤i} γ_i/γ_j k_j u_jᵀ with u_i = β_i (v_i - γ_i Sᵀ k_i - Σ_{j<i} γ_i/γ_j (k_i·k_j) u_j). The u of a
-    chunk solve a triangular system; its solutions for v and for the reading of S do not depend on S.
+    chunk solve a triangular system. Its solutions for v and for the reading of S do not depend on S.
     """
     T = q.shape[2]
     L = min(DELTA_CHUNK, T)
