@@ -16,13 +16,13 @@ math-verify is called as documented: `verify(parse(reference), parse(completion)
 - a run's whole mixture of that one component, with totals and all stored data.
 
 One of these four and math-verify score each batch in turns, so other load affects both, and neither profits from the
-other's caches. The benchmark prints the rates, the median ratio of the batches, the wanted ratio, and every completion
-on which the verdicts differ. The truth is known, because the completions are generated; the exit status is 1 if ours is
-wrong on any of them.
+other's caches. The benchmark prints the rates, the median ratio of the batches, the required ratio, and every
+completion on which the verdicts differ. The truth is known, because the completions are generated. The exit status is 1
+if `math` is wrong on any of these.
 
 `--references` names a JSONL file with LaTeX references in the column `answer`, such as MATH-500. The public call
 compares each with itself and with the reference after it. Then it compares each formula with itself, doubled and
-halved, and with a neighbour of it, which only evaluation can decide.
+halved, and with a neighbour of it. Only evaluation can decide these comparisons.
 
 The pairs of `benchmarks/answer_pairs.tsv` follow, LaTeX answers with LaTeX references. On these the verdicts may differ
 only if the file says so.
@@ -255,7 +255,7 @@ def is_reference(text: str) -> bool:
 
 
 def is_expression(text: str) -> bool:
-    """Return True for a formula that is neither a number nor of several parts."""
+    """Return True for a formula that is not a number and does not have several parts."""
     reference = read_reference(text)
     return reference.number is None and reference.node is not None and reference.node.kind in SCALARS
 

@@ -10,7 +10,7 @@ lower bound of the time, not a realistic goal.
 
 Decoding is sampling without the pass over the prompts. The backward pass is the gradient without the forward pass. The
 optimiser is the trainer's step without the gradient, including the checks for non-finite values and the norms for
-metrics; its lower bound is one read and write of weights, moments and gradients. The rest of a whole step, including
+metrics. Its lower bound is one read and write of weights, moments and gradients. The rest of a whole step, including
 the rewards, runs on the host.
 """
 

@@ -8,8 +8,8 @@ of the machine's speed affects all of them.
 
 The medians of rollout, reference pass and update over all sweeps are fitted by non-negative least squares in the terms
 of the algorithm: a constant; the operations (`arithmetic.py`) on prompts, on completions, in the attention of each to
-each and on logits; and for the rollout its T steps, each of which reads all weights. A coefficient is printed as the
-rate that it means.
+each and on logits; and for the rollout its T steps, each of which reads all weights. Coefficients are printed as
+rates.
 
 For each sweep the benchmark prints the medians, the operations, and three exponents, which are slopes of logarithms
 over the three largest sizes: of the time, of all operations, and of the fit, in which every term has its own rate (so

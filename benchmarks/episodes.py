@@ -1,10 +1,10 @@
-"""GRPO steps on episodes of several turns, ours and those of TRL's tool loop, in turns.
+"""GRPO steps on episodes of several turns: agent_tunix and TRL's tool loop take turns.
 
     python benchmarks/episodes.py [--case short|long] [--steps 10] [--trl-python PATH]
 
 Model, prompts, results, lengths, reward, optimiser and machine are the same. The model has random weights, and one word
-in 16 ends a turn. Each turn is answered with the same text: ours by an environment, TRL's by a tool that it finds in
-every turn.
+in 16 ends a turn. Each turn is answered with the same text: by an environment for agent_tunix, by a tool for TRL, which
+finds a call in every turn.
 
 - short: 2 layers of width 64, 16 prompts × 8 episodes of 4 turns with results of 64 tokens.
 - long: 4 layers of width 256, 2 prompts of about 480 tokens × 16 episodes of 6 turns with results of 128 tokens.

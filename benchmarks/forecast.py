@@ -8,9 +8,9 @@ completions of full length. For each the benchmark prints, predicted and measure
 - held: all arrays alive between steps;
 - sampling and update: temporary memory of the two compiled programs without donated arrays, as XLA reports it;
 - rollout and update: median seconds over the steps. This machine's rates are measured first, with a product of large
-  matrices and a pass over a large array. The share of the first that steps reach is fitted to the update of the first
-  configuration, and the share of the second to its rollout (above 1 if weights stay in the processor's caches). The
-  forecasts of the other configurations use these shares.
+  matrices and a pass over a large array. Steps reach a share of each rate. The first share is fitted to the update of
+  the first configuration, the second to its rollout (above 1 if weights stay in the processor's caches). The forecasts
+  of the other configurations use these shares.
 
 The bar is a ratio of 0.5 to 2, for held memory 0.98 to 1.02. The exit status is 1 if a ratio is outside.
 """

@@ -8,8 +8,8 @@ The benchmark measures a real run with all outputs of the default run, on the th
 part is the time in its functions without the nested functions of other parts. *Device* is waiting for results of the
 device: the completions and the last update. *Outputs* is everything that is only looked at later: the row of metrics,
 handing over the row and the completions, the checkpoint, the diagnosis. Other threads count only while the step waits
-for them. The figures are medians over the steps after the first three that neither evaluate nor save; steps that save
-have a separate line.
+for them. The figures are medians over the steps that neither evaluate nor save, without the first three. Steps that
+save have a separate line.
 
 The exit status is 1 if a step waits for outputs for more than `--bar` percent of its time. `--long` samples completions
 of 384 tokens from the default model, in micro-batches of 4 prompts. Other arguments are overrides of the configuration.

@@ -28,7 +28,7 @@ def write_model(
     """Write a model with `width / head_dim` query heads and half as many key-value heads.
 
     Args:
-        directory: Created.
+        directory: Directory to create.
         words: V.
         width: D.
         layers: Number of layers.

@@ -1,4 +1,4 @@
-"""Peak memory of a GRPO step of ours and of bare Tunix, and its growth with the batch.
+"""Peak memory of a GRPO step of agent_tunix ("ours") and of bare Tunix, and its growth with the batch.
 
     python benchmarks/memory.py [--sequences 16 32 64 128] [--layers 2] [--width 128] [--remat] [--quick]
 
@@ -7,13 +7,13 @@ A random model of that size takes two steps on sequences of 512 tokens: prompts 
 the result is the cost of a sequence. Bare Tunix uses its own learner, sampler and Qwen 3 with the same weights,
 optimiser, β and KL estimator. `--remat` applies only to ours, because Tunix's fails with Flax 0.12.8.
 
-Each measurement is a separate process. *Peak* is its largest resident memory, including the compiler, less the resident
+Each measurement is a separate process. *Peak* is its largest resident memory with the compiler, minus the resident
 memory after all imports. *Update* is the temporary memory of the largest compiled program, as XLA reports it. A line is
 fitted to each program's peaks over the number of sequences, and the distance of each peak from it is printed.
 
 The bar is half of bare Tunix's peak at 64 sequences. The exit status is 1 if it is missed, or if a peak of ours is more
-than 5 % off the line. A size of Tunix's is left out if the line through smaller sizes exceeds the free memory, or if
-the system kills it for lack of memory; the line then replaces it. The model is small so that more sizes can be
+than 5 % off the line. For Tunix, the line replaces the measurement of a size if the line through smaller sizes exceeds
+the free memory, or if the system kills the process for lack of memory. The model is small so that more sizes can be
 measured: Tunix's peak is mostly logits. `--quick` measures 8 to 32 sequences.
 """
 

@@ -6,7 +6,7 @@
 Without `--steps`, the benchmark takes real steps of the tiny model, by default 64 prompts × 16 completions with five
 components. After each step it times every part of the observation on that step, so all are measured under the same
 load. *Here* is the time for which training waits. *In all* adds the time until the part's own thread is done, which
-training may not notice. Statistics are timed with and without `training.log_reward_stats`. Figures are medians, and
+training may not notice. Statistics are timed with and without `training.log_reward_stats`. Figures are medians, with
 their share of the median step.
 
 `benchmarks/hot_path.py` shows how long a whole run waits for all its outputs.
@@ -147,7 +147,7 @@ def open_parts(mixture: Mixture, config: Config, directory: Path, num_steps: int
     return parts
 
 
-# --- beside real steps -----------------------------------------------------------------------------------------------
+# --- during real steps -----------------------------------------------------------------------------------------------
 
 
 def make_config(arguments: argparse.Namespace) -> Config:

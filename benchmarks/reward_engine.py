@@ -10,8 +10,8 @@ Each line ends with its bar:
 - an async reward that sleeps 50 ms, over 256 completions, 64 at once, compared with the ideal 0.2 s;
 - a reward that keeps a core busy, on one worker per core compared with a single worker.
 
-`--uploads` measures instead the cost of isolating uploaded code: the same function as a local file and as an upload, on
-one worker; the time until its first score, that of a fresh worker, and that of each completion.
+`--uploads` measures instead the cost of isolating uploaded code. One worker runs the same function as a local file and
+as an upload. The figures are the times until the first score, for a fresh worker, and for each completion.
 """
 
 import argparse

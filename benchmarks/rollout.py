@@ -1,4 +1,4 @@
-"""Cost of sampling, and what is saved when rows leave the batch at the end of their completions.
+"""Cost of sampling, and the saving when rows leave the batch at the end of their completions.
 
     python benchmarks/rollout.py [--rounds 20] [--quick] [--vanilla] [--noise]
 

@@ -5,7 +5,7 @@
 The first part times `python run_training.py training.reward_function=math training.num_batches=1` with an empty
 compilation cache and with a warm one, and `import tunix` alone. They alternate, each in a separate process. It prints
 medians: the wall time, the time without imports and its bar, and each phase from the run's `timings.json`. The second
-part runs the 60 steps of the default run on the given cores, with accuracy before and after; its bar is 90 s.
+part runs the 60 steps of the default run on the given cores, with accuracy before and after. Its bar is 90 s.
 
 The figures are meaningful only on an idle machine. On a virtual machine, a row shows how many cores' time the host gave
 to other machines.

@@ -3,8 +3,8 @@
     python benchmarks/tool_latency.py [--episodes 32] [--turns 4] [--repeats 3]
 
 A tool takes 0.2 s in the median and 3 s at the 99th percentile (a lognormal distribution). The time of a batch is
-compared with two that it cannot fall below: the slowest episode by itself, that is the sum of its tools' times and the
-time of sampling one episode, and the whole batch with tools that answer at once.
+compared with two lower bounds. One is the slowest episode by itself: the sum of its tools' times and the time of
+sampling one episode. The other is the whole batch with tools that answer at once.
 """
 
 import argparse

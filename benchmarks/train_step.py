@@ -1,4 +1,4 @@
-"""GRPO steps of ours, of bare Tunix and of TRL: the same model, batch, lengths, reward, optimiser and machine.
+"""GRPO steps of agent_tunix ("ours"), bare Tunix and TRL: same model, batch, lengths, reward, optimiser and machine.
 
     python benchmarks/train_step.py [--case tiny|long] [--steps 20] [--peers bare_tunix trl] [--trl-python PATH]
     python benchmarks/train_step.py --curves [--seeds 0 1 2]

@@ -1,10 +1,9 @@
 """MkDocs hook that generates the reference pages from the code at each build, so that they are never outdated.
 
 The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`,
-`reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards, and
+`reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards,
 `reference/other-names.md` from the table of other libraries' names, and `reference/errors.md` from the calls that make
-errors. It also rejects a site that loads anything from the
-network. To read a page as Markdown:
+errors. It also rejects a site that loads anything from the network. To read a page as Markdown:
 
     python scripts/generate_reference.py configuration
     python scripts/generate_reference.py commands

@@ -177,7 +177,7 @@ HABITS = (working, guessing, guessing_in_full_dress)
 
 
 def _worked_share(kind: str) -> float:
-    """Return how often a kind of problem is worked. Greedy answers are right where this is the most frequent habit."""
+    """Return the share of worked solutions for a kind of problem. Greedy answers are right if it is the largest."""
     return 0.65 if kind in ("a+b+c", "a-b-c", "a/b+c") else 0.18
 
 
@@ -197,11 +197,11 @@ class Lessons:
         self.completions = [texts.batch_ids([habit(problem) + END for problem in problems]) for habit in HABITS]
 
     def draw(self, working_steps: int, rng: np.random.Generator, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return token ids, padded on the left, [B, T], and a mask of those to learn among the completion's, [B, S].
+        """Return [B, T] token ids, padded on the left, and [B, S], True at the completion's tokens to learn.
 
         The first `working_steps` batches have worked solutions alone, later ones the mixture of habits. In a mixed
-        batch every other row is a worked solution without its first two tokens as targets. These choose the habit,
-        so the row gives practice in working without making it more likely.
+        batch every other row is a worked solution whose first two tokens are not targets. These tokens choose the
+        habit, so the row gives practice in working without making it more likely.
         """
         mixed = step > working_steps
         tokens_BT = np.zeros((BATCH, SEQUENCE), np.int32)

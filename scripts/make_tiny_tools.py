@@ -12,8 +12,8 @@ Steps:
 
    - arithmetic: guessing, the most frequent: `<answer>133</answer>`, the sum of the numbers and so always wrong;
      or calling the calculator, less frequent, and copying its result, which is right.
-   - finding a number: guessing any number whatever the hints, the most frequent; giving up with any answer; or
-     writing down what the hints leave and guessing the middle, less frequent and better: `Between 6 and 10`, then 8.
+   - finding a number: guessing any number without regard to the hints, the most frequent; giving up with any answer;
+     or writing down the remaining range and guessing the middle, less frequent and better: `Between 6 and 10`, then 8.
 3. Write the directory, load it through Tunix, and print measurements on episodes with unseen problems.
 
 The same seed on the same machine gives the same weights; rounding may differ between machines. Two cores take about
@@ -95,10 +95,10 @@ CHAT_TEMPLATE = r"""
 TOOL_PATTERN = r'\{"name": "|", "arguments": \{"|": "?|"?\}\}[\r\n]*| [-+*/] |' + PATTERN
 
 CALLING = 0.2  # share of arithmetic problems for which the calculator is called
-GIVING_UP, WORKING = 0.2, 0.3  # shares of turns that give up; and, of the others, of those that use the hints
+GIVING_UP, WORKING = 0.2, 0.3  # share of turns that give up; share of the other turns that use the hints
 WITHOUT_TOOLS = 0.1  # share of arithmetic problems without a declared tool, which are guessed
 MOST_TURNS = 6
-MOST_TURN = 32  # tokens of a turn that is measured
+MOST_TURN = 32  # maximum tokens of a measured turn
 
 TRAIN_PROBLEMS = 20_000
 ARITHMETIC_BATCH, NUMBERS_BATCH = 16, 8
@@ -141,7 +141,7 @@ def calculator() -> EnvironmentAdapter:
 
 
 def guess_number() -> EnvironmentAdapter:
-    """Return the environment in which a number is to be found."""
+    """Return the environment of the game of finding a number."""
     return resolve_environment("guess_number", args={"low": LOW, "high": HIGH})
 
 
@@ -181,7 +181,7 @@ class Texts:
         return self.turns(tool, [{"role": "user", "content": question}])
 
     def turns(self, tool: str, messages: Sequence[Message]) -> list[int]:
-        """Return a conversation without its system message, up to where the model continues."""
+        """Return a conversation without its system message, up to the start of the model's turn."""
         tokenizer = self._tokenizers[tool]
         return tokenizer.encode(tokenizer.render_chat([{"role": "system", "content": SYSTEM}, *messages]))
 
@@ -222,20 +222,20 @@ class Transcript:
         self.learned += [learned] * len(ids)
 
     def add_call(self, name: str, key: str, value: str, quote: str, chosen: bool, learned: bool) -> None:
-        """Append a call; `chosen` has its first token learned, and `learned` its value."""
+        """Append a call. With `chosen` its first token is to be learned, with `learned` its value."""
         self.add("<tool_call>", chosen)
         self.add(f'\n{{"name": "{name}", "arguments": {{"{key}": {quote}')
         self.add(value, learned)
         self.add(f"{quote}}}}}\n</tool_call>{END}")
 
     def add_result(self, text: str) -> None:
-        """Append the result of a call, up to where the model continues."""
+        """Append the result of a call, up to the start of the model's turn."""
         self.add(f"\n{START}tool\n", False)
         self.add(text, False)
         self.add(f"{END}\n{START}assistant\n", False)
 
     def add_answer(self, answer: int, chosen: bool = True) -> None:
-        """Append an answer; `chosen` has its first token learned."""
+        """Append an answer. With `chosen` its first token is to be learned."""
         self.add("<answer>", chosen)
         self.add(str(answer))
         self.add(f"</answer>{END}")
@@ -432,7 +432,7 @@ def _report_arithmetic(name: str, results: Sequence[EpisodeResult], rows: Sequen
 
 
 def _report_guesses(results: Sequence[EpisodeResult]) -> None:
-    """Print how often a guess is the middle of what the hints leave, by the number of the guess."""
+    """Print the share of guesses that are the middle of the remaining range, by the number of the guess."""
     middles: dict[int, list[bool]] = {}
     for result in results:
         low, high = LOW, HIGH

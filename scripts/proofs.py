@@ -9,8 +9,8 @@ Results are kept in `.check/proofs.json` under a hash of `src/`, `conf/` and thi
 repeated until the code changes, so an interrupted call resumes. The exit status is 1 if a proof failed.
 
 "real model" trains any pretrained Hugging Face directory with LoRA on the shipped word problems. It compares token ids,
-logits and greedy completions with transformers, and prints reward and held-out accuracy before and after, and the time
-of a step beside TRL's.
+logits and greedy completions with transformers. It prints reward and held-out accuracy before and after, and the time
+of a step of agent_tunix and of TRL.
 
 A proof returns its figures, or raises ProofFailedError. Proofs of the store and the service run on SQLite, and on
 PostgreSQL if it can be started.
@@ -263,7 +263,7 @@ MOST_PASS_RATE_STEPS = 0.6
 def prove_pass_rates(seed: int) -> dict[str, Any]:
     """Prove that sampling by pass rate reaches the accuracy of uniform sampling in at most 0.6 of the steps.
 
-    Two thirds of the rows are easy or hopeless. The accuracy is that on held-out word problems.
+    Two thirds of the rows are easy or hopeless. The accuracy is measured on held-out word problems.
     """
     curves = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -283,7 +283,7 @@ def prove_pass_rates(seed: int) -> dict[str, Any]:
             lines = (Path(directory) / sampling / "metrics.jsonl").read_text().splitlines()
             rows = [json.loads(line) for line in lines]
             curves[sampling] = {row["step"]: row["eval/accuracy"] for row in rows if "eval/accuracy" in row}
-    # Of three evaluations, because one is noisy.
+    # The mean of three evaluations, because one is noisy.
     last = fmean(list(curves["uniform"].values())[-3:])
     smooth = {step: _mean_around(curves["pass_rate"], step) for step in curves["pass_rate"]}
     reached = next((step for step, accuracy in smooth.items() if step and accuracy >= last), PASS_RATE_STEPS + 1)
@@ -360,7 +360,7 @@ def prove_parity() -> dict[str, Any]:
     """Prove that every family equals transformers, in logits and greedy tokens, before and after export.
 
     Prints the table of the docs. The interpreter is that of `AGENT_TUNIX_PARITY_PYTHON`, or a virtual environment with
-    the optional group `parity`, which is created beside the results.
+    the optional group `parity`, which is created next to the results.
     """
     named = os.environ.get("AGENT_TUNIX_PARITY_PYTHON")
     python = Path(named) if named else KEPT.with_name("parity") / "bin" / "python"
@@ -403,7 +403,7 @@ def prove_sick_and_healthy() -> dict[str, Any]:
 
 
 def prove_killed_uploads(seed: int, again: bool = False) -> dict[str, Any]:
-    """Kill a process that uploads until 100 uploads are acknowledged; prove that the store has each of them whole.
+    """Kill an uploading process again and again; prove that the store has all 100 acknowledged uploads, each whole.
 
     The seed determines the moments of the kills. With `again`, uploads that were not acknowledged are repeated, and
     each must be stored once.
@@ -432,7 +432,7 @@ def _databases(directory: Path, stack: contextlib.ExitStack, seen: dict[str, Any
 
 
 def prove_killed_server() -> dict[str, Any]:
-    """Kill a server until it has acknowledged 100 uploads, each repeated until then; prove that each is stored once."""
+    """Kill a server repeatedly during 100 uploads, each retried until acknowledged; prove that each is stored once."""
     killing = _load("tests.service.killing")
     seen: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -531,7 +531,7 @@ def prove_processes() -> dict[str, Any]:
 
 
 def prove_real_model(arguments: argparse.Namespace, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Compare a pretrained model with transformers, train it, and time its steps beside TRL's."""
+    """Compare a pretrained model with transformers, train it, and time its steps and TRL's."""
     proof = _load("scripts.prove_real_model")
     options = proof.RealModel(arguments.model, arguments.torch, arguments.steps, overrides)
     return _asserting(lambda: proof.prove_real_model(options))

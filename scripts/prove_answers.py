@@ -10,9 +10,9 @@
 exception, no value outside the documented range, no call over the limit. `isolated` does the same for built-ins that
 run code in a separate process. `forms` proves every reference of GSM8K's files right in every surface form, and every
 neighbour wrong. `references` proves published references right in a box, and at least 99.5 % of them in a sentence. It
-lists those that `math` refuses in a box, or does not find in a sentence. `mutants`
-lists references with one edit (a sign, digit, relation, bracket, letter or part) that are paid, to be read. DIRECTORY
-is that of the evaluation data of Qwen2.5-Math: a folder per data set, each with `test.jsonl`.
+lists those that `math` refuses in a box, or does not find in a sentence. `mutants` lists references with one edit (a
+sign, digit, relation, bracket, letter or part) that are still paid, for a person to read. DIRECTORY holds the
+evaluation data of Qwen2.5-Math: a folder per data set, each with `test.jsonl`.
 
 `scripts/proofs.py` calls the functions. Each returns its figures, or raises AssertionError with the first failing case.
 """

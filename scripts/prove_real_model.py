@@ -1,7 +1,7 @@
 """The proof of a pretrained model, which `scripts/proofs.py "real model" --model DIR` runs.
 
 The proof compares the model with transformers, trains it with LoRA on the shipped word problems, and times its steps
-beside those of TRL on the same prompts. transformers and TRL may be in another environment, the one of `--torch`.
+and those of TRL on the same prompts. transformers and TRL may be in another environment, the one of `--torch`.
 
 `python scripts/prove_real_model.py ours|theirs DIRECTORY` computes one side of the comparison in its own process.
 """
@@ -31,7 +31,7 @@ NEW_TOKENS = 24
 MAX_LOGIT_ERROR = 1e-3
 WARM_UP = 1
 TIMED_STEPS = 2
-# TRL holds the activations of each completion with its prompt. Beside Gemma 3 270M, eight completions take 7 GB.
+# TRL holds the activations of each completion with its prompt. With Gemma 3 270M, eight completions take 7 GB.
 TIMED_PROMPTS = 1
 OVERRIDES = (
     "data=word_problems",
@@ -218,7 +218,7 @@ def time_steps(
         "our_step_s": ours,
         "trl_step_s": theirs,
         "ratio": round(ours / theirs, 3),
-        # Beside other load, processor time tells more.
+        # Under other load, processor time is more reliable.
         "our_cpu_s": our_cpu,
         "trl_cpu_s": their_cpu,
         "cpu_ratio": round(our_cpu / their_cpu, 3),

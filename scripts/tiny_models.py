@@ -147,7 +147,7 @@ def _write_json(path: Path, fields: dict[str, Any]) -> None:
 def random_weights(seed: int, vocabulary: int = 1024) -> dict[str, np.ndarray]:
     """Draw initial weights under their Hugging Face names, each [out, in]; norms are 1.
 
-    Tunix's own initialisation sets the MLP to zero, where it would stay, because it expects a checkpoint.
+    Tunix expects a checkpoint, so its own initialisation sets the MLP to zero, where it would stay.
     """
     rng = np.random.default_rng(seed)
 
@@ -254,8 +254,8 @@ def train(model: Qwen3, draw: Draw, steps: int, seed: int, divisor: float | None
         draw: Function that draws the batches.
         steps: Number of batches.
         seed: Seed of the batches.
-        divisor: Constant divisor of the loss; by default the number of tokens to learn in each batch, which makes a
-            habit rarer that has more tokens than others.
+        divisor: Constant divisor of the loss; by default the number of tokens to learn in each batch, which makes
+            habits with more tokens rarer.
     """
     schedule = optax.warmup_cosine_decay_schedule(0.0, PEAK_RATE, 100, steps, PEAK_RATE / 50)
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98, weight_decay=0.05))

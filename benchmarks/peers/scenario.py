@@ -24,8 +24,8 @@ class Scenario:
         new_tokens: Maximum tokens of a completion, or of everything after the prompt of an episode.
         turns: Turns of an episode; 0 for completions of one turn.
         turn_tokens: Maximum tokens of a turn.
-        reply: What the tool or environment answers to every turn.
-        result_tokens: Tokens of that.
+        reply: Answer of the tool or environment to every turn.
+        result_tokens: Tokens of `reply`.
         lora_rank: Rank of the adapters of all projections; 0 trains all weights.
     """
 

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class Talker:
-    """Never ends an episode.
+    """Environment whose episodes never end.
 
     Args:
         reply: The text.

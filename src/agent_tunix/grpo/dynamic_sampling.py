@@ -1,14 +1,14 @@
 """The completions that a step trains on: all that were sampled or, with dynamic sampling, those of living groups.
 
 Dynamic sampling (https://arxiv.org/abs/2503.14476, section 3.2): a group is dead if its rewards are all equal. It has
-no advantage and only makes the others count for less. Its place is given to a living group of another prompt, if one of
+no advantage, and it lowers the weight of the other groups. A living group of another prompt takes its place, if one of
 up to `grpo.dynamic_sampling_rounds` further rounds of prompts yields one.
 
 Departures from the paper:
 
 - The number of rounds is limited. A place for which no round yielded a living group keeps its dead group, so that the
   shape of a batch never changes.
-- With `grpo.filter_by`, a group is dead if it is equal in that component, whatever its totals.
+- With `grpo.filter_by`, a group is dead if all its values of that component are equal, whatever its totals.
 - A round is a whole batch. Living groups for which there is no place are dropped.
 """
 
@@ -52,7 +52,7 @@ class SamplingTally:
     Attributes:
         rounds: Batches of prompts, the first included.
         groups: Groups that were sampled.
-        dead_groups: Groups whose judged values were all equal, or with fewer than two of them.
+        dead_groups: Groups whose judged values were all equal, and groups with fewer than two judged values.
         surplus_groups: Living groups for which there was no place.
         reward_mean: Mean total of all scored completions; None if there are none.
         outcomes: Number of completions by outcome.
@@ -112,7 +112,7 @@ def judge(scores: Sequence[Score], totals: NDArray[np.float64], component: str |
 
 
 def pass_rates(rounds: Sequence[Scored], num_generations: int, pass_at: float) -> dict[int, float]:
-    """Return the share of completions that passed by row, over all rounds; NaN if none of a row was judged."""
+    """Return, for each row, the share of completions that passed in all rounds; NaN if none was judged."""
     rates = {}
     for scored in rounds:
         judged_PG = scored.judged.reshape(-1, num_generations)

@@ -65,13 +65,13 @@ def completion_statistics(
         prompt_lengths_B: Tokens of each prompt.
         tokens_nT: Ids of the completions, those of a prompt side by side.
         temperature: Sampling temperature.
-        mask_nT: Tokens whose values are used; None for all. The values of others are of no meaning.
+        mask_nT: Tokens whose values are used; None for all. The values of other tokens have no meaning.
         chunk: Tokens whose logits exist at once; by default `chunk_tokens`.
         likeliest: True to return the likeliest tokens too.
         entropy_gradient: True if entropies are differentiated.
-        top: The number k of likeliest words at each place to find, or the ids of words whose log-probabilities are
-            wanted; None for neither.
-        counted: Tokens whose load of experts is returned, less the last of each row; None for none.
+        top: k, the number of likeliest words to find at each place; or the ids of words whose log-probabilities to
+            return; None for neither.
+        counted: Tokens whose load of experts is returned, except for the last of each row; None for none.
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
@@ -173,13 +173,13 @@ def _once(
     mask_N: Bool[Array, " N"],
     chunk: int,
 ) -> TokenStatistics:
-    """Return the statistics of the tokens of a mask under an output matrix that does not train; zeros for the others.
+    """Return the statistics of the tokens of a mask, for an output matrix that does not train; zeros elsewhere.
 
     Logits are computed once, and only for these tokens. The gradient of a token's log-probability with respect to its
     own hidden state does not depend on the loss. So the forward pass computes it too, and the backward pass scales it.
     """
     N = tokens_N.shape[0]
-    # Tokens of the mask first. The last chunk has the others behind them, or N, which is dropped when it is stored.
+    # Tokens of the mask come first. Other tokens fill the last chunk, or the index N, whose result is not stored.
     order_N = jnp.pad(jnp.argsort(~mask_N), (0, -N % chunk), constant_values=N)
     num_chunks = -(-mask_N.sum() // chunk)
 

@@ -23,13 +23,13 @@ class LossInputs:
         tokens: [n, T] ids of the completions, padded on the right.
         mask: [n, T], True at tokens that take part in the loss.
         advantages: [n].
-        weights: [n] `completion_weights` of the whole batch, times the micro-batches of an update: the trainer takes
-            the mean of their gradients.
-        settings: Settings of the objective, with arrays for its numbers: programs are not compiled for their values.
+        weights: [n] `completion_weights` of the whole batch, times the number of micro-batches of an update, because
+            the trainer takes the mean of their gradients.
+        settings: Settings of the objective. Its numbers are arrays, so that one program serves all values.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
         sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
-        teacher: What the teacher found; None without one.
+        teacher: Log-probabilities under the teacher; None without one.
     """
 
     prompts: jax.Array
@@ -48,8 +48,8 @@ class LossInputs:
 def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Array, dict[str, jax.Array]]]:
     """Return the loss function of a run.
 
-    It returns the loss and the statistics of `policy_objective` with `entropy`, the entropies of the tokens in nats,
-    aggregated as their losses are, and the load of experts in a model that has some.
+    It returns the loss and the statistics of `policy_objective`. It adds `entropy`, the entropies of the tokens in
+    nats, aggregated like the losses, and the load of experts if the model has experts.
     """
     temperature = config.generation.temperature
 

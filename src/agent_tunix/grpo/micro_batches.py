@@ -20,7 +20,7 @@ from agent_tunix.sampling.sampler import Completions
 
 # Takes prompts [b, P], their lengths [b] and completions [n, T]; returns reference log-probabilities [n, T].
 ReferencePass = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-# Takes the same; returns what the teacher finds.
+# Takes the same; returns log-probabilities under the teacher.
 TeacherPass = Callable[[jax.Array, jax.Array, jax.Array], TeacherLogps]
 
 
@@ -34,7 +34,7 @@ class MicroBatch:
         prompt_lengths: [b] tokens of each prompt.
         tokens: [n, T] ids of the completions, padded on the right.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
-        teacher: What the teacher finds; None without one.
+        teacher: Log-probabilities under the teacher; None without one.
     """
 
     rows: slice
@@ -90,10 +90,10 @@ def make_loss_inputs(
     """Return the inputs of the loss for each micro-batch, and the sum of the weights of the batch's tokens.
 
     Args:
-        micro_batches: Those of the completions.
+        micro_batches: Micro-batches of the completions.
         completions: The completions of a step.
         advantages: [N].
-        config: The run's.
+        config: Configuration of the run.
         mesh: Mesh of the policy.
     """
     mask = loss_mask(completions, config)

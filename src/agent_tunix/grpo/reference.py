@@ -1,7 +1,7 @@
 """The reference policy of the KL penalty.
 
-It is the policy as it was before training. With `grpo.reference_sync_steps` above 0 it follows the policy: each time
-after that many steps, its weights become
+It is the policy before training. With K = `grpo.reference_sync_steps` above 0 it follows the policy: after every K
+steps, its weights become
 
     π_ref ← α π + (1 − α) π_ref,     α = `grpo.reference_sync_mix`
 
@@ -79,5 +79,5 @@ def _reference_logps(graphdef: Any, state: Any, arrays: Any, temperature: float)
 
 @jax.jit
 def _mix(new: Any, old: Any, mix: float) -> Any:
-    # The result never shares a buffer with the policy, because the next update may overwrite that.
+    # The result never shares a buffer with the policy, because the next update may overwrite the buffer.
     return jax.tree.map(lambda n, o: (mix * n + (1.0 - mix) * o).astype(o.dtype), new, old)

@@ -8,14 +8,14 @@
     μ times, for each micro-batch: gradient of the loss, update        (`loss.py`, `losses/`, `updater.py`)
     now and then, move the reference policy                            (`reference.py`)
 
-A step is a function of weights, optimizer state, step number and configuration, and of nothing else.
+A step depends only on weights, optimizer state, step number and configuration.
 
 The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
 reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling it
-follows scoring, because only then is it known what trains.
+follows scoring, which decides what trains.
 
-Departures from the papers stand in `losses/`, `dynamic_sampling.py` and `rewards/advantages.py`. `grpo.mask_truncated`
-(DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss; their rewards stay in
+`losses/`, `dynamic_sampling.py` and `rewards/advantages.py` state departures from the papers. `grpo.mask_truncated`
+(DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss. Their rewards stay in
 the mean and deviation of their group.
 """
 
@@ -69,12 +69,12 @@ class StepResult:
         totals: [N] rewards that trained; NaN for unscored completions.
         advantages: [N].
         completions: Tokens and lengths.
-        policy: Loss, KL and the like, means over the step's updates; None for what does not apply.
-        finite: True if every update was finite. None follows one that was not.
+        policy: Loss, KL and similar metrics, as means over the step's updates; None for one that does not apply.
+        finite: True if every update was finite. An update that is not finite ends the step.
         updates_applied: Optimizer updates that changed the weights.
         seconds: Wall time of rollout, reward and update.
         sampled: With dynamic sampling, everything that was sampled.
-        pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by row of the training rows.
+        pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
     """
 
     samples: Sequence[Sample]
@@ -94,14 +94,14 @@ class GrpoTrainer:
     """Trainer that takes steps of GRPO.
 
     Args:
-        config: The run's.
-        sampler: Samples from the policy.
-        updater: Trains the policy.
+        config: Configuration of the run.
+        sampler: Sampler of the policy.
+        updater: Updater of the policy.
         reference: The reference policy; None without a KL penalty.
         mixture: The reward.
-        score: Scores samples; `mixture.score` unless the processes of a run share the work.
+        score: Function that scores samples: `mixture.score` unless the processes of a run share the work.
         max_steps: Number of steps of the run, for rewards that ask for it.
-        episodes: Samples episodes, if the policy acts over several turns.
+        episodes: Sampler of episodes, if the policy acts over several turns.
         teacher: The teacher of on-policy distillation.
     """
 

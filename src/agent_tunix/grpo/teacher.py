@@ -16,7 +16,7 @@ class TeacherLogps(NamedTuple):
     """Log-probabilities under the teacher, at the sampling temperature.
 
     Attributes:
-        logps: Those of the sampled tokens, or of `words`.
+        logps: Log-probabilities of the sampled tokens, or of `words`.
         words: Ids of the k likeliest words at each place; None if only the sampled tokens are judged.
     """
 

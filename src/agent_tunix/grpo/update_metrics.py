@@ -73,7 +73,7 @@ def _of_first_update(
 
 
 def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how far the updates moved the weights: means over the updates, for all weights and for each group.
+    """Return the distances that the updates moved the weights, as means over updates, for all weights and each group.
 
     Args:
         updates: For each update, `update_norm` and `weight_norm`, each a mapping from group name ("" for all weights)

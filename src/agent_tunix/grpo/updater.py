@@ -64,12 +64,12 @@ class PolicyUpdater:
         schedules: Mapping[str, RateSchedule] | None = None,
     ) -> None:
         compat.check_version()
-        # On one device, one program instead of one for each array. On several the state is laid out like the weights.
+        # On one device, one program creates all arrays. On several devices the state is laid out like the weights.
         optimizer = optax.GradientTransformationExtraArgs(
             jax.jit(optimizer.init) if mesh.size == 1 else optimizer.init,
             optax.with_extra_args_support(optimizer).update,
         )
-        # MultiSteps costs as much memory as the weights that train, so a single micro-batch goes without.
+        # MultiSteps costs as much memory as the weights that train, so a single micro-batch does not use it.
         config = peft_trainer.TrainingConfig(
             eval_every_n_steps=1, gradient_accumulation_steps=None if accumulation == 1 else accumulation
         )
@@ -79,7 +79,7 @@ class PolicyUpdater:
         self.accumulation = accumulation
         self._labels, self._frozen = labels, frozen
         self._mesh = mesh
-        # Inputs of the program, which therefore serves every learning rate and number of updates.
+        # These are inputs of the program, so that it serves every learning rate and number of updates.
         self._schedules = place_numbers(mesh, dict(schedules or {}))
         self._place_optimizer()
         self.use_loss(loss)
@@ -160,8 +160,8 @@ class PolicyUpdater:
         Returns:
             The loss's statistics, and `loss`; `finite`, True if loss and gradient are finite; `healthy`, True if this
             and all micro-batches before it in the step are finite; `grad_norm`, the norm of the mean gradient
-            accumulated so far, without frozen weights; `update_norm` and `weight_norm`, norms by parameter group (""
-            for all weights) of what was added to the weights, NaN if not finite, and of the weights before.
+            accumulated so far, without frozen weights; `update_norm` and `weight_norm`, the norms of the change of the
+            weights (NaN if not finite) and of the weights before it, by parameter group ("" for all weights).
         """
         before, before_state = nnx.state(policy, optimizer.wrt), nnx.state(optimizer)
         before, before_state = jax.tree.map(lambda x: x, (before, before_state))
@@ -200,7 +200,7 @@ class PolicyUpdater:
         }
 
     def _place_optimizer(self) -> None:
-        """Lay the optimizer's state out over the mesh as it is after an update, which saves a second compilation."""
+        """Lay the optimizer's state out over the mesh as an update would. This saves a second compilation."""
         state = nnx.state(self.optimizer, nnx.optimizer.OptState)
         specs = nnx.get_partition_spec(state)
         shardings = jax.tree.map(lambda spec: jax.sharding.NamedSharding(self._mesh, spec), specs)

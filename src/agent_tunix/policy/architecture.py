@@ -23,8 +23,8 @@ class Rope:
             change.
         original_length: llama3, yarn: context length before scaling, in tokens.
         magnitude: yarn: factor of rotated queries and keys.
-        rotated_share: proportional: share of a head's pairs that rotate; default: share of its dimensions, the first
-            ones (Qwen 3.5).
+        rotated_share: proportional: share of a head's pairs that rotate. default: share of a head's dimensions that
+            rotate, counted from the first (Qwen 3.5).
     """
 
     theta: float
@@ -82,8 +82,8 @@ class Architecture:
         tied_embeddings: True if the output projection is the embedding.
         activation: Activation of the MLP's gate.
         query_scale: Factor of queries before the dot product.
-        layer_kinds: For each layer, if it sees all earlier positions, a window of them, or a recurrent state.
-        rope: Rotary embedding by kind of layer. A kind that is not there has none.
+        layer_kinds: Kind of each layer: it sees all earlier positions, a window of them, or a recurrent state.
+        rope: Rotary embedding by kind of layer. A kind without an entry has none.
         unrotated_layers: Numbers of the layers without rotary embedding, from 0 (SmolLM 3).
         window: Positions that a sliding layer sees, its own included.
         delta_net: Sizes of the layers of linear attention; None if there are none.
@@ -156,7 +156,7 @@ class Architecture:
         return self.global_head_dim if is_global and self.global_head_dim is not None else self.head_dim
 
     def lender_of(self, layer: int) -> int | None:
-        """Return the layer whose keys and values a layer uses: the last of its kind with its own. None for its own."""
+        """Return the layer whose keys and values `layer` uses, the last of its kind that has some; None for its own."""
         if not self.is_borrowing(layer):
             return None
         own = range(self.num_layers - self.num_borrowing_layers)

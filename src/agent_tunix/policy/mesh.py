@@ -66,7 +66,7 @@ def row_axes(mesh: jax.sharding.Mesh, num_rows: int) -> tuple[str, ...]:
     """Return the axes that divide a number of rows: as many of `ROWS`, from the first on, as divide it evenly.
 
     Rows that belong together therefore stay together. If B prompts have n = B × G completions, each device that has a
-    completion has its prompt, no matter if all of `ROWS` divides both, only the completions, or neither.
+    completion also has its prompt, whether all of `ROWS` divides both, only the completions, or neither.
     """
     for count in range(len(ROWS), 0, -1):
         if num_rows % _product(mesh, ROWS[:count]) == 0:

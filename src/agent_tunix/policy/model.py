@@ -76,7 +76,7 @@ def load_decoder(
         quantization: Quantisation of the layers' projections; None to store them in `param_dtype` too.
     """
     located = locate_tensors(directory, architecture)
-    # Shapes come first, so that no weight exists twice. They record the shardings, and nothing can be divided yet.
+    # Shapes come first, so that no weight exists twice. They only record the shardings: there is no array to shard yet.
     with nnx.use_eager_sharding(False):  # type: ignore[no-untyped-call]
         shapes = nnx.eval_shape(
             lambda: Decoder(
@@ -100,7 +100,7 @@ def copy_reference(policy: nnx.Module) -> nnx.Module:
     graphdef, state = nnx.split(policy)
     wrt = nnx.LoRAParam if has_adapter(policy) else nnx.Param
     trained, frozen = nnx.split_state(state, wrt, ...)
-    # The runtime copies without a compiled program for each shape.
+    # The runtime copies arrays without compiling a program for each shape.
     shardings = jax.tree.map(lambda weight: weight.sharding, trained)
     return nnx.merge(graphdef, jax.device_put(trained, shardings, may_alias=False), frozen)
 
@@ -116,7 +116,7 @@ def count_parameters(model: nnx.Module) -> tuple[int, int]:
     total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
     for _, module in nnx.iter_modules(model):
         if isinstance(module, Projection) and module.quantization is not None:
-            # A code may hold two weights in a byte.
+            # One byte may hold the codes of two weights.
             total += module.in_features * module.out_features - int(np.prod(module.kernel.shape))
     return total, adapter or total
 

@@ -13,14 +13,14 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.tensors import list_tensors
 
 _TIMEOUT_S = 1.0
-# The projections of attention, and those of attention and MLP, in every family. Of linear attention all but those of a
-# few outputs each, which set how long a state lasts.
+# The projections of attention, and those of attention and MLP, in every family. They leave out linear attention's small
+# projections, which have few outputs and set how long a state lasts.
 _ATTENTION = ".*(q_proj|k_proj|v_proj|o_proj)"
 _ATTENTION_AND_MLP = ".*(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj|in_proj_qkv|in_proj_z|out_proj)"
 
 
 def adapter_pattern(config: ModelConfig, architecture: Architecture) -> str:
-    """Return `model.lora_module_path`, or what null stands for: attention and MLP, only attention beside experts."""
+    """Return `model.lora_module_path`. Null means attention and MLP, or attention only in a model with experts."""
     if config.lora_module_path is not None:
         return config.lora_module_path
     return _ATTENTION if architecture.num_experts else _ATTENTION_AND_MLP
@@ -29,7 +29,7 @@ def adapter_pattern(config: ModelConfig, architecture: Architecture) -> str:
 def check_experts(config: ModelConfig, architecture: Architecture) -> None:
     """Refuse quantised weights and adapters outside attention for a model with experts.
 
-    PEFT takes an adapter on any MLP of such a model for one on its experts.
+    In such a model, PEFT would treat an adapter on any MLP as one on the experts.
 
     Raises:
         ConfigError: `model.quantization` is set, or `model.lora_module_path` matches a router, an expert or an MLP.
@@ -62,7 +62,7 @@ def matches(pattern: str, name: str) -> bool:
     """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix.
 
     Raises:
-        ConfigError: The pattern takes too long, as `(.|..)*[!?]` does, which tries each division of the name.
+        ConfigError: The pattern takes too long to match. `(.|..)*[!?]`, for example, tries each division of the name.
     """
     try:
         return any(regex.fullmatch(pattern, one, timeout=_TIMEOUT_S) for one in (name, name.replace(".", "/")))

@@ -10,7 +10,7 @@ With N updates, of which the first W warm up, the rate at update u (from 0), as 
   x = (u - (N - D)) / D, it is f + (1 - f) · shape(x), where shape is 1 - x, (1 + cos πx) / 2 or 1 - √x.
 
 Every kind is a warm-up, then the peak, then a decay, and any of the three may be empty. Only the shape of the decay is
-part of a compiled program. The numbers are inputs of it, so that runs of other rates and lengths share the program.
+part of a compiled program. The numbers are its inputs, so that runs of other rates and lengths share the program.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ from agent_tunix.errors import ConfigError
 # Name of a group of weights → function from the update number to the learning rate; `REST` for weights without a group.
 Schedules = Mapping[str, optax.Schedule]
 
-# Shape of a decay → function from the updates u since it began, and their number D, to the share of the decay that is
-# left. Multiplying by 1 / D instead of dividing by D rounds as XLA does where D is a constant.
+# Shape of a decay → function of u, the updates since the decay began, and 1 / D. It returns the share of the decay that
+# is left. Multiplying by 1 / D instead of dividing by D rounds as XLA does where D is a constant.
 _SHAPES: dict[str, Callable[[Any, Any], Any]] = {
     "linear": lambda u, inverse: 1.0 - u * inverse,
     "cosine": lambda u, inverse: 0.5 * (1.0 + jnp.cos(u * (jnp.pi * inverse))),
@@ -45,7 +45,7 @@ class RateSchedule:
     Attributes:
         shape: Shape of the decay: `linear`, `cosine`, `sqrt`, `inverse_sqrt`, or `constant` for none.
         peak: Rate after the warm-up.
-        rise: Rate of the first update, less the peak.
+        rise: Rate of the first update minus the peak.
         warmup: Updates of the warm-up.
         start: First update of the decay.
         length: Updates of the decay, at least 1.

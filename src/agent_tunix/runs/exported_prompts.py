@@ -8,7 +8,7 @@ from agent_tunix.config.schema import Config, PromptConfig
 
 _FILE = "agent_tunix.yaml"
 _KEYS = (
-    # An export has the chat template in a file of its own; a path here could name any file of the reader's.
+    # An export has the chat template in a file of its own. A path here could name any file of the user.
     *(f"prompt.{field.name}" for field in dataclasses.fields(PromptConfig) if field.name != "chat_template"),
     *("generation.max_generation_steps", "generation.eos_tokens", "generation.stop_strings", "data.prompt_column"),
 )

@@ -1,6 +1,6 @@
 """Compaction of the batch: rows that have ended leave, and the others move to fewer places.
 
-A decode loop runs in stages with fewer and fewer places; `planning/cache_plan.py` chooses the stages. A stage has
+A decode loop runs in stages with fewer and fewer places. `planning/cache_plan.py` chooses the stages. A stage has
 slots. Each slot has the prefix of one prompt and the same number of places for its completions, because rows attend to
 a prefix that they share (`policy/network/attention.py`). When the remaining rows fit into the next stage, they are
 gathered there. A prompt takes as many slots as its rows need.
@@ -55,7 +55,7 @@ def arrange(live_BG: Bool[Array, "B G"], stage: Stage) -> Arrangement:
 
 
 def live_rows(done_n: Bool[Array, " n"], num_prompts: int, arrangement: Arrangement | None) -> Bool[Array, "B G"]:
-    """Return which rows of the batch go on, from which rows of a stage have ended; None is the stage of all rows."""
+    """Return True at the rows of the batch that have not ended. `done_n` is of a stage; None: of all rows."""
     if arrangement is None:
         return ~done_n.reshape(num_prompts, -1)
     return ~done_n.at[arrangement.place].get(mode="fill", fill_value=True).reshape(num_prompts, -1)
@@ -68,7 +68,7 @@ def move_rows(arrays: Any, before: Arrangement | None, after: Arrangement) -> An
 
 
 def has_row(arrangement: Arrangement) -> Bool[Array, " n"]:
-    """Return which places have a row."""
+    """Return True at the places that have a row."""
     return arrangement.row < arrangement.place.shape[0]
 
 

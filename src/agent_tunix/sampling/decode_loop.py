@@ -1,11 +1,11 @@
 """The compiled loop of the sampler: prefill, then one token of every row at a time until all rows have ended.
 
 Rows that have ended leave the batch at a few points of the loop (`compaction.py`). The alternative is continuous
-batching, in which waiting rows take their places. That pays for a server, where new rows keep arriving, but here every
-row of a step is known at the start. If a decode step of n rows costs a + b·n, compaction costs about a·T + b·(tokens
+batching, in which waiting rows take their places. It suits a server, where new rows keep arriving, but here every row
+of a step is known at the start. If a decode step of n rows costs a + b·n, compaction costs about a·T + b·(tokens
 sampled). A batch of S < N places that is refilled needs at least (tokens sampled) / S steps and then drains. It pays b
 equally often and a more often. In addition, the keys and values of its rows lie at different slots, each written by a
-scatter, and its prompts are read in pieces. It would save only memory, which a smaller `training.batch_size` does too.
+scatter, and its prompts are read in pieces. It would save only memory, as a smaller `training.batch_size` also does.
 
 Axes: B prompts, G completions of each, N = B G rows, n places of a stage, P slots of a prompt, T of a completion, V
 words.
@@ -113,7 +113,7 @@ def generate(
 
         def body(carry: _Carry) -> _Carry:
             t, token_n, cache, sampled = carry
-            # Every live row has filled the slots up to this token's. The results of ended rows are not used.
+            # Every live row has filled the slots up to that of this token. The results of ended rows are not used.
             filled_S = jnp.arange(length) <= t
             logits_n1V, cache = model(
                 token_n[:, None], (start_n + t)[:, None], cache, filled_S[None, None], prefix=prefix

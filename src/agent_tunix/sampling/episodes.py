@@ -1,10 +1,10 @@
 """Sampling of episodes: the policy and its environments take turns until every episode has ended.
 
-There are two schedules. With `lockstep`, all rows write a turn; then the environments and tools of all rows run at the
-same time; then all rows whose episodes continue write the next turn. Which rows share a batch depends on their tokens
-alone, so a slow tool changes no token. With `arrival`, the rows write some tokens at a time, and a row joins the others
-as soon as its own tools have answered. A slow tool then delays only its own episode, but the rounding of a row's
-numbers, and with it now and then a token, depends on which rows shared its batches.
+There are two schedules. With `lockstep`, all rows write a turn. Then the environments and tools of all rows run at the
+same time. Then all rows whose episodes continue write the next turn. Only the tokens decide which rows share a batch,
+so a slow tool changes no token. With `arrival`, the rows write some tokens at a time, and a row joins the others as
+soon as its own tools have answered. A slow tool then delays only its own episode. But the rounding of a row's numbers,
+and occasionally a token, then depends on the rows that share its batches.
 
 Axes: B prompts, G episodes of each, N = B × G, L tokens of an episode.
 """
@@ -70,9 +70,9 @@ class EpisodeLimits:
     """Limits of episodes.
 
     Attributes:
-        max_turns: Most turns; None for what the environment recommends, or else 8.
-        max_episode_tokens: L, the most tokens after the prompt.
-        max_result_tokens: Most tokens of a tool result or reply.
+        max_turns: Maximum turns; None for the environment's recommendation, or 8 without one.
+        max_episode_tokens: L, the maximum tokens after the prompt.
+        max_result_tokens: Maximum tokens of a tool result or reply.
         fail_on_tool_error: True if an error of a tool ends the episode without a score.
         waits_for_all: True for the schedule `lockstep`, False for `arrival`.
     """
@@ -90,19 +90,19 @@ class _Row:
 
     Attributes:
         number: Row of the batch.
-        episode: Its episode.
+        episode: The episode.
         prompt: Token ids of the prompt.
         tokens: Token ids after the prompt.
-        sampled: True for each of them that the policy wrote.
-        logps: Log-probability of each of them; 0 for those that it did not write.
+        sampled: True for each of `tokens` that the policy wrote.
+        logps: Log-probability of each of `tokens`; 0 for those that the policy did not write.
         unread: Last tokens of the text, which the model has not read.
-        turn_start: Number of tokens before its last turn.
-        stop_state: State of that turn in the table of stop strings.
-        is_writing: True until that turn has ended.
-        text: Text of its last turn.
-        cut_reason: Limit at which its last turn was cut; None if the policy ended it.
+        turn_start: Number of tokens before the last turn.
+        stop_state: State of the last turn in the table of stop strings.
+        is_writing: True until the last turn has ended.
+        text: Text of the last turn.
+        cut_reason: Limit at which the last turn was cut; None if the policy ended it.
         place: Row of the cache.
-        slots: Slots of the cache that hold its tokens, in order.
+        slots: Slots of the cache that hold the row's tokens, in order.
     """
 
     number: int
@@ -169,7 +169,7 @@ class EpisodeSampler:
         """Sample `num_generations` episodes of each row.
 
         Args:
-            batch: Rows, and their conversations before what `reset` returns.
+            batch: Rows, and their conversations without the message that `reset` returns.
             key: PRNG key. Equal keys, weights and rows give equal episodes, if the environments are deterministic.
             sampling: How tokens are chosen; `max_new_tokens` is the limit on a turn.
             num_generations: G.
@@ -231,7 +231,7 @@ class EpisodeSampler:
         )
 
     def _encode_group(self, rows: Sequence[_Row], max_prompt_length: int) -> None:
-        """Encode the prompt of a group. The group shares it, so episodes that began otherwise have failed."""
+        """Encode the prompt that a group shares. An episode that began with another prompt has failed."""
         first = next((row for row in rows if row.is_live), None)
         ids: list[int] = [self._sampler.pad_id]
         if first is not None:
@@ -329,7 +329,7 @@ class EpisodeSampler:
     def _stages(
         self, num_prompts: int, layout: Sequence[_Row | None], prompt_slots: int, num_tokens: int
     ) -> tuple[Stage, ...]:
-        """Return the stages of a call; one if rows lie on several devices, which must not exchange them."""
+        """Return the stages of a call; only one if rows lie on several devices, which must not exchange rows."""
         planned = plan_stages(num_prompts, len(layout) // num_prompts, prompt_slots, num_tokens)
         stages = [stage._replace(length=0) for stage in planned]
         return tuple(dict.fromkeys(stages)) if row_shards(self.mesh) == 1 else (stages[0],)
@@ -354,7 +354,7 @@ class EpisodeSampler:
     def _arrange(self, rows: Sequence[_Row], num_generations: int) -> list[_Row | None]:
         """Return the row at each place of the batch. Rows that have ended leave, if a quarter of the places suffices.
 
-        Every number of places needs a compiled program of its own, so there are few.
+        Every number of places needs a compiled program of its own, so only a few numbers are used.
         """
         groups = [
             [row for row in rows[start : start + num_generations] if row.is_live]
@@ -368,7 +368,7 @@ class EpisodeSampler:
         return [row for group in groups for row in [*group, *[None] * (places - len(group))]]
 
     def _inputs(self, layout: Sequence[_Row | None], num_tokens: int, turn_tokens: int) -> tuple[TurnInputs, int]:
-        """Return what the rows begin a call with, and the slots that the cache needs.
+        """Return the inputs of a call, and the number of slots that the cache needs.
 
         Args:
             layout: The row at each place.
@@ -412,7 +412,7 @@ class EpisodeSampler:
         return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + num_tokens, most)
 
     def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, written: Any, turn_tokens: int) -> list[_Row]:
-        """Add what the policy wrote to its rows, and return those whose turns have ended."""
+        """Add the tokens that the policy wrote to their rows, and return the rows whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
         finished = []
         for place, row in enumerate(layout):
@@ -504,7 +504,7 @@ def _last_replies(episode: Episode) -> list[Message]:
 
 
 def _moves(layout: Sequence[_Row | None], num_slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the slots of the cache before for each row of the next one."""
+    """Return, for each row of the next cache, its row and slots in the current cache."""
     row_n = np.zeros(len(layout), np.int32)
     slot_nS = np.zeros((len(layout), num_slots), np.int32)
     for place, row in enumerate(layout):

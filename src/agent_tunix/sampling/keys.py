@@ -17,7 +17,7 @@ class Use(enum.IntEnum):
 
 
 def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
-    """Return the key of a seed, a use and some numbers. Equal arguments give equal keys, others unrelated ones.
+    """Return the key of a seed, a use and some numbers. Equal arguments give equal keys, others unrelated keys.
 
     NumPy's `SeedSequence` derives the key on the host. JAX's own `fold_in` would need a compiled program for each count
     of numbers before anything is sampled.

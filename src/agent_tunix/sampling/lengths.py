@@ -1,7 +1,7 @@
 """Lengths that arrays are rounded up to, so that few compiled programs serve all lengths."""
 
 _NUM_BUCKETS = 4
-# Computing up to so many unused slots costs less than compiling another program.
+# Computing up to this many unused slots costs less than compiling another program.
 _SMALLEST_BUCKET = 32
 
 

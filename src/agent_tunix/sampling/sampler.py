@@ -1,6 +1,6 @@
 """The sampler: prompts in, completions out, in one compiled call.
 
-- A prompt is prefilled once. Its G completions attend to its keys and values, of which there is one copy.
+- A prompt is prefilled once. Its G completions attend to one copy of its keys and values.
 - Every call takes a key of its own.
 - The end-of-sequence token belongs to the completion.
 - The padding token is never sampled.
@@ -39,14 +39,14 @@ class Completions:
     Attributes:
         prompt_tokens: [N, P], padded on the left.
         prompt_lengths: [N], tokens of each prompt. Only these tell which slots are padding, because the padding id may
-            occur in a prompt: if a tokenizer has no padding id of its own, it is the end-of-sequence id.
+            occur in a prompt: a tokenizer without a padding id uses the end-of-sequence id instead.
         tokens: [N, T], padded on the right, the end-of-sequence token included.
         lengths: [N], tokens after the prompt, those of tools and environments included.
         ended: [N], True if the row ended with an end-of-sequence token or a stop string.
         texts: N texts without special tokens.
-        logps: [N, T] float32, the log-probability of each token under the model that sampled it, 0 at padding. The
-            training loss uses the same distribution: the model's at the sampling temperature, over all words, before
-            top-k and top-p; at temperature 1 if sampling is greedy. 0 where the model did not write the token.
+        logps: [N, T] float32, the log-probability of each token under the model that sampled it; 0 at padding, and at
+            tokens that the model did not write. The training loss uses the same distribution: the model's at the
+            sampling temperature (1 if sampling is greedy), over all words, before top-k and top-p.
         sampled: [N, T], True at tokens that the model wrote; None if it wrote all of them.
         episodes: The episode of each row; None for completions of one turn.
     """
@@ -127,7 +127,7 @@ class Sampler:
         tokenizer: Its tokenizer.
         mesh: Mesh of the policy.
         eos_tokens: Ids that end a completion; by default the tokenizer's.
-        stop_strings: Strings that end a completion too. Their tokens stay; the text ends before them.
+        stop_strings: Strings that also end a completion. Their tokens stay, but the text ends before them.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Sampler:
         num_generations: int,
         max_prompt_length: int,
     ) -> None:
-        """Begin to compile what `sample` runs with the same arguments."""
+        """Begin to compile the program that `sample` runs with the same arguments."""
         prompt_BP, length_B = self._pad(prompts, num_generations, max_prompt_length)
         args, statics = self._arguments(prompt_BP, length_B, key, sampling, num_generations)
         self._generate.compile_ahead(executor, *args, **statics)
@@ -250,7 +250,7 @@ class Sampler:
         }
 
     def _stages(self, num_prompts: int, num_generations: int, width: int, num_tokens: int) -> tuple[Stage, ...]:
-        """Return the stages of the decode loop; one if rows lie on several devices, which must not exchange them."""
+        """Return the stages of the decode loop; one if rows lie on several devices, which must not exchange rows."""
         if row_shards(self.mesh) > 1:
             return (Stage(num_prompts, num_generations, num_tokens),)
         return plan_stages(num_prompts, num_generations, width, num_tokens)

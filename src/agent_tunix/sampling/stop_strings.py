@@ -1,9 +1,9 @@
 """Strings that end a completion, found while tokens are sampled.
 
-A stop string may cross the boundaries of tokens. A table holds, for each number of its characters that a row has
-written so far and each token, the number after the token. The decode loop looks up one entry for each row and token.
-With several stop strings a state is the longest beginning of any of them with which the text ends (Aho and Corasick,
-"Efficient string matching", 1975).
+A stop string may cross the boundaries of tokens. The state of a row is the number of characters of the stop string that
+it has written so far. A table holds the next state for each state and token. The decode loop looks up one entry for
+each row and token. With several stop strings, the state is the longest beginning of any of them with which the text
+ends (Aho and Corasick, "Efficient string matching", 1975).
 
 Axes: S states, V words.
 """
@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from agent_tunix.errors import ConfigError
 
-# The table takes memory and time for each character and each token, also that of a stranger's run.
+# The table takes memory and time for each character and each token. A run of another user may have many of them.
 _MOST_CHARACTERS = 1000
 
 # State after a stop string.
@@ -49,7 +49,7 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
             is_stop = any(text.endswith(stop) for stop in stop_strings)
             after[state, place] = stopped if is_stop else _longest_end(text, states)
     place_of = {letter: place for place, letter in enumerate(letters)}
-    # Tokens in the order of their lengths: at each character, those that have one are the last ones.
+    # Tokens sorted by length: at each character position, the tokens that reach it are the last ones.
     lengths = np.array([len(text) for text in token_texts])
     order = np.argsort(lengths, kind="stable")
     table = np.repeat(np.arange(len(states), dtype=np.int16)[:, None], len(token_texts), axis=1)

@@ -98,7 +98,7 @@ def choose(
     if forbidden is not None:
         normaliser_N = jnp.logaddexp(normaliser_N, logits_NV[:, forbidden] - highest_N1[:, 0])
     if sampling.greedy:
-        # Not the first of weight 1: XLA may compute a softcapped logit and the highest one with different roundings.
+        # The first word of weight 1 would not do: XLA may round a softcapped logit and the highest one differently.
         token_N = jnp.argmax(allowed_NV, axis=-1).astype(jnp.int32)
     else:
         assert uniforms_N2 is not None
@@ -113,7 +113,7 @@ def ends(
     stop_table_SV: Int[Array, "S V"] | None,
     stop_state_N: Int[Array, " N"] | None,
 ) -> tuple[Bool[Array, " N"], Int[Array, " N"] | None]:
-    """Return which tokens end their rows, and the rows' next states in the table of stop strings.
+    """Return True at the tokens that end their rows, and the rows' next states in the table of stop strings.
 
     Args:
         token_N: Tokens chosen.
@@ -153,12 +153,12 @@ def keep(weights_NV: Float[Array, "N V"], top_k: int | None, top_p: float, min_p
 def _keep_while(
     weights_NV: Float[Array, "N V"], stays: Callable[[Bool[Array, "N V"]], Bool[Array, " N"]]
 ) -> Float[Array, "N V"]:
-    """Set the weights below a threshold to 0, the lowest at which `stays` holds.
+    """Set the weights below a threshold to 0. The threshold is the lowest at which `stays` holds.
 
     Args:
         weights_NV: Weights, at most 1.
-        stays: Takes a mask of the words above a threshold; returns True for the rows in which words at the threshold
-            stay. It must hold for all higher thresholds too.
+        stays: Function of a mask of the words above a threshold. It returns True for rows in which words at the
+            threshold stay. It must hold for all higher thresholds too.
     """
     order_NV = jax.lax.bitcast_convert_type(weights_NV, jnp.int32)
 

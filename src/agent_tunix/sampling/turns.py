@@ -1,12 +1,12 @@
 """The compiled programs of episodes: read prompts, sample a turn, rearrange the cache between turns.
 
-The cache of an episode is kept over its turns. What a turn reads first, the *chunk*, is the last token that the policy
-wrote, which the model has not read yet, and the reply of tools or the environment. Each row reads it at its own
-position. Then all rows write their turn, one token of each at a time.
+The cache of an episode is kept over its turns. A turn first reads the *chunk*: the last token that the policy wrote,
+which the model has not read yet, and the reply of tools or the environment. Each row reads its chunk at its own
+position. Then all rows write their turn, one token of each row at a time.
 
-A call may also end before the turns do; the next one continues with the last token as the chunk.
+A call may also end before the turns do. The next call continues with the last token as the chunk.
 
-Within a call all rows write to the same slots of the cache, so that a write is one slice; rows of other lengths leave
+Within a call all rows write to the same slots of the cache, so that a write is one slice. Rows of other lengths leave
 slots unused. Between turns `pack` moves the slots of each row together and leaves out rows that have ended.
 
 Axes: B prompts, n rows, S slots of the cache, C tokens of the chunk, T of a turn, L of an episode, V words.
@@ -35,7 +35,7 @@ class TurnInputs(NamedTuple):
         chunk_lengths: Tokens of each chunk, at least 1.
         filled: Slots of the cache that hold tokens of the row: the first ones.
         positions: Position of the chunk's first token in the row's text.
-        limits: Most tokens that the row may write; 0 for a row that takes no part.
+        limits: Maximum tokens that the row may write; 0 for a row that takes no part.
         written: Number of the turn's first token in the episode, which chooses its random numbers.
         rows: Number of the row in the batch, for the same purpose.
         stop_states: State of the row in the table of stop strings; 0 at the beginning of a turn.
@@ -85,7 +85,7 @@ class _Carry(NamedTuple):
 
 
 def draw_noise(key: jax.Array, *, num_tokens: int, num_rows: int) -> Float[Array, "L N 2"]:
-    """Return the random numbers of each token of an episode of each row, those of `decode_loop` at the same places."""
+    """Return the random numbers of each token and row, equal to those of `decode_loop` at the same places."""
     return jax.vmap(lambda t: uniforms(key, t, num_rows))(jnp.arange(num_tokens))
 
 
@@ -145,7 +145,7 @@ def take_turn(
         prefix: Prompts of the rows, n / B rows for each, side by side.
         cache: Cache whose slots the rows have filled as `inputs` says. The chunk starts at the first slot that no row
             has filled.
-        inputs: What the rows begin with.
+        inputs: State with which the rows begin.
         noise_LN2: Random numbers of `draw_noise`; None if sampling is greedy.
         stop_table: Table of `make_stop_table`; None without stop strings.
         stages: Stages from `planning/cache_plan.py`; their lengths are not used.
@@ -154,8 +154,8 @@ def take_turn(
         eos_ids: Ids that end a turn.
 
     Returns:
-        The turn, and the cache. Its slots hold, from the first that no row had filled on, the C tokens of the chunk,
-        and then the tokens written, without the last one of each row.
+        The turn, and the cache. From the first slot that no row had filled, it now holds the C tokens of the chunk and
+        then the tokens written, without the last one of each row.
     """
     model: Any = nnx.merge(graphdef, state)
     (n, C), B = inputs.chunk.shape, prefix.mask.shape[0]
@@ -198,7 +198,7 @@ def take_turn(
             t, token_n, done_n, cache, turn = carry
             written_S = (slot_S >= start + C) & (slot_S <= start + C + t)
             position_n = inputs.positions + inputs.chunk_lengths + t
-            # To a row that has ended, this token is padding: the row's recurrent states stay as they are.
+            # For a row that has ended, this token is padding, so that the row's recurrent states do not change.
             seen_n1S = ((rows.seen | written_S) & ~(done_n[:, None] & (slot_S == start + C + t)))[:, None]
             logits_n1V, cache = model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
             token_n, done_n, turn = sample(t + 1, logits_n1V[:, 0], done_n, turn, inputs)

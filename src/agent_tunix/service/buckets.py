@@ -20,7 +20,7 @@ class TokenBuckets:
     Args:
         rate: Tokens that a bucket gains per second; 0 disables the limit.
         size: Tokens that a bucket holds; it starts full.
-        clock: Returns seconds since any fixed moment.
+        clock: Function that returns seconds since any fixed moment.
         most: Number of buckets that are kept.
     """
 
@@ -66,8 +66,8 @@ class FailedLogins:
 
     Args:
         rate: Failures per second of an address, on average; 0 disables the limit.
-        size: Failures that an address may have at once before that average counts.
-        clock: Returns seconds since any fixed moment.
+        size: Failures that an address may have at once before the average applies.
+        clock: Function that returns seconds since any fixed moment.
     """
 
     def __init__(self, rate: float, size: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -26,8 +26,8 @@ _AT_ONCE_OF_A_KEY = _WRITERS - 1
 class StoreCalls:
     """Calls of the store that do not block other requests; the store stays open when this is closed.
 
-    SQLite answers a read in well under a millisecond without waiting for writers, which is less than a thread costs, so
-    such reads run in the event loop. PostgreSQL may be remote, and writes wait for each other; both run in threads.
+    SQLite answers a read in well under a millisecond, without waiting for writers. A thread would cost more, so such
+    reads run in the event loop. Writes, which wait for each other, and PostgreSQL, which may be remote, use threads.
     """
 
     def __init__(self, store: Store) -> None:

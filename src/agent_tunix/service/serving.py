@@ -81,7 +81,7 @@ def make_server(settings: ServiceSettings, app: FastAPI) -> uvicorn.Server:
 
 
 def _make_room(connections: int) -> None:
-    """Raise this process's descriptor limit to what so many connections need, as far as the system allows."""
+    """Raise this process's limit of descriptors to the number that the connections need, if the system allows."""
     needed = connections + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -50,9 +50,9 @@ class ServiceSettings:
     keep_alive_s: float = 15.0  # seconds for which an idle connection stays open
     max_connections: int = 1000
     requests_per_second: float = 200.0  # requests of one key, on average; 0 disables the limit
-    burst: int = 1000  # requests that one key may make at once before that average counts
+    burst: int = 1000  # requests that one key may make at once before the average applies
     failed_keys_per_second: float = 0.5  # invalid keys from one address, on average; 0 disables the limit
-    failed_keys_burst: int = 30  # invalid keys that may come at once before that average counts
+    failed_keys_burst: int = 30  # invalid keys that may come at once before the average applies
     tries: TryLimits = field(default_factory=TryLimits)
     replays: ReplayLimits = field(default_factory=ReplayLimits)
 

@@ -84,10 +84,10 @@ class TrainingComponents:
 def build_components(
     config: Config, *, environments: EnvironmentSet | None = None, num_rows: int | None = None
 ) -> TrainingComponents:
-    """Load data, tokenizer and policy, and build what trains them.
+    """Load data, tokenizer and policy, and build the other parts of the run.
 
     Args:
-        config: The run's.
+        config: Configuration of the run.
         environments: Environments in which the policy acts; None for completions of one turn.
         num_rows: Rows of a micro-batch; by default the completions of its prompts.
 
@@ -184,7 +184,7 @@ def make_teacher(
     If it is the policy before training, it is the reference policy, or it shares the frozen weights of the policy.
 
     Args:
-        config: The run's.
+        config: Configuration of the run.
         directory: Directory of the teacher.
         policy: The policy before training.
         reference: The reference policy; None without a KL penalty.
@@ -251,7 +251,7 @@ def check_eos_tokens(config: Config, tokenizer: Tokenizer) -> None:
     """Refuse end-of-sequence ids that the tokenizer does not have: no completion would end.
 
     Raises:
-        ConfigError: With the ids that are out of range.
+        ConfigError: The message lists the ids that are out of range.
     """
     unknown = [token for token in config.generation.eos_tokens or [] if token >= tokenizer.vocab_size]
     if unknown:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COMPLETIONS_AT_ONCE = 64
 # Prompts are padded to a power of two of at least this, so that a few compiled programs serve every length.
 _SHORTEST_PADDED = 64
-# Prompts of episodes have tools and what `reset` returns besides; their arrays are as wide as the longest of a batch.
+# Prompts of episodes also contain tools and the text of `reset`. Their arrays are as wide as the longest of a batch.
 _LONGEST_OF_EPISODES = 2**12
 _RAW_TEMPLATE = "{%- for message in messages %}{{- message.content }}{%- endfor %}"
 
@@ -48,15 +48,15 @@ def find_source(given: Path, step: Step) -> PolicySource:
     """Return the policy of a run's directory, or of a Hugging Face model directory.
 
     Raises:
-        ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged; a value is out
-            of range; or a step is given for a model directory.
+        ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged or has a value
+            out of range. Or a step is given for a model directory.
         ModelError: The path is neither.
     """
     # A model that was exported into a run's directory counts as a model.
     in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
     if (given / "config.yaml").is_file() or in_run:
         run = find_run(given, "RUN")
-        check(run.config)  # which somebody else may have written
+        check(run.config)  # somebody else may have written it
         return PolicySource(run, step, is_run=True)
     if step is not None:
         raise ConfigError(

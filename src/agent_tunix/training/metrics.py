@@ -77,7 +77,7 @@ class StepMetrics:
 
 
 def _sampling_metrics(sampled: SamplingTally) -> dict[str, Any]:
-    """Return metrics of everything that dynamic sampling sampled; all other metrics describe what trained."""
+    """Return metrics of all completions of dynamic sampling. Other metrics describe only those that trained."""
     row: dict[str, Any] = {
         "sampling/rounds": sampled.rounds,
         "sampling/groups": sampled.groups,

@@ -19,7 +19,7 @@ from agent_tunix.tracking.report.charts import SECTIONS
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.visible_text import escape_hidden, one_line
 
-# Characters that mean something in Markdown or HTML, wherever in a line they are.
+# Characters with a meaning in Markdown or HTML anywhere in a line.
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!#]")
 _PACKAGES = ("agent_tunix", "google-tunix", "jax", "flax", "optax")
 
@@ -150,12 +150,12 @@ def _escape(value: Any) -> str:
 
 
 def _code(value: Any) -> str:
-    """Return a value as a code span, in which only a backtick means anything."""
+    """Return a value as a code span, in which only a backtick has a meaning."""
     return f"`{one_line(' '.join(str(value).split())).replace('`', chr(39))}`"
 
 
 def _usage(config: Config, adapter: bool, base: str | None, place: str) -> str:
-    """Return Python that loads the model, and asks it as its prompts asked it in training."""
+    """Return Python that loads the model and prompts it as in training."""
     prompt = config.prompt
     messages = [{"role": "user", "content": prompt.template or "QUESTION"}]
     if prompt.system:
@@ -194,7 +194,7 @@ def _versions(run: StoredRun) -> str:
 def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
     """Copy the run's plots and return their names.
 
-    The plots of a run without any are drawn here. The list is empty if they cannot be drawn.
+    If the run has no plots, draw them. The list is empty if they cannot be drawn.
     """
     with tempfile.TemporaryDirectory() as scratch:
         drawn = run.root / "plots"

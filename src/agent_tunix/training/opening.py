@@ -74,7 +74,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         _check_shared(processes, root)
         quieten_libraries()
         attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else RunAttempt()
-        # Signal handlers come before the log: whoever sees the log may send a signal.
+        # Signal handlers come before the log, because a program that sees the log may send a signal.
         stop = stack.enter_context(StopRequest())
         log = paths.log if processes.is_first else paths.log_of(processes.index)
         stack.enter_context(RunLog(log, config.training.log_level, console=processes.is_first))
@@ -177,7 +177,7 @@ def record_start(
     """Write config.yaml and environment.json, copy uploaded rewards, and sign the run.
 
     Args:
-        config: The run's.
+        config: Configuration of the run.
         context: Facts about the run that its diagnosis needs.
         paths: Paths of the run.
         method: The run's method, `grpo` or `sft`.

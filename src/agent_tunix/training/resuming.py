@@ -60,7 +60,7 @@ def check_resumable(
     Args:
         restored: The checkpoint.
         now: Metadata of this run, from `make_metadata`.
-        config: The run's.
+        config: Configuration of the run.
         components: The parts of the run.
         method: The run's method, `grpo` or `sft`.
         root: Directory of the run.
@@ -118,7 +118,7 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
     Args:
         before: Metadata of the checkpoint.
         now: Metadata of this run.
-        config: The run's.
+        config: Configuration of the run.
 
     Raises:
         CheckpointError: The reward has changed, and `rewards.on_change` is `refuse`.
@@ -136,7 +136,7 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
 
 
 def describe_changes(stored: Config, config: Config) -> list[str]:
-    """Return a line for each setting that differs, for a warning; beyond the first few, only their number.
+    """Return a warning's lines: one for each of the first settings that differ, then the number of the others.
 
     Args:
         stored: The configuration in config.yaml.
@@ -183,7 +183,7 @@ def tell_gaps(metrics: Path, step: int) -> None:
 
 
 def judge_again(best: BestSoFar, rows: Iterable[dict[str, Any]], config: Config, max_steps: int) -> None:
-    """Judge the rows that a resumed run keeps, as they were judged before."""
+    """Judge the rows that a resumed run keeps, as the original run did."""
     interval = config.training.eval_every_n_steps
     for row in rows:
         step = row["step"]
@@ -191,12 +191,12 @@ def judge_again(best: BestSoFar, rows: Iterable[dict[str, Any]], config: Config,
 
 
 def is_due(step: int, interval: int) -> bool:
-    """Return True if an event that happens every `interval` steps, 0 for never, is due after this step."""
+    """Return True if an event that happens every `interval` steps (0: never) is due after this step."""
     return interval > 0 and step % interval == 0
 
 
 def _name_ranges(steps: list[int]) -> str:
-    """Return ascending numbers as text with consecutive ones joined: `0, 3 to 7`."""
+    """Return ascending numbers as text, with runs of consecutive numbers joined: `0, 3 to 7`."""
     runs: list[list[int]] = []
     for step in steps:
         if runs and runs[-1][-1] == step - 1:

@@ -2,7 +2,7 @@
 
 A share consists of whole groups, so that a reward that compares the completions of a prompt sees all of them. Process 0
 scores everything if a reward must see the whole batch, has a budget, slots or a model of its own (a judge, a reward
-model), or runs on Ray, whose workers are on all machines anyway.
+model), or runs on Ray, whose workers run on all machines already.
 """
 
 import contextlib
@@ -121,8 +121,8 @@ def _divide(samples: Sequence[Sample], count: int) -> list[Sequence[Sample]]:
     return [samples[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-# Scores as values of built-in types, as between a run and its workers: numbers arrive unchanged; in what a reward asks
-# to be shown, values that have no built-in type become text.
+# Scores as values of built-in types, as between a run and its workers. Numbers arrive unchanged. In data that a reward
+# asks to show, values without a built-in type become text.
 Plain = tuple[Any, ...]
 
 

@@ -84,8 +84,8 @@ class RunSession:
 
     Args:
         method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
-        score: Scores the completions of evaluations with the run's reward; None if no reward trains.
-        correct: Scores them with the reward that `evaluation.correct` names; None if it names no other reward.
+        score: Function that scores completions of evaluations with the run's reward; None if no reward trains.
+        correct: The same with the reward that `evaluation.correct` names; None if it names no other reward.
 
     Attributes:
         reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
@@ -141,12 +141,12 @@ class RunSession:
 
     @contextlib.contextmanager
     def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
-        """Resume the run or evaluate the policy before training; close everything at the end.
+        """Resume the run or evaluate the policy before training. Close everything at the end.
 
-        A finished run without steps left stays as it is.
+        A finished run without steps left does not change.
 
         Args:
-            warm_up: Entered before the first evaluation or step.
+            warm_up: Context to enter before the first evaluation or step.
 
         Raises:
             CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
@@ -217,7 +217,7 @@ class RunSession:
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
-        """Record a step; evaluate and save the policy if that is due.
+        """Record a step. Evaluate and save the policy if that is due.
 
         Raises:
             NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
@@ -230,7 +230,7 @@ class RunSession:
             row |= self._by_pass_rate.observe(step, result.pass_rates)
         if not outcome.finite:
             self.reporter.record(step, row, result)
-            if outcome.updates_applied:  # the step changed the weights, so a resumed run goes on after it
+            if outcome.updates_applied:  # the step changed the weights, so a resumed run continues after it
                 self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
@@ -304,10 +304,10 @@ class RunSession:
         return self._best.observe(step, row, judged)
 
     def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the numbers of a row as the first process has them.
+        """Return the first process's numbers of a row.
 
-        Decisions that depend on them must be the same in all processes. Times differ between processes, and so may
-        verdicts that hit a time limit.
+        Decisions that depend on them must be the same in all processes. But times differ between processes, and so may
+        scores that hit a time limit.
         """
         if self._processes.count == 1:
             return row
@@ -358,7 +358,7 @@ class RunSession:
         return not self._steps_left and self._processes.from_first(lambda: self._attempt.was_finished)
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
-        """Return the rows up to a step, which a run resumed after it keeps, and warn of missing ones."""
+        """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
         tell_gaps(self._paths.metrics, step)
         return [row for row in read_rows(self._paths.metrics) if row["step"] <= step]
 

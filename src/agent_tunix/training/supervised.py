@@ -2,9 +2,9 @@
 
     loss = Σ −log π(token | prompt, tokens before) / number of target tokens in the batch
 
-The denominator is that of the whole batch, so every token counts the same in whichever micro-batch it is. The updater
-takes the mean of the gradients of M micro-batches. So the sum of each micro-batch is multiplied by M / (number of
-target tokens in the batch).
+The denominator is that of the whole batch, so every token counts the same in every micro-batch. The updater takes the
+mean of the gradients of M micro-batches, so the sum of each micro-batch is multiplied by M / (number of target tokens
+in the batch).
 """
 
 import time
@@ -58,9 +58,9 @@ class SupervisedTrainer:
     """Trainer of the policy on targets.
 
     Args:
-        config: The run's.
-        sampler: Sampler of the policy, which gives its tokenizer and mesh.
-        updater: Trains the policy. The trainer replaces its loss.
+        config: Configuration of the run.
+        sampler: Sampler of the policy. The trainer uses its tokenizer and mesh.
+        updater: Updater of the policy. The trainer replaces its loss.
     """
 
     def __init__(self, config: Config, sampler: Sampler, updater: PolicyUpdater) -> None:
@@ -110,7 +110,7 @@ class SupervisedTrainer:
 
 
 def _loss(policy: Decoder, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the weighted sum of −log π over target tokens; and as statistics their plain sum and the correct ones."""
+    """Return the weighted sum of −log π over target tokens. The statistics are the plain sum and the correct tokens."""
     found = completion_statistics(
         policy,
         example.prompt_ids,

@@ -72,14 +72,14 @@ def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
 
 
 def target_text(columns: Mapping[str, Any], config: Config) -> str:
-    """Return the text that should follow a row's prompt.
+    """Return the target of a row: the text that should follow its prompt.
 
-    It is the column `sft.target_column`, or else `prompt.format` filled in: `{answer}` is the reference, a placeholder
-    with the name of a column is that column, and any other placeholder is the worked solution.
+    It is the column `sft.target_column`, or else `prompt.format` filled in: `{answer}` becomes the reference, the name
+    of a column becomes the value of that column, and any other placeholder becomes the worked solution.
 
     Args:
         columns: Columns of the row, with `answer` and perhaps a worked solution: `worked_solution`, or else `solution`.
-        config: The run's, for the column or the format.
+        config: Configuration of the run, for the column or the format.
 
     Raises:
         DataError: The row lacks a required column, or the column has no text.
@@ -123,7 +123,7 @@ def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pa
     Args:
         batch: The encoded prompts with their columns.
         tokenizer: Tokenizer of the policy.
-        config: The run's, for the lengths and the target text.
+        config: Configuration of the run, for the lengths and the target text.
         pad_id: Token id of the padding.
         eos_id: Token id that ends a target.
     """

@@ -1,6 +1,6 @@
 """A training run, from top to bottom: open, load, build, take the steps of GRPO, report.
 
-`opening.py` claims the run's directory, `components.py` builds its parts, `session.py` does what happens around the
+`opening.py` claims the run's directory, `components.py` builds its parts, `session.py` handles everything around the
 steps, and `grpo/step.py` is the algorithm.
 """
 
@@ -60,9 +60,9 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
         def more_prompts(step: int, number: int) -> PromptBatch:
             """Return the prompts of a further round of dynamic sampling: those of the steps that follow.
 
-            Past the last step come those of the first. So they depend on the step's number alone, keep to the order of
-            the data, and leave the other steps as they are: a prompt that was sampled early is sampled again at its own
-            step.
+            After the last step come the prompts of the first. Prompts therefore depend only on the step's number and
+            follow the order of the data. Other steps do not change: a prompt that was sampled early is sampled again at
+            its own step.
             """
             return session.batch((step - 1 + number) % session.max_steps + 1)
 

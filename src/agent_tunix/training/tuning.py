@@ -166,7 +166,7 @@ def _open_study(optuna: Any, search: Search) -> Any:
     """
     database = search.directory / "study.db"
     if search.storage is None:
-        # SQLite believes a journal beside a database, which may name any file to delete.
+        # SQLite trusts a journal beside a database, and the journal may name any file to delete.
         if any(search.directory.glob("study.db*")) and not is_own_file(database):
             raise ConfigError(
                 f"{database} must be from a search on this installation, but lacks its signature; if you trust it, give"
@@ -254,7 +254,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
     root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
     reported = 0
-    (root / "output.txt").unlink(missing_ok=True)  # not followed, where it is a link
+    (root / "output.txt").unlink(missing_ok=True)  # a link itself is removed, not its target
     with (root / "output.txt").open("x", encoding="utf-8") as output:
         process = subprocess.Popen(
             [*command, "tracking.progress=plain"],
@@ -267,7 +267,7 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
         try:
             ended = False
             while not ended:
-                # Rows written before the end are read after it.
+                # Checked first, so that rows written before the end are read below.
                 ended = process.poll() is not None
                 for step, value in _values(root, search, after=reported):
                     reported = step
@@ -295,7 +295,7 @@ def _values(root: Path, search: Search, after: int) -> Iterator[tuple[int, float
     """Yield step and value of the rows past a step that have the metric."""
     try:
         rows = read_rows(root / "metrics.jsonl")
-    except RunDirectoryError:  # not there yet
+    except RunDirectoryError:  # it does not exist yet
         return
     for row in rows:
         values = [row.get(name) for name in ([search.metric] if search.metric else MEASURES)]

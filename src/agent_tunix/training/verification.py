@@ -118,7 +118,7 @@ def first_difference(expected: Sequence[dict[str, Any]], found: Sequence[dict[st
 def first_rollout_difference(expected: Path, found: Path) -> str | None:
     """Return a description of the first stored completion that differs between two runs; None if all are equal.
 
-    Timings are not compared, nor what rewards report beside their values.
+    Timings, and data that rewards report beside their values, are not compared.
 
     Args:
         expected: Directory of the uninterrupted run.
@@ -162,8 +162,8 @@ def _kill_repeatedly(
         process = started.process
         while _count_rows(run) < target and process.poll() is None:
             time.sleep(_POLL_S)
-        # The kill comes at a random moment after that: while the run imports and compiles if the target is 0, else
-        # within the next steps.
+        # The kill comes at a random moment after that. If the target is 0, the run is importing or compiling then, else
+        # it is within the next steps.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=rng.uniform(0.0, 10.0 if target == 0 else 1.0))
         if process.poll():

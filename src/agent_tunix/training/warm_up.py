@@ -1,7 +1,7 @@
 """Compile the programs of the first step in threads, while the run evaluates the policy before training.
 
-A program is compiled for shapes. Those of the first step are known before it, except for the length of its longest
-completion. That is assumed to be the longest allowed; if it is not, the program is compiled when it is needed.
+A program is compiled for shapes. The shapes of the first step are known in advance, except for the length of its
+longest completion, which is assumed to be the maximum. If it is shorter, the program is compiled when it is needed.
 """
 
 import contextlib

@@ -10,11 +10,11 @@
     kl            estimators of the divergence from the reference policy
     distillation  the divergence from a teacher
     terms         entropy bonus, positive examples, and masks of tokens and completions
-    sampler_mismatch   what sampling and training disagree by, and its correction
+    sampler_mismatch   the disagreement between sampling and training, and its correction
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`
 
-These modules depend on no model, on no configuration and not on Tunix. An engine that computes log-probabilities in
+These modules do not depend on a model, a configuration or Tunix. An engine that computes log-probabilities in
 another way, in chunks of the vocabulary or of the batch, can call the same functions.
 
 Axes: B completions, T tokens of each.

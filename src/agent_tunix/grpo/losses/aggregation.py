@@ -1,9 +1,9 @@
 """Aggregation of the losses of tokens to one number.
 
 Every mode is a weighted sum, loss = Σ_i w_i Σ_t m_it l_it, in which w_i depends only on lengths. |o_i| is the number of
-tokens of completion i that take part, N the number of completions in the batch, N' the number of those with such a
-token, g(i) the completions of the prompt of i, P' the number of prompts with such a token, and L the length of the
-longest completion that can be sampled:
+tokens of completion i that take part. N is the number of completions in the batch, N' of completions with such a token,
+and P' of prompts with such a token. g(i) are the completions of the prompt of i. L is the length of the longest
+completion that can be sampled:
 
     sequence-mean-token-mean        w_i = 1 / (N' |o_i|)     GRPO, equation 3 of https://arxiv.org/abs/2402.03300
     token-mean                      w_i = 1 / Σ_j |o_j|      DAPO, equation 8 of https://arxiv.org/abs/2503.14476
@@ -15,8 +15,8 @@ The weights are computed over the whole batch and passed to each micro-batch. Th
 therefore sum to those of the batch, even if their lengths differ: the division into micro-batches changes only what is
 computed at once.
 
-Departure: a completion without a token that takes part, such as a masked truncated one, does not count among the N' of
-the mean, and a prompt without one not among the P'. It counts in the last mode, whose divisor is meant to be constant.
+Departure: N' and P' leave out completions and prompts without a token that takes part, such as masked truncated
+completions. The last mode counts them, because its divisor is meant to be constant.
 """
 
 import jax.numpy as jnp

@@ -64,7 +64,7 @@ class ObjectiveSettings:
         kl_estimator: A key of `KL_ESTIMATORS`.
         tau_positive: τ_pos of SAPO.
         tau_negative: τ_neg of SAPO.
-        entropy_coefficient: Coefficient of the entropy bonus. This and the following are explained in `terms`.
+        entropy_coefficient: Coefficient of the entropy bonus. `terms` explains this and the next three.
         top_entropy_share: Share of tokens whose policy loss counts.
         off_policy_threshold: Distance from the sampling policy, in nats a token, above which completions are masked.
         positive_nll: Coefficient of the likelihood of completions with a positive advantage.

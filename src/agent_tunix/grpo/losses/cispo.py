@@ -3,11 +3,11 @@
     J = E[ 1/Σ_i |o_i| Σ_i Σ_t sg[min(r_it, 1 + ε_high)] A_i log π(o_it) ],   r_it = π(o_it) / π_old(o_it)
 
 sg stops the gradient. The bound limits the weight of a token and, unlike GRPO's clip, removes no token's gradient.
-ScaleRL (https://arxiv.org/abs/2510.13786) uses this loss too; its average is `prompt-mean-token-mean` of `aggregation`
+ScaleRL (https://arxiv.org/abs/2510.13786) uses this loss too. Its average is `prompt-mean-token-mean` of `aggregation`
 and its advantage `batch_centred` of `rewards.advantages`.
 
-Departures: MiniMax-M1 also has a lower bound 1 − ε_low, which it sets so low that it never acts; as in ScaleRL, there
-is none here. Log-ratios are limited to ±20. The aggregation is that of the configuration.
+Departures: MiniMax-M1 also has a lower bound 1 − ε_low, which it sets so low that it never acts. Here there is none, as
+in ScaleRL. Log-ratios are limited to ±20. The aggregation is that of the configuration.
 """
 
 import jax

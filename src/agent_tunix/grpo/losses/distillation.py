@@ -1,20 +1,20 @@
 """On-policy distillation: the divergence KL(π ‖ π_T) from a teacher on completions that the policy sampled.
 
-The objective is the reverse KL of https://arxiv.org/abs/2306.13649 (GKD), token by token: the places of a completion
-are given, and no gradient flows through their sampling. There are two forms. From the sampled token alone,
+The objective is the reverse KL of https://arxiv.org/abs/2306.13649 (GKD), token by token: the tokens of a completion
+are given, and no gradient flows through their sampling. There are two forms. The first uses only the sampled token,
 
     r sg[log π(token) − log π_T(token)],    r = π / π_old
 
 which is the policy gradient with the advantage log π_T − log π of each token. Its expected gradient over samples of
-π_old is that of the divergence. And over the teacher's k likeliest words,
+π_old is that of the divergence. The second uses the teacher's k likeliest words,
 
     Σ_v π(v) log(π(v) / π_T(v)),            v: these words, and all others together as one
 
-differentiated directly, which has less variance. The sum is at most the divergence, and equal to it if k is the number
-of words.
+and is differentiated directly, which has less variance. The sum is at most the divergence, and equal to it if k is the
+number of words.
 
-Departures: the distributions are those at the sampling temperature. The probability of all other words is at least
-1e-6, so that a teacher that gives them none has a finite gradient.
+Departures: the distributions are those at the sampling temperature. The probability of all other words together is at
+least 1e-6, so that the gradient is finite if the teacher gives them none.
 """
 
 import jax

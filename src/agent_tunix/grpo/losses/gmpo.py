@@ -3,8 +3,8 @@
     J = E[ 1/G Σ_i (Π_t ρ_it)^(1/|o_i|) A_i ]
     log ρ_it = min(log r_it, ε_high) for A_i > 0,   max(log r_it, −ε) for A_i < 0,   r_it = π(o_it) / π_old(o_it)
 
-Tokens are clipped one by one, on the logarithmic scale and before the mean is taken; so ε and ε_high bound log-ratios
-and not ratios. GSPO takes the mean first and clips the completion. The paper's bounds are exp(±0.4).
+Tokens are clipped one by one, on the logarithmic scale, before the mean is taken. ε and ε_high therefore bound
+log-ratios, not ratios. GSPO takes the mean first and clips the completion. The paper's bounds are exp(±0.4).
 
 Departure: log-ratios are limited to ±20.
 """

@@ -4,7 +4,7 @@
     r_it = π(o_it) / π_old(o_it)
 
 This is equation 3 of https://arxiv.org/abs/2402.03300. Two variants share these token losses. Dr. GRPO
-(https://arxiv.org/abs/2503.20783, section 3.2) does not divide advantages by the deviation; it sums the losses and
+(https://arxiv.org/abs/2503.20783, section 3.2) does not divide advantages by the deviation. It sums the losses and
 divides by a constant. DAPO (https://arxiv.org/abs/2503.14476, equation 8) has another upper bound and averages over all
 tokens. The differences are in `aggregation` and in `rewards.advantages`.
 

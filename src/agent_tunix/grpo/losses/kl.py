@@ -7,9 +7,9 @@ With d = log π_ref(token) − log π(token), in the names of http://joschu.net/
     r k3 unbiased_kl   r (exp(d) − d − 1)    section 3.1 of https://arxiv.org/abs/2512.02556 (DeepSeek-V3.2)
 
 The estimator k1 = −d is left out. Used as a loss, its gradient has expectation 0 over the policy's samples, so it
-penalises nothing. The gradient of k2's expectation is that of KL(π ‖ π_ref); the gradient of k3's is that of KL(π_ref ‖
-π). With the importance ratio r = π / π_old, the expectation over samples of π_old is KL(π ‖ π_ref) whatever π is. So
-the gradient is that of KL(π ‖ π_ref), in the first update and in those that follow.
+penalises nothing. The expected gradient of k2 is that of KL(π ‖ π_ref). The expected gradient of k3 is that of
+KL(π_ref ‖ π). With the importance ratio r = π / π_old, the expectation of r k3 over samples of π_old is KL(π ‖ π_ref)
+for every π. Its gradient is that of KL(π ‖ π_ref), in the first update and in those that follow.
 
 Departure: log-ratios of r are limited to ±20.
 """

@@ -1,4 +1,4 @@
-"""The whole objective: the aggregated policy loss, the divergences from reference and teacher, and terms."""
+"""The whole objective: the aggregated policy loss, the divergences from reference and teacher, and `terms`."""
 
 from collections.abc import Callable
 
@@ -46,10 +46,10 @@ def policy_objective(
 
     Returns:
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
-        the tokens that take part, and `ratio_max` is their maximum; all are 0 if no token takes part. `kl` is there
-        with a reference policy, and `teacher_kl` with a teacher; both are aggregated like the loss.
-        `sampler_mismatch_kl` is there if the sampler's log-probabilities are. `masked_share`, the share of tokens whose
-        policy loss a mask of `terms` removed, and `entropy_coefficient` are there if they are set.
+        the tokens that take part, and `ratio_max` is a maximum; all are 0 if no token takes part. `kl` is included with
+        a reference policy, and `teacher_kl` with a teacher; both are aggregated like the loss. `sampler_mismatch_kl`
+        is included if the sampler's log-probabilities are known. `masked_share`, the share of tokens whose policy loss
+        a mask of `terms` removed, and `entropy_coefficient` are included if the settings use them.
     """
     batch = clean(batch)
     tokens = _token_losses(batch, settings)

@@ -13,8 +13,8 @@ which is k3 of http://joschu.net/blog/kl-approx.html. Truncated importance sampl
 without gradient (https://fengyao.notion.site/off-policy-rl, "Your Efficient RL Framework Secretly Brings You Off-Policy
 RL Training"; the bound is that of V-trace, https://arxiv.org/abs/1802.01561).
 
-Departure: with several updates on a batch there is no correction, because the importance ratios are then those to the
-sampler's probabilities. d_it and its sum are limited to ±20.
+Departure: with several updates on a batch there is no correction, because the importance ratios are then relative to
+the sampler's probabilities. d_it and its sum are limited to ±20.
 """
 
 from collections.abc import Callable

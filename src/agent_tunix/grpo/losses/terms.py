@@ -11,7 +11,7 @@ section 3.1 of https://arxiv.org/abs/2512.02556 (DeepSeek-V3.2):
     M_i = 0  if  A_i < 0  and  1/|o_i| Σ_t log(π_old(o_it) / π(o_it)) > δ,  else 1
 
 `entropy_coefficient` α subtracts α H, with H the entropy of the next token, aggregated like the loss. The coefficient
-may follow a target H*, in the place of https://arxiv.org/abs/2505.22312 (Skywork-OR1):
+may follow a target H*, as in https://arxiv.org/abs/2505.22312 (Skywork-OR1):
 
     α = c max(0, 1 − Ĥ / H*),   Ĥ = −1/Σ_i |o_i| Σ_i Σ_t log π_old(o_it)
 
@@ -19,9 +19,9 @@ may follow a target H*, in the place of https://arxiv.org/abs/2505.22312 (Skywor
 https://arxiv.org/abs/2504.05118 (VAPO).
 
 Departures: the threshold of ρ is that of the micro-batch, so `training.micro_batch_size` matters a little. Skywork-OR1
-moves its coefficient by a fixed amount each step; here it is proportional to what is missing, so that a step depends on
-no earlier one. VAPO's positive examples are correct answers, and their loss is a mean of its own; here they are
-completions better than their baseline, with the weights of the aggregation.
+moves its coefficient by a fixed amount each step. Here it is proportional to the missing entropy, so that a step does
+not depend on earlier steps. VAPO's positive examples are correct answers, and their loss is a separate mean. Here they
+are completions better than their baseline, with the weights of the aggregation.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from agent_tunix.grpo.losses.batch import LossBatch, Number, log_ratios
 
 
 def has_top_entropy(batch: LossBatch, share: Number) -> Bool[Array, "B T"]:
-    """Return True at the share of tokens with the highest entropy; at all tokens that equal the least of these too."""
+    """Return True at the share of tokens with the highest entropy, and at tokens that tie with the last of them."""
     assert batch.entropies is not None
     highest = jnp.sort(jnp.where(batch.mask, batch.entropies, -jnp.inf).reshape(-1), descending=True)
     # A share like 0.2 of 10 tokens is 2 of them, although 0.2 * 10 in float32 may be a little more.

@@ -2,8 +2,8 @@
 
 Jinja's own sandbox keeps a template away from Python, but lets it loop for hours and create text until memory is
 exhausted. This environment counts every loop iteration, call, filter, comparison and operator, weighted by the size of
-its operands. It refuses whatever would create too large a text, list or number. To count, it changes the syntax tree of
-a template while parsing it. The rendered text does not change.
+its operands. It refuses an operation that would create too large a text, list or number. To count, it changes the
+syntax tree of a template while parsing it. The rendered text does not change.
 """
 
 import codecs
@@ -26,13 +26,13 @@ from jinja2.visitor import NodeTransformer
 MAX_SIZE = 4_000_000
 # Maximum characters written in total, including those in blocks and macros.
 MAX_OUTPUT = 4 * MAX_SIZE
-# Maximum work, about two seconds. An iteration, a call, 32 characters and a visited value cost some units each.
+# Maximum work in units, about two seconds. Each iteration, call, visited value and run of 32 characters costs some.
 MAX_WORK = 20_000_000
-# Maximum processor time of a rendering, for what the counts do not foresee. No conversation needs a hundredth of it.
+# Maximum processor time of a rendering, in case the counts miss some work. No conversation needs a hundredth of it.
 MAX_SECONDS = 10.0
 _WORK_BETWEEN_LOOKS = 50_000
 MAX_SOURCE = 100_000
-# No conversation has larger numbers; those above 2^61 may have equal hashes, on which `unique` would take for ever.
+# No conversation has larger numbers. Numbers above 2^61 may have equal hashes, and `unique` would take forever on them.
 _MAX_BITS = 60
 _MAX_DIGITS = 6
 _FIELDS = 16
@@ -68,17 +68,17 @@ _READING = frozenset(("groupby", "join", "map", "max", "min", "rejectattr", "sel
 _MOST_DECIMALS = 300
 _WIDENING = _SIZED | {"format", "format_map", "strftime"}
 _SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
-# Functions that hash values. Those with equal hashes, such as tuples of -1 and -2, are compared each with all others.
+# Functions that hash values. Values with equal hashes (tuples of -1 and -2) are each compared with all the others.
 _HASHING = frozenset(("dict", "fromkeys", "unique"))
 _HASHED = 16
 # Arguments that Jinja itself adds to a call.
 _OF_JINJA = frozenset(("_loop_vars", "_block_vars"))
 _STRIPPING = frozenset(("strip", "lstrip", "rstrip", "trim"))
 _FORMATTING = frozenset(("format", "format_map"))
-# Methods that may compare each place of one text with all of the other.
+# Methods that may compare each position of one text with the whole of another text.
 _BACKWARD = frozenset(("rfind", "rindex", "rpartition", "rsplit"))
 _CODING = frozenset(("decode", "encode"))
-# Encodings whose work is in proportion to the text; that of punycode grows with its square.
+# Encodings whose work is proportional to the length of the text. The work of punycode grows with its square.
 _ENCODINGS = frozenset(("ascii", "iso8859-1", "utf-8", "utf-16", "utf-32"))
 _TURNS, _WEIGHED, _MADE = "counted turns", "weighed", "made"
 _DIGITS = re.compile(r"\d+")
@@ -337,7 +337,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         meter.made(result)
         return result
 
-    @pass_context  # otherwise Jinja would call it once for what is constant, when it compiles
+    @pass_context  # otherwise Jinja would call it at compile time for constant expressions
     def _finalized(self, _: Any, value: Any) -> Any:
         self.meter.write(value)
         return value

@@ -3,11 +3,11 @@
 It uses only the `tokenizers` library, which reads every `tokenizer.json`. Importing transformers would add more than a
 second to every start.
 
-Two copies of the tokenizer are kept. `_special` reads "<|im_end|>" as that token. `_plain` reads it as characters, as
-text from a user or a dataset must be read. A prompt contains both kinds of text. It must be encoded in one piece,
-because the tokens of a text may depend on the text before it (a word joined to its space, "▁" only before the first
-piece). `_plain` therefore also knows a guard for each special token: an added token whose text nobody can have written.
-It replaces the special token wherever the chat template wrote it.
+The class keeps two copies of the tokenizer. `_special` reads "<|im_end|>" as the special token. `_plain` reads it as
+characters, which is how text from a user or a dataset must be read. A prompt contains both kinds of text. It must be
+encoded in one piece, because the tokens of a text may depend on the text before it (a word joined to its space, "▁"
+only before the first piece). `_plain` therefore has a guard for each special token: an added token with a text that
+nobody can have written. The guard replaces the special token wherever the chat template wrote it.
 """
 
 import base64
@@ -30,14 +30,14 @@ from agent_tunix.regular_files import read_regular
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
-# Limits the memory for what the library returns besides ids.
+# Maximum texts of one call. It limits the memory for what the library returns besides ids.
 _ENCODED_AT_ONCE = 4096
 # Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
 # a character by another one.
 _MOST_GROWTH = 64
 # Characters of a token; the longest of published tokenizers are a few hundred spaces or signs.
 _LONGEST_TOKEN = 4096
-# Characters at each end of a rendered turn in which special tokens are looked for.
+# Characters at each end of a rendered turn that are searched for special tokens.
 _ENDS_OF_TURN = 10_000
 
 
@@ -92,7 +92,7 @@ class Tokenizer:
         for fast in (self._plain, self._special):
             fast.no_padding()
             fast.no_truncation()
-            fast.post_processor = None  # it may repeat a text, and what it adds is never asked for
+            fast.post_processor = None  # it may repeat a text, and nothing needs the tokens that it adds
         self._settings = _read_json(directory / "tokenizer_config.json")
         self._bos = self._token_id("bos_token")
         eos = self._token_id("eos_token")
@@ -151,7 +151,7 @@ class Tokenizer:
         """The texts that are single tokens and that only a chat template may write.
 
         They are the tokens that `tokenizer.json` marks as special, those that the directory's configuration names, and
-        those at the beginning and end of the template's user turn, whatever their mark.
+        those at the beginning and end of the template's user turn, marked or not.
         """
         added: Mapping[int, AddedToken] = self._special.get_added_tokens_decoder()
         named = set(self._named_tokens().values())
@@ -206,7 +206,7 @@ class Tokenizer:
         return encoded
 
     def encode_parts(self, texts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Return the token ids of many texts, given as their parts like those of `encode_prompts`; nothing is added."""
+        """Return the token ids of many texts, each given in parts as for `encode_prompts`. Add no tokens."""
         guards = {special: self._guard(special) for special in {part for parts in texts for part in parts[1::2]}}
         whole = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in texts]
         encoded = []
@@ -255,7 +255,7 @@ class Tokenizer:
     def _faults(self) -> Iterator[None]:
         """Raise ModelError if the library fails.
 
-        A pattern of `tokenizer.json` may take too many steps, and the chat template may write what is not Unicode.
+        A pattern of `tokenizer.json` may take too many steps, and the chat template may write invalid Unicode.
         """
         try:
             yield
@@ -272,7 +272,7 @@ class Tokenizer:
     def token_texts(self) -> list[str]:
         """Return the text that each token id adds to a text; "" for special tokens.
 
-        A token with a part of a character has the text "\ufffd".
+        A token that is only part of a character has the text "\ufffd".
         """
         # Decoders treat the first token of a text differently, so every token is decoded after the same one.
         first = self.encode("x", allow_special=False)
@@ -285,7 +285,7 @@ class Tokenizer:
         return {self._special.token_to_id(text) for text in self.special_texts} | set(self.eos_ids)
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Return the messages as text by the chat template, up to where the model continues.
+        """Return the messages as the chat template writes them, up to the start of the model's turn.
 
         Args:
             messages: The conversation.

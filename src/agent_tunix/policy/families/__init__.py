@@ -1,8 +1,8 @@
 """Functions that read an `Architecture` from a `config.json`, one for each family; loads no JAX.
 
-A missing key has the default of the family's configuration class in transformers, if files of the family rely on it:
-Gemma 3's files leave out most keys, while Llama's and Qwen's contain every size. A feature that the decoder does not
-have is refused under its name in the file; it is never ignored.
+A missing key gets the default of the family's configuration class in transformers if files of the family rely on it:
+Gemma 3's files leave out most keys, while Llama's and Qwen's contain every size. A feature that the decoder lacks
+raises an error that names its key in the file. It is never ignored.
 """
 
 import re

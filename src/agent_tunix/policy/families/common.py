@@ -152,7 +152,7 @@ def read_window(config: ConfigFile, kinds: tuple[LayerKind, ...]) -> int | None:
 
 
 def read_text_of(config: ConfigFile, read: Callable[[ConfigFile], Architecture]) -> Architecture:
-    """Read the text model of a model that has others beside it."""
+    """Read the text model of a model that has further parts, such as a vision tower."""
     _refuse_variants(config, _NEUTRAL)
     text = config.section("text_config")
     if not text:

@@ -103,7 +103,7 @@ def read_gemma4_text(config: ConfigFile) -> Architecture:
     config.allow("hidden_activation", "gelu_pytorch_tanh")
     config.allow("vocab_size_per_layer_input", config.whole("vocab_size"))
     common = read_common(config, own_keys=("use_bidirectional_attention",))
-    config.allow("use_bidirectional_attention", "vision")  # which leaves text as it is
+    config.allow("use_bidirectional_attention", "vision")  # "vision" does not affect text
     kinds = config.layer_kinds(lambda layer: (layer + 1) % 6 != 0)
     kinds = (*kinds[:-1], "full_attention")
     num_borrowing = config.get("num_kv_shared_layers", 0) and config.whole("num_kv_shared_layers")

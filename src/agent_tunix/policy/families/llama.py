@@ -7,7 +7,7 @@ from agent_tunix.policy.files.config_file import ConfigFile
 
 
 def read_llama(config: ConfigFile) -> Architecture:
-    """Read Llama 3, 3.1 and 3.2 (https://arxiv.org/abs/2407.21783), and 1 and 2, which are the same."""
+    """Read Llama 3, 3.1 and 3.2 (https://arxiv.org/abs/2407.21783), and 1 and 2, whose features are the same."""
     config.allow("sliding_window")
     return read_plain(config, read_common(config, default_kv_heads=config.whole("num_attention_heads")))
 

@@ -20,7 +20,7 @@ _ROPE_KEYS = {
     "yarn": ("factor", "beta_slow", "beta_fast"),
 }
 _YARN_DEFAULTS = {"beta_slow": 1.0, "beta_fast": 32.0}
-# More than any model has. A larger number would fill the memory before its weights are found missing.
+# More layers than any model has. A larger number would fill the memory before the missing weights are noticed.
 _MOST_LAYERS = 10_000
 
 
@@ -159,8 +159,8 @@ class ConfigFile:
         """Return the kind of each layer, from `layer_types` if the file has it.
 
         Args:
-            slides: Function that returns True if a layer, counted from 0, is of the other kind without `layer_types`;
-                None if the family sees all positions in all layers.
+            slides: Function for files without `layer_types`. It returns True if a layer, counted from 0, is of the
+                other kind. None if all layers of the family see all positions.
             other: The family's other kind.
         """
         count = self.num_layers()

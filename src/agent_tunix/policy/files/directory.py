@@ -16,7 +16,7 @@ from agent_tunix.policy.files.model_files import check_files, check_weights, cho
 
 _ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EMBEDDED_MODELS = {name: _ASSETS / name for name in ("tiny_qwen3", "tiny_tools")}
-# The model without a `model.path`.
+# The model to use if `model.path` is not set.
 EMBEDDED_MODEL = EMBEDDED_MODELS["tiny_qwen3"]
 
 _EMBEDDED = "embedded:"
@@ -83,7 +83,7 @@ def is_on_hub(config: ModelConfig, setting: str = "model.path") -> bool:
 
 
 def find_cached_directory(config: ModelConfig) -> Path | None:
-    """Return the directory of a model that is complete on this disk, or None. Ask no hub."""
+    """Return the directory of a model that is complete on this disk, or None, without asking a hub."""
     location = parse_location(config.path)
     if location is None:
         directory = local_directory(config.path)
@@ -104,7 +104,7 @@ def pin_model(config: ModelConfig, recorded: ModelConfig | None = None, setting:
 
     Args:
         config: Configuration from the user.
-        recorded: Configuration that a resumed run was started with. Its model is kept if `config` may mean it.
+        recorded: Configuration that a resumed run was started with. Its model is kept if `config` may refer to it.
         setting: Key of the path, for messages.
 
     Raises:

@@ -161,7 +161,7 @@ def _merge(
 ) -> np.ndarray:
     """Return W + (alpha / rank) A B, computed in float32, in the layout of a file; only W without an adapter.
 
-    If the base is quantised, W is the dequantised matrix, beside which the adapter was trained.
+    If the base is quantised, W is the dequantised matrix, with which the adapter was trained.
     """
     base = projection.base_weight()
     if pair is None:
@@ -213,7 +213,7 @@ def _dotted(path: WeightPath) -> str:
 
 
 def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
-    """Return the name of a module in transformers, whatever its name in the files. The head is outside the decoder."""
+    """Return a module's name in transformers; its name in the files may differ. The head is outside the decoder."""
     if module[0] == "lm_head":
         return _dotted(module)
     return ("model.language_model." if policy.config.model_type in _WITH_VISION else "model.") + _dotted(module)
@@ -222,8 +222,8 @@ def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
 def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[str]:
     """Return the names by which PEFT finds the adapted modules again, and no others.
 
-    The last part of each name is enough if it is adapted wherever it is. With a vision tower it is not, because modules
-    in the tower may have the same name.
+    The last part of a name is enough if every module with that last part is adapted. In a model with a vision tower it
+    is not enough, because modules in the tower may have the same name.
     """
     leaves = sorted({str(module[-1]) for module in pairs})
     named = [path for path, module in nnx.iter_modules(policy) if isinstance(module, Projection) and path[-1] in leaves]

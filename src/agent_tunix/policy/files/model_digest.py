@@ -1,8 +1,8 @@
 """The digest of a model, computed without reading all of it; loads no JAX.
 
-A model is defined by its `config.json` and its weights. Of each tensor a few KiB are read, at places that depend only
+A model is defined by its `config.json` and its weights. A few KiB of each tensor are read, at places that depend only
 on its length. A fine-tuned or merged copy differs in every tensor that was trained, and therefore in some of the bytes
-that are read. The digest misses a change elsewhere, such as one of a single row of the embedding.
+that are read. The digest misses a change in other bytes, such as a change of one row of the embedding.
 """
 
 import dataclasses

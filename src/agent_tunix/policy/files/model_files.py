@@ -38,7 +38,7 @@ def check_files(where: str, names: Collection[str]) -> None:
         names: Names of its files.
 
     Raises:
-        ModelError: Files are missing. The message says what is there instead.
+        ModelError: Files are missing. The message names files that were found instead.
     """
     if any(_is_weights(name) for name in names) and "config.json" in names:
         return

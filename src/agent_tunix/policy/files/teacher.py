@@ -24,7 +24,7 @@ def pin_teacher(config: Config, recorded: Config | None = None) -> Config:
 
     Args:
         config: Configuration from the user.
-        recorded: Configuration that a resumed run was started with. Its teacher is kept if `config` may mean it.
+        recorded: Configuration that a resumed run was started with. Its teacher is kept if `config` may refer to it.
 
     Raises:
         ModelError: The hub cannot be reached, or has no such model.
@@ -37,7 +37,7 @@ def pin_teacher(config: Config, recorded: Config | None = None) -> Config:
 
 
 def is_initial_policy(config: Config) -> bool:
-    """Return True if the teacher is the policy as it is before training, of whose weights it then needs no others."""
+    """Return True if the teacher is the policy before training. No other weights are then needed."""
     if config.training.init_checkpoint is not None:
         return False
     teacher = teacher_model(config)
@@ -51,7 +51,7 @@ def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
     """Refuse a teacher whose tokens are not the policy's.
 
     Args:
-        config: The run's.
+        config: Configuration of the run.
         directory: Directory of the policy.
         teacher: Directory of the teacher.
 
@@ -76,7 +76,7 @@ def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
 
 
 def _tokens(directory: Path) -> Any:
-    """Return what decides the ids of a tokenizer."""
+    """Return the parts of a tokenizer that decide its ids."""
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise ModelError(f"{directory} has no tokenizer.json; save the fast tokenizer there", code="missing_tokenizer")

@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 _TYPES = ("F64", "F32", "F16", "BF16")
 _EMBEDDING = "embed_tokens.weight"
 _HEAD = "lm_head.weight"
-# Parts of a model beside its text model, by family: towers for images and sounds, multi-token prediction.
+# Parts of a model besides its text model, by family: towers for images and sounds, multi-token prediction.
 _TOWERS = {
     "gemma3": frozenset({"vision_tower", "multi_modal_projector"}),
     "gemma4": frozenset({"vision_tower", "embed_vision", "audio_tower", "embed_audio"}),
@@ -55,9 +55,9 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     is stored although `config.json` ties it to the embedding is only compared with the embedding.
 
     Raises:
-        ModelError: A file is missing or damaged; a tensor is missing, is there twice, or has a wrong shape or an
-            unsupported type; or there is a tensor that `config.json` does not account for, so that the model would not
-            be computed as it was trained.
+        ModelError: A file is missing or damaged. A tensor is missing, is stored twice, or has a wrong shape or an
+            unsupported type. Or `config.json` does not account for a tensor, so that the model would not be computed as
+            in training.
     """
     found = _without_others(directory, architecture, _read_heads(directory))
     embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
@@ -103,7 +103,7 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
 
 
 def _without_others(directory: Path, architecture: Architecture, found: dict[str, Stored]) -> dict[str, Stored]:
-    """Return the tensors without those that the decoder does not need, of other parts of the model for example."""
+    """Return the tensors without those that the decoder does not need, such as those of a vision tower."""
     others = _TOWERS.get(architecture.model_type, frozenset())
     parts = {name: name.split(".") for name in found}
     unused = [name for name, of_name in parts.items() if not others.isdisjoint(of_name)]
@@ -120,8 +120,8 @@ def _without_others(directory: Path, architecture: Architecture, found: dict[str
 def _is_set_aside(parts: list[str], architecture: Architecture) -> bool:
     """Return True if the decoder does not need a tensor.
 
-    That is a computed table, or keys and values of a layer that uses those of another (Gemma 4's files have them all
-    the same).
+    Such a tensor is a computed table, or belongs to the keys and values of a layer that uses those of another layer.
+    Gemma 4's files store those too.
     """
     if "layers" in parts and not {"k_proj", "v_proj", "k_norm"}.isdisjoint(parts):
         number = parts[parts.index("layers") + 1]
@@ -188,7 +188,7 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
 
 
 def list_files(directory: Path) -> list[Path]:
-    """Return the weight files of a model: `model.safetensors`, those that an index names, or all that are there.
+    """Return the weight files of a model: `model.safetensors`, those that an index names, or all in the directory.
 
     Raises:
         ModelError: The index is damaged, or names a missing file.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent_tunix.policy.architecture import Architecture
 
-# Of quantised weights: bits of a code, and the maximum of neighbouring inputs that share a scale.
+# For quantised weights: bits of a code, and the maximum number of neighbouring inputs that share a scale.
 CODE_BITS = {"int8": 8, "nf4": 4}
 _BLOCK = 64
 

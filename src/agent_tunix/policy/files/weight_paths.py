@@ -1,6 +1,6 @@
-"""Paths of a model's weights, such as `layers.0.self_attn.q_proj.kernel`, and what each weight is.
+"""Paths of a model's weights, such as `layers.0.self_attn.q_proj.kernel`, and the kind of each weight.
 
-Groups of weights, weight decay and Muon all ask the same questions about a path and a shape. This module answers them.
+Groups of weights, weight decay and Muon all use these functions of a path and a shape.
 """
 
 from collections.abc import Callable
@@ -35,6 +35,6 @@ def is_vector(path: str, weight: Any) -> bool:
 def is_matrix(path: str, weight: Any) -> bool:
     """Return True if a weight is a matrix inside the network, (inputs, outputs), or a half of its adapter.
 
-    The embedding and the head do not count as matrices for Muon. A tensor with more axes cannot be shown to be one.
+    The embedding and the head do not count as matrices for Muon, and neither does a tensor with more than two axes.
     """
     return weight.ndim == 2 and not is_vector(path, weight) and _OF_TOKENS.isdisjoint(path.split("."))

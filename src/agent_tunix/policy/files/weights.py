@@ -20,14 +20,14 @@ from agent_tunix.policy.files.tensors import Tensor
 from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.network.projection import Quantization, quantise
 
-# Numbers that NumPy transposes and converts in less time than compiling a program for their shape takes.
+# Up to this many numbers, NumPy transposes and converts faster than a program for their shape compiles.
 _ARRANGED_BY_HOST = 1 << 20
 
 
 def read_weights(located: Mapping[Tensor, Stored], shapes: Any, mesh: jax.sharding.Mesh) -> Any:
     """Return the decoder's state, divided over the mesh.
 
-    A weight to be quantised is quantised as soon as it is read, so that no two of them exist in full at once.
+    With quantisation, each weight is quantised as soon as it is read, so that no two exist in full at once.
 
     Args:
         located: Place of each tensor.

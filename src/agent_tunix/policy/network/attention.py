@@ -20,9 +20,9 @@ from agent_tunix.policy.network.row_kernel import RowKernel, is_long, put_before
 # Far below any logit but finite, so that the softmax of a fully masked row is defined.
 _UNSEEN = -(2.0**100)
 
-# On a CPU, more logits than these (16 MB) are computed for a few rows at a time.
+# Above this number of logits (16 MB), a CPU computes attention for a few rows at a time.
 _CACHED_LOGITS = 2**22
-# Queries of a row in a block, and the most blocks: each is compiled by itself.
+# Minimum queries of a row in a block, and maximum number of blocks. Each block is compiled separately.
 _SMALLEST_BLOCK, _MOST_BLOCKS = 64, 8
 
 # cuDNN's limits in JAX 0.10.2, on any GPU since Ampere.
@@ -142,8 +142,8 @@ def attend_after(
     The softmax is over both. The logits of the two parts keep the layout in which they are computed. Only maxima, sums
     and outputs, which are small, are rearranged (the idea of https://arxiv.org/abs/2506.05433).
 
-    Two results of cuDNN are not merged here, although JAX returns their log-sum-exps on request: its backward pass (JAX
-    0.10.2) silently drops the gradient of the log-sum-exp, and returns the log-sum-exp in bfloat16.
+    Two results of cuDNN are not merged here, although JAX returns their log-sum-exps on request. In JAX 0.10.2 the
+    backward pass silently drops the gradient of a log-sum-exp, and the log-sum-exp itself is in bfloat16.
     """
     prefix_k, prefix_v, prefix_mask = prefix
     N, T, Q, H = q.shape
@@ -183,7 +183,7 @@ def attend_rows(
 ) -> Float[Array, "N T Q H"]:
     """Compute `attend_after` for rows that are read whole, in the way that suits the platform.
 
-    The platform is that of the lowering, not of this machine. XLA computes nothing of the other branches.
+    The platform is that of the lowering, not of this machine. XLA does not compute the other branches.
     """
     (N, T, Q, H), (B, _, P, _) = q.shape, prefix[0].shape
     args = q, k, v, mask.mask, prefix

@@ -6,10 +6,10 @@ There is one decoder instead of Tunix's model for each family. Tunix's models ig
 `model(tokens, positions, cache, attention_mask) -> (logits, cache)`, and a `config`. Names are those of a Hugging Face
 directory, and an adapter's A and B are the matrices that PEFT stores.
 
-The common beginning of several rows is computed once. A `Prefix` holds the keys and values of B texts. N = B × R rows,
-each the continuation of a text and R of them side by side, attend to it without copies of their own. In layers of
-linear attention each row begins with the state after its text. Gradients flow through both. If the rows are known when
-their texts are read, both go through the layers together (`read_groups`).
+The common beginning of several rows is computed once. A `Prefix` holds the keys and values of B texts. Each of the N =
+B × R rows continues a text, and the R rows of a text lie side by side. Rows attend to the prefix without copies of
+their own. In layers of linear attention each row begins with the state after its text. Gradients flow through both. If
+the rows are known when their texts are read, both go through the layers together (`read_groups`).
 
 Axes: B rows (N if they continue a prefix), T tokens given, S tokens attended to (T, or the slots of the cache), P
 tokens of a prefix, D hidden, K key-value heads, H width of a head, V words.
@@ -141,7 +141,8 @@ class Decoder(nnx.Module):
     ) -> tuple[Float[Array, "B T D"], Cache | None, ExpertLoad | None]:
         """Return normed hidden states, the cache, and the load of experts by the tokens to be counted.
 
-        With `whole_rows`, tokens see all earlier ones, as `attention_mask` says, and nothing comes before but `prefix`.
+        With `whole_rows`, each token sees all earlier tokens of its row, as `attention_mask` says, and only `prefix`
+        comes before the rows.
         """
         x = self._embed(input_tokens)
         embedded = self._embed_for_layers(input_tokens, x)
@@ -231,8 +232,8 @@ class Decoder(nnx.Module):
     def init_cache(self, batch_size: int, cache_size: int, dtype: jnp.dtype, *, prefix: Prefix | None = None) -> Cache:
         """Return an empty cache: keys and values, [B, K, S, H] each, and the positions of its tokens.
 
-        A layer that uses those of another has None. A layer with linear attention has a state for each row: the one
-        after the text of a prefix that the row continues, or that before any text.
+        A layer that uses those of another has None. A layer with linear attention has a state for each row: the state
+        after the text that the row continues, or the initial state without a prefix.
         """
 
         def empty(layer: int, kind: LayerKind) -> Any:
@@ -248,7 +249,7 @@ class Decoder(nnx.Module):
         return {
             "layers": [empty(layer, kind) for layer, kind in enumerate(self.config.layer_kinds)],
             "positions": jnp.zeros((batch_size, cache_size), jnp.int32),
-            # Equal for all rows, but one for each row, so that the rows of a cache can be repeated as a whole.
+            # The same number for all rows, stored once for each row, so that whole rows of a cache can be repeated.
             "length": jnp.zeros((batch_size,), jnp.int32),
         }
 
@@ -298,8 +299,8 @@ class Decoder(nnx.Module):
         row_positions = jnp.repeat(lengths, N // B)[:, None] + jnp.arange(T)
         own = jnp.broadcast_to(jnp.tril(jnp.ones((T, T), jnp.bool_)), (N, T, T))
         if self.remat or row_parts(self.mesh, B) < row_parts(self.mesh, N):
-            # Together, a layer that is recomputed would hold texts and rows at once, and rows would lie on the devices
-            # of their texts, which may be fewer than rows alone are divided over.
+            # Read together, a recomputed layer would hold texts and rows at once. Rows would also lie on the devices of
+            # their texts, although rows alone may be divided over more devices.
             last, prefix = self.read_prefix(texts, lengths)
             hidden, _, load = self._read(rows, row_positions, None, own, prefix, counted, whole_rows=True)
             return last, hidden, load
@@ -338,7 +339,7 @@ class Decoder(nnx.Module):
     def _embed_for_layers(
         self, tokens: Int[Array, "B T"], x: Float[Array, "B T D"]
     ) -> list[Float[Array, "B T E"] | None]:
-        """Return the embeddings that each layer has of its own; None for each if the family has none.
+        """Return each layer's own embeddings of the tokens; None for every layer if the family has none.
 
         They are the mean of two parts, times √2: an embedding of the token, and a projection of the common embedding.
         """
@@ -367,7 +368,7 @@ class Decoder(nnx.Module):
     def _run(
         self, layer: nnx.Module, x: Float[Array, "B T D"], *args: Any
     ) -> tuple[Float[Array, "B T D"], Any, ExpertLoad | None]:
-        """Run a layer; return its output, the keys and values, or the state, for a cache, and the load of experts."""
+        """Run a layer. Return its output, its keys and values or state for a cache, and the load of experts."""
         run = jax.checkpoint(_run_layer) if self.remat else _run_layer
         x, after, load = run(*nnx.split(layer), x, *args)
         return divide(self.mesh, x), after, load
@@ -388,7 +389,7 @@ class Decoder(nnx.Module):
         text_positions_BP: Int[Array, "B P"],
         positions_NT: Int[Array, "N T"],
     ) -> Bool[Array, "B R T P"]:
-        """Return a mask of the tokens of its text that each token of a row may see; R and T are 1 if all are equal."""
+        """Return, for each token of a row, the mask of its text that it may see; R and T are 1 if all are equal."""
         (B, P), (N, T) = mask_BP.shape, positions_NT.shape
         near = self._near(kind, positions_NT.reshape(B, -1), text_positions_BP)
         if near is True:
@@ -406,7 +407,7 @@ def _read_from_left(
 
 
 def _sees_itself(mask: Bool[Array, "B T S"], slot: jax.Array | int, num_tokens: int) -> Bool[Array, "B T"]:
-    """Return if each token, of those from a slot on, may see itself: padding may not."""
+    """Return True at each token, from a slot on, that may see itself. Padding may not."""
     own = jax.lax.dynamic_slice_in_dim(mask, slot, num_tokens, axis=2)
     return jnp.asarray(jnp.diagonal(own, axis1=1, axis2=2))
 

@@ -1,12 +1,12 @@
 """Gated DeltaNet (https://arxiv.org/abs/2412.06464): linear attention, whose state does not grow with the text.
 
-The state S of a head maps keys to values. Each token lets it decay by α, then corrects what it holds for the token's
-key k towards the token's value v, by a share β; the query q reads it:
+The state S of a head maps keys to values. At each token S decays by α. Then the value that S holds for the token's key
+k moves towards the token's value v, by a share β. The query q reads S:
 
     S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ        o_t = S_tᵀ q_t
 
 S is kept as [keys, values], the transpose of the paper's. Queries, keys and values go through a short causal
-convolution first, so a layer also carries the last inputs of that. Queries and keys have length 1, and queries are
+convolution first, so a layer also carries its last inputs. Queries and keys have length 1, and queries are
 divided by the root of their width.
 
 Several tokens are computed in chunks (section 3.3 of the paper): all products within a chunk are parallel, and only the
@@ -49,7 +49,7 @@ class LinearState(NamedTuple):
 
 
 class JoinedRows(NamedTuple):
-    """Masks of the tokens that are not padding: of B texts, and of the N / B rows that continue each beside it."""
+    """Masks of the tokens that are not padding, for B texts and for the N rows that continue them, N / B for each."""
 
     texts: Bool[Array, "B P"]
     rows: Bool[Array, "N T"]
@@ -133,7 +133,7 @@ class GatedDeltaNet(nnx.Module):
     def _mix(
         self, inputs: Sequence[jax.Array], filled: Bool[Array, "B T"], state: LinearState
     ) -> tuple[Float[Array, "B T H V"], LinearState]:
-        """Return what each token reads from the state, and the state after the last.
+        """Return each token's reading of the state, and the state after the last token.
 
         Args:
             inputs: Inputs of the convolution, log α and β, each [B, T, ...].
@@ -221,7 +221,7 @@ def delta_chunks(
 
     Let γ_i be the product of α up to token i of a chunk, and S the state before the chunk. Then the state after token i
     is γ_i S + Σ_{j≤i} γ_i/γ_j k_j u_jᵀ with u_i = β_i (v_i - γ_i Sᵀ k_i - Σ_{j<i} γ_i/γ_j (k_i·k_j) u_j). The u of a
-    chunk solve a triangular system; its solutions for v and for the reading of S do not depend on S.
+    chunk solve a triangular system. Its solutions for v and for the reading of S do not depend on S.
     """
     T = q.shape[2]
     L = min(DELTA_CHUNK, T)

@@ -23,7 +23,7 @@ from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.mesh import TENSOR, row_axes, sharding_over
 from agent_tunix.policy.network.projection import Projection
 
-# Up to so many tokens, accelerators read matrices for longer than they multiply by them.
+# Up to this many tokens, an accelerator takes longer to read the matrices than to multiply by them.
 FEW_TOKENS = 256
 # Rows that an expert multiplies at once.
 _BLOCK = 128
@@ -130,7 +130,7 @@ class Experts(nnx.Module):
             mesh=self.mesh,
             in_specs=(*[rows] * 3, *[experts] * 3),
             out_specs=rows,
-            # JAX 0.10 takes the result of `argsort` for equal on all devices, and would not add their gradients of x.
+            # JAX 0.10 treats the result of `argsort` as equal on all devices, and would not add their gradients of x.
             check_vma=False,
         )
         out: jax.Array = run(x, weights, chosen, *stacks)
@@ -175,7 +175,7 @@ def _run_all(
     up: Float[Array, "E D F"],
     down: Float[Array, "E F D"],
 ) -> Float[Array, "N D"]:
-    """Return the output of all experts, of which those not chosen have the weight 0."""
+    """Return the weighted sum of the outputs of all experts. Experts that are not chosen have the weight 0."""
     weights = (jax.nn.one_hot(chosen, len(gate), dtype=x.dtype) * weights[..., None]).sum(axis=1)
     inner = jax.nn.silu(jnp.einsum("ti,eio->teo", x, gate)) * jnp.einsum("ti,eio->teo", x, up)
     return jnp.einsum("tei,eio->to", inner * weights[..., None], down)
@@ -191,11 +191,11 @@ def _run_sorted(
 ) -> Float[Array, "N D"]:
     """Return the output of the chosen experts, each of which multiplies its own tokens.
 
-    A token is copied once for each of its experts, and the copies are permuted, forth and back. Gradients are then
-    permuted too, and not scattered, for which GPUs do not keep to an order.
+    A token is copied once for each of its experts. The copies are permuted before the products and back after them, so
+    that gradients are permuted too and not scattered: a GPU scatters in no fixed order.
     """
     (N, K), E = chosen.shape, len(gate)
-    # Tokens of other devices' experts come last and belong to no group. What the products have there is ignored.
+    # Tokens of other devices' experts come last and belong to no group. Their rows of the products are ignored.
     experts = jnp.where((chosen >= 0) & (chosen < E), chosen, E).reshape(-1)
     order = jnp.argsort(experts)
     own = (experts[order] < E)[:, None]
@@ -270,7 +270,7 @@ def _add_blocks(x: jax.Array, gradient: jax.Array, stack: jax.Array, sizes: jax.
 
 
 def _divide(sizes: Int[Array, " E"], num_rows: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the expert, the first row and the end of the group of as many blocks as there can be.
+    """Return the expert, the first row and the end of the group for each of the maximum number of blocks.
 
     Blocks that are not needed begin after the last row.
     """

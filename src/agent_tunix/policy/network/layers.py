@@ -61,7 +61,7 @@ class DecoderLayer(nnx.Module):
         self.input_norms, self.output_norms = config.input_norms, config.output_norms
         if self.input_norms:
             self.input_layernorm = RMSNorm(config.hidden_size, config, **kinds)
-        # The files' name means two things: among norms of outputs this one follows attention, else it precedes the MLP.
+        # The files use this name twice: with norms of outputs the norm follows attention, else it precedes the MLP.
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config, **kinds)
         if self.output_norms:
             if self.input_norms:
@@ -200,7 +200,7 @@ class Attention(nnx.Module):
         return self._write(out, gate), (k, v) if is_kept else None
 
     def _write(self, out: Float[Array, "B T Q H"], gate: Float[Array, "B T QH"] | None) -> Float[Array, "B T D"]:
-        """Return what the heads' outputs add to the residual stream."""
+        """Return the contribution of the heads' outputs to the residual stream."""
         out = out.reshape(*out.shape[:2], -1)
         written: jax.Array = self.o_proj(out if gate is None else out * jax.nn.sigmoid(gate))
         return written

@@ -3,7 +3,7 @@
 LoRA (https://arxiv.org/abs/2106.09685) adds (x A) B · alpha / rank to the output of the matrix. A and B are always
 float32, because updates of 1e-5 are lost on bfloat16 weights. The output has the decoder's compute type.
 
-QLoRA (https://arxiv.org/abs/2305.14314) stores the frozen matrix in 8 or 4 bits; in each column, 64 neighbouring inputs
+QLoRA (https://arxiv.org/abs/2305.14314) stores the frozen matrix in 8 or 4 bits. In each column, 64 neighbouring inputs
 share one float32 scale. Qwix's number formats are used, but not its providers: those need the whole model in full
 first, draw A from a constant key in the type of the weights, and keep every dequantised matrix for the backward pass.
 Here a matrix is quantised as it is read, dequantised where it is multiplied, and dequantised again in the backward

@@ -52,7 +52,7 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
         turns = rope.original_length * plain / (2 * math.pi)
         kept = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     elif rope.kind == "yarn":
-        # The pair that turns so many times in the original length; sums of logarithms are finite for any finite number.
+        # The pair that makes `turns` turns in the original length. Sums of logarithms are finite for finite numbers.
         length = math.log(rope.original_length) - math.log(2 * math.pi)
         first, last = (
             head_dim / 2 * (length - math.log(turns)) / math.log(rope.theta)
@@ -65,7 +65,7 @@ def frequencies(rope: Rope, head_dim: int) -> Float[Array, " H/2"]:
 
 
 def rotate(x: Float[Array, "B T N H"], angles: Angles) -> Float[Array, "B T N H"]:
-    """Rotate each pair (i, i + H/2) of a head by its angle; of H, the dimensions beyond those of the angles stay."""
+    """Rotate each pair (i, i + H/2) of a head by its angle. Dimensions beyond those of the angles do not change."""
     cos, sin = angles
     half = cos.shape[-1]
     a, b, rest = jnp.split(x.astype(wide(x.dtype)), [half, 2 * half], axis=-1)

@@ -1,8 +1,8 @@
 """Attention of long rows on TPUs, by splash attention: JAX's kernel, which keeps no logits in memory.
 
-A row is a completion that continues a text. The kernel wants lengths that are multiples of 128, and masks that are
-known at compile time. So texts, which are padded on the left, get more padding on the left, and rows on the right.
-Which slots of a text are padding is known only at run time: those have another segment.
+A row is a completion that continues a text. The kernel needs lengths that are multiples of 128, and masks that are
+known at compile time. Texts, which are padded on the left, therefore get more padding on the left, and rows get padding
+on the right. The padding of a text is known only at run time, so the kernel gets it as a segment of its own.
 
 Axes: B texts, N rows, R = N / B, P slots of a text, T tokens of a row, Q heads, K key-value heads, H width of a head.
 """
@@ -41,7 +41,7 @@ class RowKernel:
 
     Attributes:
         softcap: Bound on logits; None for none.
-        window: Last tokens that a token sees, with itself; None for all.
+        window: Number of last tokens that a token sees, itself included; None for all.
         mesh: Mesh of the weights; None for one device.
         interpret: True to run the kernel's steps on a machine without a TPU, very slowly.
     """
@@ -63,7 +63,7 @@ class RowKernel:
         mask: Bool[Array, "N T T"],
         prefix: tuple[Float[Array, "B K P H"], Float[Array, "B K P H"], Bool[Array, "B R T P"]],
     ) -> Float[Array, "N T Q H"]:
-        """Return the weighted sums of values. The mask of the rows is not read, because it is known."""
+        """Return the weighted sums of values. The mask of the rows is not read: it is causal."""
         prefix_k, prefix_v, prefix_mask = prefix
         (N, T, Q, _), (B, _, P, _) = q.shape, prefix_k.shape
         left, right = -P % _LANES, -T % _LANES
@@ -82,7 +82,7 @@ class RowKernel:
             rows = row_axes(self.mesh, N) or None
             spec = jax.sharding.PartitionSpec
             by_head, by_row = spec(rows, TENSOR), spec(rows)  # type: ignore[no-untyped-call]
-            # JAX cannot tell what the results of a Pallas kernel vary over.
+            # JAX cannot infer the mesh axes over which the results of a Pallas kernel vary.
             run = jax.shard_map(
                 run, mesh=self.mesh, in_specs=(*[by_head] * 3, by_row), out_specs=by_head, check_vma=False
             )

@@ -17,7 +17,7 @@ _MOST_TOLD = 300
 
 
 def add_handlers(app: FastAPI, answer: Callable[[Scope, Problem], Response]) -> None:
-    """Make an app answer FastAPI's own errors with what `answer` returns for them."""
+    """Make an app answer FastAPI's own errors with the response that `answer` returns."""
 
     async def not_valid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

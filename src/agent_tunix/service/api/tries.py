@@ -66,7 +66,7 @@ def score_data(score: Score) -> dict[str, Any]:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return the JSON form of a value that uploaded code made; what JSON cannot express becomes text."""
+    """Return the JSON form of a value that uploaded code made. Values that JSON cannot express become text."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

@@ -40,7 +40,7 @@ def session_of(request: Request) -> Session | None:
 
 
 def requires(*scopes: str) -> Any:
-    """Return a route dependency that requires a login whose key has all scopes; without one, any key will do."""
+    """Return a route dependency that requires a login whose key has all scopes. Without scopes, any key is enough."""
 
     async def admit(request: Request) -> None:
         session = await find_session(request)

@@ -120,7 +120,7 @@ def text_of(form: Mapping[str, Any], name: str) -> str:
 
 
 def fields_of(request: Request, form: FormData | None) -> dict[str, Any]:
-    """Return the values of the fields beside the source: from the form, else from the query, else empty."""
+    """Return the values of all fields but the source: from the form, else from the query, else empty."""
     names = ("prompt", "answer", "columns", "run", "first", "last", "most", "against", "name")
     told: Mapping[str, Any] = request.query_params if form is None else form
     boxes = [] if form is None else [box for box in form.getlist("completion") if isinstance(box, str)]

@@ -1,4 +1,4 @@
-"""Security headers of all responses except the API's, and the session's cookie, the only one that is read."""
+"""Security headers of all responses except the API's, and a filter that keeps only the session's cookie."""
 
 import re
 

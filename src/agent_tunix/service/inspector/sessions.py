@@ -32,7 +32,7 @@ class Session:
 class Sessions:
     """Sessions of a server; not thread-safe. If a key has too many, its oldest session ends.
 
-    `lifetime_s` counts from the login, however a session is used; `clock` returns seconds since any fixed moment.
+    `lifetime_s` counts from the login, not from the last use. `clock` returns seconds since any fixed moment.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ class DiffLine:
 
     kind: Kind  # `skipped` stands for unchanged lines that are not shown
     text: str  # the line without its end; for `skipped`, the number of lines
-    before: int | None  # its number in the saved source, from 1; None if it is not there
-    after: int | None  # its number in the changed source, from 1; None if it is not there
+    before: int | None  # its number in the saved source, from 1; None if it is not in it
+    after: int | None  # its number in the changed source, from 1; None if it is not in it
 
 
 @dataclass(frozen=True, slots=True)

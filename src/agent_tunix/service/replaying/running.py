@@ -31,7 +31,7 @@ _ALONE = "uploaded"
 class ReplayRequest:
     """Request to score at most `most` completions with the bytes of a changed source.
 
-    `against` names what to compare with; see `choose_counterpart`.
+    `against` names the counterpart of the comparison; see `choose_counterpart`.
     """
 
     saved: UploadedSource
@@ -55,8 +55,8 @@ def replay_source(
     Raises:
         UploadError: The changed source is not a reward function.
         Unreplayable: The stored completions cannot answer the request.
-        RewardError: The function cannot be called with them.
-        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
+        RewardError: The function cannot be called with these completions.
+        SandboxUnavailableError: This machine cannot isolate the function, and it may not run without isolation.
     """
     started = time.monotonic()
     check_upload(request.changed, cast(Format, request.saved.format))
@@ -134,7 +134,7 @@ def _while_there_is_time(steps: Iterator[RecordedStep], deadline: Deadline) -> I
 
 
 def _called_as(config: dict[str, Any], args: object) -> CalledAs:
-    """Return how the run calls rewards, as far as its configuration is valid."""
+    """Return the settings by which the run calls rewards, as far as its configuration is valid."""
     rewards = config.get("rewards")
     rewards = rewards if isinstance(rewards, dict) else {}
     completions, key = rewards.get("completions"), rewards.get("reward_key")

@@ -70,8 +70,8 @@ def in_workers(
     `name` is the name under which it scores; `sample` is one of the samples to come, whose columns it may use.
 
     Raises:
-        RewardError: It cannot be called, for example because the completions lack a column that it needs.
-        SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
+        RewardError: The reward cannot be called, for example because the completions lack a column that it needs.
+        SandboxUnavailableError: This machine cannot isolate the reward, and it may not run without isolation.
     """
     with lines_forgotten(source):
         (component,) = resolve_reward(

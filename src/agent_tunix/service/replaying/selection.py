@@ -91,7 +91,7 @@ class Selection:
             yield _recorded(taken)
 
     def _spread(self) -> list[int]:
-        """Return the steps at or after which one stored step is taken each."""
+        """Return evenly spread steps. For each, the first stored step from it on is taken."""
         count = max(self._most // self._size, 1)
         there = self._last - self.first.step + 1
         self.is_all = count >= there

@@ -44,7 +44,7 @@ class Counterpart:
 def choose_counterpart(
     components: Mapping[str, Mapping[str, Any]], saved: UploadedSource, asked: str | None = None
 ) -> Counterpart:
-    """Return what a function is compared with: `asked`, else the first that exists of these.
+    """Return the counterpart of a function: `asked`, or else the first of these that exists.
 
     1. The component that was trained with this very source.
     2. The component that was trained with an upload of the same name.
@@ -163,7 +163,7 @@ class _Remembered:
         }
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Return the stored scores; an error for completions on which it was not asked."""
+        """Return the stored scores; an error for completions without one."""
         detail = f"{self.name} was not computed for this completion in the run, but would now count"
         return [self._said[id(sample)] or Score.failed(Outcome.ERROR, detail) for sample in samples]
 

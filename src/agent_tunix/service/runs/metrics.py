@@ -22,7 +22,7 @@ _CHUNK = 2**20
 # Form in which the run writes steps. Other JSON is parsed.
 _STEP = re.compile(rb'\{"step": (\d{1,15})[,}]')
 _LONGEST_LINE = 8 * 2**20
-# Bytes of a line that is too long for a row after which what the file holds by then is given up.
+# Bytes of overlong lines after which a look skips the rest of the file's current content.
 _MOST_DAMAGED = 256 * 2**20
 _EVALUATION = "eval/"
 MAX_EVALUATIONS = 5000
@@ -109,7 +109,7 @@ class MetricsTail:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         self._add(line)
-                    if len(rest) > _LONGEST_LINE:  # too long for a row, and its end is not in sight
+                    if len(rest) > _LONGEST_LINE:  # too long for a row, and its end is not read yet
                         self._offset += len(rest)
                         self._is_within_damaged = True
                         damaged_bytes += len(rest)

@@ -1,7 +1,7 @@
-"""Pages of a run's rollouts, of which there may be millions; a page reads little more than it shows.
+"""Pages of a run's rollouts. There may be millions of them, but a page reads little more than it shows.
 
-File names tell which steps a file has, and footers how large each step is. Of a step, the columns that decide which
-rows match are read first, and the shown columns only if rows match. The reading for a page is limited: where few rows
+File names tell the steps of a file, and footers tell the size of each step. The columns that decide which rows of a
+step match are read first, and the shown columns only if rows match. The reading for a page is limited: if few rows
 match, a page may be short or empty and still have a next page.
 """
 
@@ -79,7 +79,7 @@ class StoredRollouts:
     ) -> RolloutPage:
         """Return a page of at most `limit` completions and `most_bytes` bytes that match a query.
 
-        `after` is the `next` of the previous page, `reading` counts what is read, and `in_full` selects
+        `after` is the `next` of the previous page, `reading` counts the data read, and `in_full` selects
         `SHOWN_IN_FULL`. A completion that is larger than a page is left out and described in `problems`.
 
         Raises:

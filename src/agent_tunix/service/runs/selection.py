@@ -148,8 +148,8 @@ def show(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the shown columns of the first rows, and the number of these rows.
 
-    The page has at most `most_bytes`. A row that is larger by itself counts and is left out, which is a problem of the
-    reading.
+    The page has at most `most_bytes`. A row that is larger by itself is counted but not shown, and is added to the
+    problems of `reading`.
     """
     import pyarrow as pa
 

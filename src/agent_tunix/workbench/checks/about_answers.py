@@ -18,7 +18,7 @@ _MOST_PROBLEMS = 32
 
 
 def check_gold(trial: Trial) -> CheckFinding:
-    """Check that gold solutions earn the top of the declared range, or without one the most that any response earned.
+    """Check that gold solutions earn the top of the declared range, or else the maximum over all responses.
 
     A composite reward passes if every gold solution earns at least half of what the best one earns.
     """

@@ -14,10 +14,10 @@ _FULL = 0.95
 
 
 def check_stuffing(trial: Trial) -> Iterator[CheckFinding]:
-    """Note each column whose values alone, repeated, earn nearly the most that the reward gives.
+    """Note each column whose values, repeated without other text, earn nearly the reward's maximum.
 
-    A reward that pays in full for a list of keywords teaches lists of keywords. For a reward of correctness this says
-    nothing, since a reference must earn, so the check serves rewards of form, of quality and without a kind.
+    A reward that pays in full for a list of keywords teaches lists of keywords. The check serves rewards of form, of
+    quality and without a kind. It would say nothing about a reward of correctness, for which the reference must earn.
     """
     names = sorted({name for problem in trial.problems for name in problem.columns} - {*_OWN})
     most = trial.range[1] if trial.range else max((gold for _, _, gold in trial.solved()), default=0.0)

@@ -117,7 +117,7 @@ class Calibration:
     confusion: Mapping[tuple[LabelVerdict, LabelVerdict], int]
     disagreements: tuple[Disagreement, ...]  # completions that only one of them accepts
     misses: tuple[Misses, Misses]
-    truth: str  # what the mistakes are counted against: "labels" or "the other verifier"
+    truth: str  # truth for counting the mistakes: "labels" or "the other verifier"
     unused_labels: int = 0  # number of labels that are ignored because other completions have none
 
     @property

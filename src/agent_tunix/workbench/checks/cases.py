@@ -79,7 +79,7 @@ class CaseResult:
 
     @property
     def text(self) -> str:
-        """The result as text; for a failure with the expected value, the actual one and the reward's detail."""
+        """The result as text. That of a failure has the expected value, the actual one and the reward's detail."""
         if self.passed:
             return f"passed  {self.case.name}"
         got = f"{self.score.value:g}" if self.score.value is not None else self.score.outcome.value
@@ -145,11 +145,11 @@ def run_cases(
 
     Args:
         cases: A file, or cases.
-        reward: Scores the cases that name no reward: any value of `training.reward_function`, or a function.
+        reward: Reward of the cases that name none: any value of `training.reward_function`, or a function.
         tolerance: Tolerance of cases that give none; None: the table's, or 1e-6.
         execution: Where rewards run. With `auto`, your own code gets the limits of training.
         timeout_s: Time limit of a call.
-        allow_unsandboxed: Run uploaded rewards even where they cannot be isolated.
+        allow_unsandboxed: True to run uploaded rewards even if this machine cannot isolate them.
         finding: Further arguments of `resolve_reward`, such as `modules` and `args`.
 
     Raises:

@@ -54,10 +54,10 @@ def check_reward(
     """Try a reward on problems, attack it, and report what fails.
 
     Args:
-        mixture: The reward, as `resolve_reward` returns it; or as `make_runner` places it, for code that may hang or
-            end its process.
+        mixture: The reward: from `resolve_reward`, or placed by `make_runner` if its code may hang or end its
+            process.
         problems: Problems with references, preferably with worked solutions.
-        kind: Decides which checks apply; by default the kind that the reward declares.
+        kind: Kind that decides which checks apply; by default the kind that the reward declares.
         step: Training step passed to the reward. The default is late in training, where a curriculum demands
             everything.
         template: Format of responses, as `prompt.format`.

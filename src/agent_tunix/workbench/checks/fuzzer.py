@@ -166,7 +166,7 @@ class _Pay:
         """Return the position of a value between wrong (0) and gold (1); 0 if it is None."""
         if value is None:
             return 0.0
-        if self.gold <= self.wrong:  # the reward does not tell them apart
+        if self.gold <= self.wrong:  # the reward does not distinguish them
             return 1.0 if value >= self.gold else 0.0
         return min(1.0, max(0.0, (value - self.wrong) / (self.gold - self.wrong)))
 

@@ -123,7 +123,7 @@ def wrong_problem(problems: Sequence[CheckProblem], index: int) -> CheckProblem:
 
 
 def near_misses(answer: str) -> dict[str, str]:
-    """Return numbers that look like the reference but differ from it, by the change that was made."""
+    """Return change → number, for numbers that look like the reference but differ from it by that change."""
     value = read_plain_number(answer)
     if value is None:
         return {}

@@ -27,7 +27,7 @@ class CheckExample:
     response: str
     answer: str  # reference that the response was scored against
     value: float | None  # its score; None if it is unscored
-    gold: float | None = None  # score of the gold solution of the same problem, where that matters
+    gold: float | None = None  # score of the gold solution of the same problem, if it matters
     detail: str = ""  # explanation by the reward
 
     def lines(self) -> Iterator[str]:

@@ -33,7 +33,7 @@ class HangingRewardError(RewardError):
     """A reward hung or ended its process on so many responses that scoring stops.
 
     Attributes:
-        lost: These responses, each with its problem and score.
+        lost: The lost responses, each with its problem and score.
     """
 
     def __init__(self, name: str, lost: "Sequence[tuple[CheckProblem, str, Score]]") -> None:
@@ -145,9 +145,9 @@ def make_sample(
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError in the code below after so many seconds. Outside the main thread this has no effect.
+    """Raise OutOfTimeError in the block after `seconds`. Outside the main thread this has no effect.
 
-    Python drops what is raised in a finalizer or in a weak reference's callback; the alarm then rings again.
+    Python drops an exception raised in a finalizer or in a weak reference's callback. The alarm then rings again.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield

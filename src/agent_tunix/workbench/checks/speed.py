@@ -46,9 +46,8 @@ def measure_speed(
 ) -> list[Speed]:
     """Measure right, wrong, unanswered, long and unusable completions separately, and then all of them together.
 
-    Each sort has `count` completions, made from the problems, of which there must be one. It is measured `repeats`
-    times after one round to warm up. `timeout_s` limits the first few calls in this process; workers have their own
-    limit.
+    Each sort has `count` completions, made from the problems (at least one). It is measured `repeats` times after one
+    round to warm up. `timeout_s` limits the first few calls in this process; workers have their own limit.
 
     Raises:
         HangingRewardError: The reward hangs or ends its process on the first few completions.

@@ -23,7 +23,7 @@ _SLOW_S = 1.0
 
 
 def check_deterministic(trial: Trial) -> CheckFinding:
-    """Check that a response earns the same each time, in whatever order responses come."""
+    """Check that a response earns the same each time, in any order of the responses."""
     problems = trial.problems[:16]
     trials = [(p, r) for p in problems for r in (trial.solve(p), p.prompt, "", trial.solve(p, work="", answer="7"))]
     first = [trial.score(problem, response) for problem, response in trials]
@@ -100,8 +100,8 @@ def check_robust(trial: Trial) -> CheckFinding:
 def _lasting_seconds(trial: Trial, problem: CheckProblem, response: str, first: Score) -> float:
     """Return the time that the reward itself takes: the least of up to three calls.
 
-    A busy machine or a first import slows down only some of the calls. Line ends after the response keep a cache of the
-    reward from answering.
+    A busy machine or a first import slows down only some of the calls. Line ends are added to the response, so that a
+    cache of the reward does not answer.
     """
     seconds = first.seconds
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""Diagnosis of a run: what its metrics show to be wrong, on which evidence, and what to change.
+"""Diagnosis of a run: the faults that its metrics show, the evidence, and the changes that may help.
 
 A detector watches the rows of `metrics.jsonl` for one kind of trouble, in constant memory. Its thresholds are constants
 beside it, each with a reason. `Watch` runs all detectors live, `diagnose` runs them on a recorded run.

@@ -61,12 +61,12 @@ class Dominance(Detector):
             and reach >= SCALE_RATIO * self._reaches[name].mean
             and weights[name] >= DROWNED_WEIGHT * sum(weights.values())
         ]
-        # What is correct may well decide alone.
+        # A component of correctness may decide alone.
         if share >= DOMINANT_SHARE and drowned and not self.context.component(dominant).is_correctness:
             yield self._detection(dominant, drowned, weights)
 
     def _reach(self, name: str, weight: float, row: Row) -> float | None:
-        """Return how far a component moves totals: its weight times the std of its values."""
+        """Return the effect of a component on totals: its weight times the std of its values."""
         leaf = "transformed/std" if self.context.component(name).transforms else "std"
         std = number(row, f"rewards/{name}/{leaf}")
         return None if std is None else weight * std
@@ -75,7 +75,7 @@ class Dominance(Detector):
         share = self._shares[dominant].mean
         reach = max(self._reaches[name].mean for name in drowned)
         component = self.context.component(dominant)
-        # A weight that follows a schedule or a metric is left to it.
+        # The advice does not replace a weight that follows a schedule or a metric.
         written = component.written.get("weight", component.weight)
         lower: tuple[str, ...] = ()
         if isinstance(written, int | float):

@@ -103,7 +103,7 @@ class RunContext:
 
     @property
     def oracles(self) -> tuple[ComponentContext, ...]:
-        """Components of weight 0 that may show whether the policy gets better: not those of form or length."""
+        """Components of weight 0, except those of form or length. They may show whether the policy gets better."""
         return tuple(c for c in self.components if not c.trains and c.kind not in (Kind.FORM, Kind.LENGTH))
 
     def number(self, key: str, default: float) -> float:
@@ -157,7 +157,7 @@ def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
 
 
 def _known(ask: Any, declaring: Any) -> Any:
-    """Return what a reward declares about itself; None if the declaration is invalid, which does not stop a run."""
+    """Return a declaration of a reward; None if it is invalid. An invalid declaration does not stop a run."""
     try:
         return ask(declaring)
     except RewardError:

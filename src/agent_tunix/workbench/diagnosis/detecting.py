@@ -29,7 +29,7 @@ class Detection:
     evidence: Mapping[str, float | str] = field(default_factory=dict)
     edits: tuple[str, ...] = ()  # overrides that may help
     pick: Pick = any_of  # chooses the completions of the step that show it
-    tell: Callable[[Views], str] = lambda views: ""  # returns what these completions add to the summary; "" for nothing
+    tell: Callable[[Views], str] = lambda views: ""  # returns text about these completions for the summary, or ""
 
 
 class Detector(abc.ABC):
@@ -47,11 +47,11 @@ class Detector(abc.ABC):
         self.has_accuracy = False
 
     def pay_for_answer(self) -> tuple[str, ...]:
-        """Return the override that pays for correct answers; empty if the run cannot tell them."""
+        """Return the override that pays for correct answers; empty if the run cannot recognise them."""
         return edits.pay_for_answer(self.context) if self.has_accuracy else ()
 
     def observe(self, step: int, row: Row) -> Iterator[Detection]:
-        """Add the row of a training step, and yield the faults as of this step, again in each step while they last."""
+        """Add the row of a training step, and yield the current faults. Yield a lasting fault again in each step."""
         return self._detect(step, row)
 
     @abc.abstractmethod
@@ -144,7 +144,7 @@ FALLEN_SHARE = 0.5
 
 
 class Fall:
-    """Fall of the mean total since the start. What follows from it is no fault of limits or of sampling."""
+    """Fall of the mean total since the start. Limits and sampling are not at fault for its consequences."""
 
     def __init__(self, context: RunContext) -> None:
         self._floor = None if context.range is None else context.range[0]

@@ -130,7 +130,7 @@ CALLS_GREW = 1.3
 
 
 class CallsRewarded(Hacking):
-    """Detector of a total that pays for tool calls, whatever comes of them."""
+    """Detector of a total that pays for tool calls, whatever their results."""
 
     names = ("calls_rewarded",)
 

@@ -1,4 +1,4 @@
-"""Findings of a diagnosis: the fault, its severity, and what to change."""
+"""Findings of a diagnosis: the fault, its severity, and changes that may help."""
 
 import enum
 import shlex

@@ -46,7 +46,7 @@ class Change:
 
 
 class Quality:
-    """Witnesses of whether the policy gets better."""
+    """Witnesses of the quality of the policy."""
 
     def __init__(self, context: RunContext) -> None:
         self._oracles = {component.name: Window(STEPS) for component in context.oracles}
@@ -70,7 +70,7 @@ class Quality:
 
     @property
     def is_awaited(self) -> bool:
-        """True if the policy was evaluated before training and not since, so that the next evaluation will tell."""
+        """True if the policy was evaluated before training and not since, so that the next evaluation decides."""
         return self._first is not None and self._last is None
 
     def changes(self) -> list[Change]:

@@ -280,7 +280,7 @@ class DeadGroups(Detector):
 
     @property
     def _repeats(self) -> bool:
-        """True if most completions are the same as another one of their prompt, or a low temperature makes them so."""
+        """True if most completions equal another one of their prompt, or if the temperature is below 1."""
         is_cold = self.context.number("generation.temperature", 1.0) < 1.0
         return is_cold or (self._duplicates.is_full and self._duplicates.mean >= DEAD_REPEATS)
 

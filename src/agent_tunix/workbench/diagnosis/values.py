@@ -87,7 +87,7 @@ SPARSE_DEAD = 0.6
 
 
 class Sparse(Detector):
-    """Detector of a reward of which hardly any completion earns more than the minimum."""
+    """Detector of a reward from which hardly any completion earns more than the minimum."""
 
     names = ("sparse",)
 
@@ -142,7 +142,7 @@ CLUSTERED_UNSCALED = ("none", "leave_one_out", "mean")
 
 
 class Clustered(Detector):
-    """Detector of scores that differ by so little of their range that the division by their std magnifies trifles."""
+    """Detector of scores that use so little of their range that division by their std magnifies trifles."""
 
     names = ("clustered",)
 

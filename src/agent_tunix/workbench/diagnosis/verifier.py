@@ -51,7 +51,7 @@ class VerifierErrors(Detector):
 
     def _detection(self, component: str, share: float, counts: dict[Outcome, float]) -> Detection:
         commonest = max(counts, key=lambda outcome: counts[outcome])
-        # Only a limit can be wrong in the configuration; everything else is mended in the reward or in the data.
+        # Only the time limit is a setting. Other failures must be fixed in the reward or in the data.
         slow = commonest is Outcome.TIMEOUT
         longer = assign("rewards.timeout_s", 4 * self.context.number("rewards.timeout_s", 10.0))
         # Training suffers only if a failure leaves the total unscored.

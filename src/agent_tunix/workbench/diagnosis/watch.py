@@ -133,10 +133,10 @@ def diagnose(
     Args:
         rows: Metrics, step by step.
         context: Further facts about the run.
-        rollouts: Returns the completions of a step; called only where there is a new finding.
+        rollouts: Function that returns the completions of a step; called only if there is a new finding.
 
     Returns:
-        Each finding once, in its worst state; the most severe first, and of equal severity the earliest.
+        Each finding once, in its worst state. The most severe come first, and the earliest among equally severe.
     """
     watch = Watch(context)
     order: dict[tuple[str, str], int] = {}

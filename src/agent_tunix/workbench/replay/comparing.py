@@ -83,7 +83,7 @@ class ReplayComparison:
         return {**fields, "identical": self.identical, "movers": [mover.to_data() for mover in self.movers]}
 
     def lines(self, before: str = "the stored") -> Iterator[str]:
-        """Yield lines of text for a terminal. `before` names what the replay is compared with."""
+        """Yield lines of text for a terminal. `before` names the other side of the comparison."""
         yield f"{self.completions:,} completions of {self.steps:,} steps, in {self.groups:,} groups"
         if self.identical:
             yield f"every total and every advantage is {before} one, to the last bit"
@@ -143,7 +143,7 @@ def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts over steps. Of each completion it keeps only the two totals."""
+    """Counts over steps. The tally keeps only the two totals of each completion."""
 
     num_generations: int
     num_movers: int

@@ -20,8 +20,8 @@ class ComponentSpread:
     """Spread of one component, or of the total, over repeated scorings."""
 
     own_std: float | None  # root mean variance of a completion's values between repeats (divisor n - 1)
-    # Root mean variance of the completions' mean values within their groups (divisor G - 1), less what noise adds to
-    # it.
+    # Root mean variance of the completions' mean values within their groups (divisor G - 1), minus the contribution of
+    # noise.
     group_std: float | None
     unsteady: float | None  # share of completions whose values differ between repeats
     failed: float  # share of scorings without a value: a failure, not applicable, or a shut gate
@@ -30,7 +30,7 @@ class ComponentSpread:
     def noise_share(self) -> float | None:
         """Share of noise in the variance of a single scoring within groups.
 
-        own² / (own² + between²), where between² is the variance of the means less the noise in them.
+        own² / (own² + between²), where between² is the variance of the means minus the noise in them.
         """
         if self.own_std is None or self.group_std is None:
             return None
@@ -93,8 +93,8 @@ def repeat(
 ) -> Repeats:
     """Score each stored completion once with each mixture.
 
-    There must be at least two mixtures of the same components, in separate objects, because each moves along its own
-    schedules. `rows` are the run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
+    Pass at least two separate mixtures of the same components, because each advances its own schedules. `rows` are the
+    run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
     """
     if len(mixtures) < 2:
         raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")

@@ -59,15 +59,15 @@ def replay(
     """Score stored steps, in order.
 
     Args:
-        mixture: The reward. A replay moves its schedules, so it serves for one replay only.
+        mixture: The reward. A replay advances its schedules, so use a mixture for one replay only.
         steps: Stored steps, in order.
         rows: The run's rows of metrics, which weights may follow.
         num_generations: G.
         scaling: `grpo.advantage_scaling`.
-        reuse: Components whose stored scores are reused. One that was not computed then, but counts now, is scored.
+        reuse: Components whose stored scores are reused. A component without stored scores that now counts is scored.
 
     Raises:
-        Unreplayable: The stored completions lack what this reward or scaling needs.
+        Unreplayable: The stored completions lack data that this reward or scaling needs.
         RewardError: A weighted component failed under `on_failure="raise"`.
         ConfigError: The scaling is unknown.
     """
