@@ -46,7 +46,7 @@ def devices(count: int, memory: float = 80.0, per_process: int | None = None) ->
         # Over several processes, tp stays within one.
         (devices(16, per_process=4), 1000, 64, (1, 4, 4), ""),
         # Rows that all devices cannot share leave them to tp, or idle.
-        (devices(8), 10, 4, (4, 1, 2), "the 4 rows of a micro-batch can be divided over at most 4 of them"),
+        (devices(8), 10, 4, (4, 1, 2), "the 4 completions of a micro-batch can be divided over at most 4 of them"),
         (devices(7), 10, 12, (6, 1, 1), "1 of 7 devices stay idle"),
         (devices(7), 10, None, (7, 1, 1), ""),
     ],

@@ -32,7 +32,7 @@ class TokenStatistics(NamedTuple):
         likeliest: The likeliest token at that position; None unless requested.
         top: Ids of the k likeliest tokens at that position, or the ids that the caller passed; None unless requested.
         top_logps: Their log-probabilities.
-        load: Tokens and router probabilities of each expert, summed over the counted tokens; None unless requested.
+        load: Number of tokens and summed router probabilities of each expert; None unless requested.
     """
 
     logps: Float[Array, "n T"]

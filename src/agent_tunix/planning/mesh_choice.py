@@ -125,7 +125,7 @@ def choose_mesh_shape(
     if not shapes:
         raise ConfigError(
             f"model.mesh_shape=auto must use all {devices.count} devices of {devices.count // devices.per_process} "
-            f"processes, but the model and the {num_rows} rows of a micro-batch cannot be divided evenly among "
+            f"processes, but the model and the {num_rows} completions of a micro-batch cannot be divided evenly among "
             f"them; make training.micro_batch_size × grpo.num_generations a multiple of {devices.count}",
             code="idle_devices",
         )
@@ -153,7 +153,7 @@ def _reason(
         parts.append(f"on one device it would need {gigabytes(needed[_WHOLE])}")
     most_rows = max(other.row_shards for other in shapes)
     if num_rows is not None and most_rows < devices.count and shape.row_shards == most_rows:
-        parts.append(f"the {num_rows} rows of a micro-batch can be divided over at most {most_rows} of them")
+        parts.append(f"the {num_rows} completions of a micro-batch can be divided over at most {most_rows} of them")
     if idle := devices.count - shape.size:
         parts.append(
             f"{idle} of {devices.count} devices stay idle, because the model and the rows cannot be divided over "
