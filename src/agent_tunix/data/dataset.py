@@ -148,10 +148,10 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
 
     Answers are split at GSM8K's mark `####` if `data.answer_mark` says so. With `auto`, they are split if at least half
     of the answers in the first rows have the mark. Where answers are not split, an answer that contains the mark is
-    used unchanged as the reference, and a warning says how many there are.
+    used unchanged as the reference, and a warning says how many such answers there are.
 
     Args:
-        config: The run's configuration. For a set of a mixture, the set's keys must already be merged into `data`.
+        config: The run's configuration. For one dataset of a mixture, its own settings must already be merged into `data`.
         split: Split to read. The column by which a curriculum sorts is required in training rows only.
         dropped: Tally to which dropped rows are added.
         name: Name of the set in a mixture. It becomes the column `data_source`.
