@@ -151,7 +151,7 @@ def iter_examples(config: Config, split: Split, dropped: Dropped, name: str | No
     used unchanged as the reference, and a warning says how many such answers there are.
 
     Args:
-        config: The run's configuration. For one dataset of a mixture, its own settings must already be merged into `data`.
+        config: The run's configuration. For one dataset of a mixture, its own settings are already merged into `data`.
         split: Split to read. The column by which a curriculum sorts is required in training rows only.
         dropped: Tally to which dropped rows are added.
         name: Name of the set in a mixture. It becomes the column `data_source`.
