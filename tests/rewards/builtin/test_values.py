@@ -205,6 +205,7 @@ WITH_ARGUMENTS: list[tuple[str, str, dict[str, Any], float]] = [
     ("citations", "[a][c]", {"sources": ["a", "b"]}, 0.5),
     ("citations", "none", {"sources": ["a"]}, 0.0),
     ("citations", "".join(f"[{n}]" for n in range(100)), {"sources": ["1"]}, 2 / 101),
+    ("multi_line", "a\nb", {"enough": 2}, 1.0),
 ]
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import functools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -147,6 +148,17 @@ def test_a_constructors_required_parameter_is_named_before_training() -> None:
     with raises(RewardSignatureError, "missing_constructor_argument") as caught:
         resolve_reward({"mine": Needs}).check_parameters([])
     assert "set rewards.args.mine.model" in str(caught.value)
+
+    @dataclasses.dataclass
+    class Settings:
+        level: int = 1
+
+    class NeedsMore(Needs):
+        def __init__(self, config: Settings, model: str) -> None:
+            super().__init__(model)
+
+    with raises(RewardSignatureError, "missing_constructor_argument"):
+        resolve_reward({"mine": {"function": NeedsMore, "args": {"level": 2}}}).check_parameters([])
     mixture = resolve_reward({"mine": {"function": Needs, "args": {"model": "abc"}}})
     mixture.check_parameters([])
     assert mixture.score(samples("a"))[0].value == 3.0
