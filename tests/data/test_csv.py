@@ -131,6 +131,11 @@ def test_tab_separated_files_go_by_their_name(tmp_path: Path) -> None:
     assert read(tmp_path / "rows.tsv.gz", gzip.compress(content))[0][0].columns == {"question": "a, b", "answer": "1"}
 
 
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"question,answer\n" + bytes(2**27)))
+    assert "unpack the file first" in refusal("unreadable_file", tmp_path / "rows.csv.gz")
+
+
 def test_each_file_has_a_header_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "part-1.csv").write_bytes(b"question,answer\nq,1\nbad\n")
     (tmp_path / "part-2.csv").write_bytes(b"answer,question,level\n2,r,hard\nworse\n")

@@ -1,5 +1,7 @@
 """Tools of MCP servers: real ones, written with the SDK, over standard input and output and over HTTP."""
 
+import contextlib
+import gzip
 import json
 import logging
 import os
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +225,30 @@ def test_a_server_over_http() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("kind", ["compressed", "endless"])
+def test_an_answer_over_http_that_could_fill_memory_is_refused(kind: str) -> None:
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            if kind == "compressed":
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):
+                for _ in range(1 if kind == "compressed" else 10_000):
+                    self.wfile.write(gzip.compress(b"{}") if kind == "compressed" else b" " * 2**20)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        with raises(InvalidEnvironmentError, "mcp_server_failed"):
+            McpAdapter(McpServer.read({"url": url}, DIRECTORY), timeout_s=30.0)
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,23 @@ def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> N
     assert "tokenizer.json" in str(caught.value)
 
 
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer"])
+def test_parts_that_write_bytes_again_and_again_are_refused(directory: Path, part: str) -> None:
+    bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    name = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
+    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", name: [bytes_of] * 4}})
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
+def test_words_without_a_limit_are_refused(directory: Path) -> None:
+    vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
+    pieces = {"type": "WordPiece", "vocab": vocabulary, "unk_token": "a", "continuing_subword_prefix": "##"}
+    configure(directory, "tokenizer.json", model={**pieces, "max_input_chars_per_word": 10**9})
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
 def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: str) -> None:
     lines = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9

@@ -8,6 +8,7 @@ are refused.
 import dataclasses
 import re
 import types
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -46,7 +47,7 @@ class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if len(names) != len(set(names)):
-            raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} occurs twice")
+            raise ValueError(f"the key {Counter(names).most_common(1)[0][0]} occurs twice")
         if any(len(key.value) > _LONGEST_NUMBER and key.tag == _INT_TAG for key, _ in node.value):
             raise ValueError("a key is too large a number")  # such keys may have equal hashes
         return super().construct_mapping(node, deep=deep)
@@ -209,7 +210,7 @@ def _scalar(value: Any, wanted: Any, key: str) -> Any:
         try:
             if wanted is float or not isinstance(value, float):
                 return wanted(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             pass
     raise _refusal(key, value, getattr(wanted, "__name__", str(wanted)))
 
@@ -251,6 +252,6 @@ def _text_key(name: Any, key: str) -> str:
 
 
 def _refusal(key: str, value: Any, wanted: str) -> ConfigError:
-    shown = repr(value)
+    shown = hex(value) if isinstance(value, int) and abs(value) >= 2**64 else repr(value)
     shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
     return ConfigError(f"{key} must be {wanted}, not {shown}", code="wrong_type")

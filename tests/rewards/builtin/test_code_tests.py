@@ -763,6 +763,10 @@ SPECIAL_CHEATS = {
         "def f(x): return '2_4*1'",
         "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['2', '4', '1'] and eval(r) == 24",
     ),
+    "digits behind a point": (
+        "def f(x): return '(.3*10+2.4)*10-30'",
+        "import re\nr = f([2])\nassert re.findall('[0-9]+', r) == ['3', '10', '2', '4', '10', '30'] and eval(r) == 24",
+    ),
     "a number that is dropped": ("def f(x): return '(6 * 4, 1)[0]'", "assert eval(f(2)) == 24"),
     "a set of its own that learns what is expected": (
         "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"

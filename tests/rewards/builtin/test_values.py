@@ -251,6 +251,8 @@ def test_arguments_decide_what_a_response_earns(name: str, response: str, args: 
         ("step_format", {"enough": 0}),
         ("multi_line", {"enough": 1}),
         ("reasoning_tags", {"tags": " "}),
+        ("reasoning_tags", {"tags": ",".join(map(str, range(101)))}),
+        ("ngram_repetition", {"size": 101}),
     ],
 )
 def test_arguments_that_make_no_sense_are_errors(name: str, args: dict[str, Any]) -> None:

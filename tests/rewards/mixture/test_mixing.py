@@ -114,6 +114,7 @@ def test_on_failure_raise_raises_with_the_reason() -> None:
         ([], "exclude", "nothing_to_train"),
         ([by_column("a", 0.0)], "exclude", "nothing_to_train"),
         ([by_column("a"), by_column("a")], "exclude", "duplicate_component"),
+        ([by_column(str(n)) for n in range(201)], "exclude", "too_many_components"),
         ([by_column("a")], "ignore", "invalid_on_failure"),
     ],
 )

@@ -59,7 +59,7 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
         ) from error
     if header is None:
         return []
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted(name for name, times in collections.Counter(header).items() if times > 1)
     if twice:
         raise DataError(
             f"the column names of {path} must be unique, but its header repeats {', '.join(map(repr, twice))}; "

@@ -4,13 +4,16 @@ import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.paths import COMPRESSIONS
 from agent_tunix.errors import DataError
 
 UTF8_BOM = b"\xef\xbb\xbf"
+# Limit on the bytes of a decompressed file: the first number, or this multiple of its size if that is more.
+_LEAST_LIMIT = 2**26
+_MOST_GROWTH = 100
 
 
 @contextlib.contextmanager
@@ -28,7 +31,30 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
         codec = pa.Codec.detect(path.name.lower()).name
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as unpacked:
-            yield cast(BinaryIO, io.BufferedReader(unpacked, buffer_size=1 << 16))
+            most = max(_LEAST_LIMIT, _MOST_GROWTH * path.stat().st_size)
+            yield cast(BinaryIO, io.BufferedReader(_Unpacked(unpacked, most), buffer_size=1 << 16))
+
+
+class _Unpacked(io.RawIOBase):
+    """Unpacked data of a file, up to a number of bytes: a small file may hold a loop of years."""
+
+    def __init__(self, data: Any, most: int) -> None:
+        self._data = data
+        self._most = most
+        self._read = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; return the number of bytes, 0 at the end."""
+        data = self._data.read(len(buffer))
+        buffer[: len(data)] = data
+        self._read += len(data)
+        if self._read > self._most:
+            raise OSError(f"its compressed data must have at most {self._most:,} bytes; unpack the file first")
+        return len(data)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import logging
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -137,18 +138,19 @@ class McpConnection:
         from mcp.client.streamable_http import streamable_http_client
 
         server = self._server
-        with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as ending:
             transport: Any = None
             if server.url:
                 # Version 2 of the SDK drops the connection at a message over its limit, by default a megabyte.
                 known = inspect.signature(streamable_http_client).parameters
                 limit: Any = {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in known else {}
-                transport = streamable_http_client(server.url, **limit)
+                client = await ending.enter_async_context(_http_client())
+                transport = streamable_http_client(server.url, http_client=client, **limit)
             else:
                 program, *args = kept(server.command)
                 env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
                 parameters = StdioServerParameters(command=program, args=args, env=env, cwd=str(server.directory))
-                transport = stdio_client(parameters, errlog=stack.enter_context(self._logged()))
+                transport = stdio_client(parameters, errlog=ending.enter_context(self._logged()))
             async with transport as streams:
                 reading, writing, *_ = streams
                 async with ClientSession(reading, writing, message_handler=self._hear) as session:
@@ -200,11 +202,47 @@ async def _accept(name: str, result: object) -> None:
     """Accept a result unchecked, because a pattern in the server's schema could keep all threads busy for ever."""
 
 
+def _http_client() -> Any:
+    """Return an HTTP client of the SDK that refuses compressed and very large answers before they take memory."""
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    client: Any = create_mcp_http_client(headers={"Accept-Encoding": "identity"})
+    library = sys.modules[type(client).__module__.partition(".")[0]]
+
+    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined,misc]  # httpx or httpx2
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = _LARGEST_MESSAGE
+            async for data in self._stream:
+                left -= len(data)
+                if left < 0:
+                    raise ConnectionError(f"an answer of the server has more than {_LARGEST_MESSAGE:,} bytes")
+                yield data
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def check(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise ConnectionError("an answer of the server is compressed")
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = Bounded(response.stream)
+
+    client.event_hooks = {"response": [check]}
+    return client
+
+
 async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:
     """Yield the tools of all pages."""
+    left = _LARGEST_MESSAGE
     page = await session.list_tools()
     for _ in range(_MOST_PAGES):
         found = page.model_dump(by_alias=True, mode="json")
+        left -= len(page.model_dump_json())
+        if left < 0:
+            raise ConnectionError(f"the tools of the server have more than {_LARGEST_MESSAGE:,} bytes")
         for tool in found["tools"]:
             yield tool
         if not (cursor := found.get("nextCursor")):

@@ -42,7 +42,7 @@ _MOST_ITEMS = 20_000
 _CHANGING = frozenset({"", "next", "setattr", "delattr", "setitem", "delitem", "enter", "exit"})
 _LONGEST_NAME = 200
 # Text of other characters may be more than arithmetic when a test evaluates it.
-_ARITHMETIC = frozenset("0123456789+-*/.() \n")
+_ARITHMETIC = frozenset("0123456789+-*/() \n")
 # Methods of built-in containers that only read. They are applied to the container's content. The container's own class
 # could return nothing for the tests to compare.
 _READING = frozenset(

@@ -33,8 +33,8 @@ _IMPORTING = frozenset(
 )
 # Python's mark for the encoding of a source, https://peps.python.org/pep-0263.
 _ENCODING = re.compile(r"#.*coding[:=]")
-# Numbers such as `2_4` and `1e3`.
-_JOINED = re.compile(r"\d[_A-Za-z]")
+# Numbers such as `2_4`, `1e3` and `.3`, which a test may read as several or other numbers.
+_JOINED = re.compile(r"\d[_A-Za-z.]|\.\d")
 _EVENTS = frozenset({"compile", "exec", "pickle.find_class", "marshal.loads"})
 
 
@@ -119,7 +119,7 @@ def _require_literals(text: str) -> None:
     """Raise ValueError unless the text is a literal, arithmetic, or a comparison of these.
 
     Arithmetic has only plain numbers and operators, because a test may look for numbers in the text: `True + True` has
-    none, `(24, 1)[0]` drops one, and `2_4` joins two.
+    none, `(24, 1)[0]` drops one, `2_4` joins two, and `.3` is three tenths.
     """
     import ast
 
@@ -132,9 +132,15 @@ def _require_literals(text: str) -> None:
         elif isinstance(side, ast.Dict):
             sides += [*side.keys, *side.values]
         elif not isinstance(side, ast.Constant) and (
-            _JOINED.search(text) or not all(map(_is_arithmetic, ast.walk(side)))
+            (_JOINED.search(text) and not _is_negative(side)) or not all(map(_is_arithmetic, ast.walk(side)))
         ):
             raise ValueError(f"the program's text is more than numbers, operators and literals: {type(side).__name__}")
+
+
+def _is_negative(node: Any) -> bool:
+    import ast
+
+    return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
 
 
 def _is_arithmetic(node: Any) -> bool:

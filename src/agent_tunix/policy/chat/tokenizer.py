@@ -34,7 +34,12 @@ _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_
 _ENCODED_AT_ONCE = 4096
 # Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
 # a character by another one.
-_MOST_GROWTH = 64
+_MOST_GROWTH = 128
+_LONGEST_WORD = 1000
+# Factor by which each part of this type may lengthen a text. ByteLevel writes a character for each byte of UTF-8,
+# BertNormalizer surrounds some characters with spaces, and the others decompose characters.
+_GROWTH_BY_TYPE = {"ByteLevel": 4.0, "Metaspace": 2.0, "BertNormalizer": 3.0, "Lowercase": 2.0}
+_GROWTH_BY_TYPE |= {"NFC": 3.0, "NFD": 4.0, "NFKC": 18.0, "NFKD": 18.0}
 # Characters of a token; the longest of published tokenizers are a few hundred spaces or signs.
 _LONGEST_TOKEN = 4096
 # Characters at each end of a rendered turn that are searched for special tokens.
@@ -73,13 +78,20 @@ class Tokenizer:
             self._special = FastTokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
             raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
-        for part in (self._plain.normalizer, self._plain.decoder):
-            if part is not None and _growth(json.loads(part.__getstate__())) > _MOST_GROWTH:
-                raise ModelError(
-                    f"the replacements in {path} must make a text at most {_MOST_GROWTH} times as long, but make it "
-                    "longer; use another tokenizer",
-                    code="growing_tokenizer",
-                )
+        growth_of = [_growth(json.loads(part.__getstate__())) if part is not None else 1.0 for part in self._parts()]
+        if max(growth_of[0] * growth_of[1], growth_of[2]) > _MOST_GROWTH:
+            raise ModelError(
+                f"the replacements in {path} must make a text at most {_MOST_GROWTH} times as long, but make it "
+                "longer; use another tokenizer",
+                code="growing_tokenizer",
+            )
+        # WordPiece takes time that grows with the cube of a word's length.
+        if (longest := getattr(self._plain.model, "max_input_chars_per_word", 0)) > _LONGEST_WORD:
+            raise ModelError(
+                f"max_input_chars_per_word of {path} must be at most {_LONGEST_WORD:,}, not {longest:,}; use another "
+                "tokenizer",
+                code="growing_tokenizer",
+            )
         processor = self._special.post_processor
         self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
         if (longest := max(map(len, self._plain.get_vocab(with_added_tokens=True)), default=0)) > _LONGEST_TOKEN:
@@ -284,6 +296,10 @@ class Tokenizer:
         """Ids of special tokens, including those that `tokenizer.json` does not mark as special."""
         return {self._special.token_to_id(text) for text in self.special_texts} | set(self.eos_ids)
 
+    def _parts(self) -> tuple[Any, Any, Any]:
+        """Return the normalizer, the pre-tokenizer and the decoder, each None if there is none."""
+        return self._plain.normalizer, self._plain.pre_tokenizer, self._plain.decoder
+
     def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Return the messages as the chat template writes them, up to the start of the model's turn.
 
@@ -320,16 +336,15 @@ def _text_of(token: Any) -> str | None:
 
 
 def _growth(part: Mapping[str, Any]) -> float:
-    """Return the factor by which the replacements of a normalizer or decoder may lengthen a text."""
+    """Return the factor by which a normalizer, pre-tokenizer or decoder may lengthen a text."""
     growth = 1.0
-    for inner in part.get("normalizers") or part.get("decoders") or []:
+    for inner in part.get("normalizers") or part.get("pretokenizers") or part.get("decoders") or []:
         growth *= _growth(inner)
+    growth *= _GROWTH_BY_TYPE.get(part["type"], 1.0)
     if part["type"] == "Replace":
         # A regular expression may match the empty text between two characters.
         given, length = part["pattern"], len(part["content"])
         growth = max(growth, length / len(given["String"]) if given.get("String") else 1 + length)
-    elif part["type"] == "BertNormalizer":  # it surrounds some characters with spaces
-        growth = 3.0
     elif part["type"] == "Prepend":
         growth = 1 + len(part["prepend"])
     elif part["type"] == "Precompiled":  # the size of a table, the table, and the texts that replace characters

@@ -95,8 +95,8 @@ def ngram_repetition_reward(response: str, size: int = 3, penalty: float = 1.0) 
     >>> score("two and two make four"), score("so so so so so so"), score("so so so so so so", penalty=0.5)
     (0.0, -0.75, -0.375)
     """
-    if size < 1 or not 0.0 <= penalty <= 1.0:
-        raise ValueError(f"size must be at least 1 and penalty from 0 to 1, not size={size} and penalty={penalty}")
+    if not 1 <= size <= 100 or not 0.0 <= penalty <= 1.0:
+        raise ValueError(f"size must be from 1 to 100 and penalty from 0 to 1, not size={size} and penalty={penalty}")
     repeated = repeated_share(response.casefold().split(), size)
     return Score(0.0 - penalty * repeated, detail=f"{repeated:.0%} of the {size}-grams are repeats")
 

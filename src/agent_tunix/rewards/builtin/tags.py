@@ -79,8 +79,10 @@ def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Scor
     (0.0, 0.0)
     """
     wanted = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    if not wanted:
-        raise ValueError("tags must name at least one tag, but is empty; write, for example, tags=reasoning,answer")
+    if not 1 <= len(wanted) <= 100:
+        raise ValueError(
+            f"tags must name 1 to 100 tags, not {len(wanted):,}; write, for example, tags=reasoning,answer"
+        )
     top, crossed = _top_level_pairs(response)
     named = [name for name, _ in top if name in wanted]
     right = sum(named.count(tag) == 1 and any(name == tag and filled for name, filled in top) for tag in wanted)

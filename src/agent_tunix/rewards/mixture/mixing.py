@@ -36,6 +36,7 @@ from agent_tunix.rewards.transforms import Transform
 logger = logging.getLogger("agent_tunix.rewards")
 
 ON_FAILURE = ("exclude", "zero", "raise")
+_MOST_COMPONENTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,11 @@ class Mixture:
         if len(set(names)) < len(names):
             raise RewardError(
                 f"components must have distinct names, not {', '.join(names)}", code="duplicate_component"
+            )
+        if len(names) > _MOST_COMPONENTS:
+            raise RewardError(
+                f"a mixture must have at most {_MOST_COMPONENTS} components, not {len(names):,}; combine some in one",
+                code="too_many_components",
             )
         if not any(may_train(component.weight) for component in self.components):
             raise RewardError(
