@@ -62,6 +62,7 @@ def test_the_key_is_neither_logged_nor_stored_nor_shown(
     [
         Answer(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}),
         Answer(400, f"{KEY} is not welcome".encode()),
+        Answer(403, b'{"error": {"message": "no: ' + b"".join(b"\\u%04x" % ord(one) for one in KEY) + b'"}}'),
         Answer(200, f"{KEY} is not JSON".encode()),
         Answer(200, chat(f"Your key is {KEY}")),
         Answer(200, chat(None, message={"refusal": f"Not for {KEY}"})),

@@ -6,6 +6,7 @@ refused a parameter, requests leave it out.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import logging
@@ -234,7 +235,10 @@ class Endpoint:
     def _read(self, status: int, headers: httpx.Headers, content: bytes) -> dict[str, Any]:
         """Return the JSON of the answer, or raise the fault that the status means."""
         # An endpoint may repeat the key, as in `invalid key sk-…`. It must not get into logs and caches.
-        text = self._without_key(content.decode("utf-8", "replace"))
+        text = content.decode("utf-8", "replace")
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False)  # without escapes, which could hide the key
+        text = self._without_key(text)
         if status == 200:
             try:
                 answer = json.loads(text)
