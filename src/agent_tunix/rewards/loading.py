@@ -61,7 +61,7 @@ def load_file(path: Path) -> ModuleType:
 def _missing_package(error: BaseException) -> str:
     """Return advice about a package that is not installed; "" for another error."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    return f"; install {package}, or copy the code that you need of it into the file" if package else ""
+    return f"; install {package}, or copy the code that you need from it" if package else ""
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):
