@@ -177,7 +177,7 @@ def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
     [
         ("absent.py:f", "missing_file", "absent.py"),
         ("no_such_module.f", "unknown_module", "'no_such_module'"),
-        ("mine.py:bear", "unknown_function", "did you mean 'bare'? It has: mine.py:some_function, mine.py:bare"),
+        ("mine.py:bear", "unknown_function", "did you mean 'bare'? mine.py has: mine.py:some_function, mine.py:bare"),
         ("mine.bear", "unknown_function", "did you mean 'bare'?"),
         ("mine.py", "missing_function", "mine.py:some_function, mine.py:bare"),
         ("", "invalid_name", ""),

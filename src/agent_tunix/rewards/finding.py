@@ -185,7 +185,7 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
         names = loading.rewards_of(module) if module else []
         raise UnknownRewardError(
             f"there is no function {name!r} in {prefix.rstrip(':.')}{nearest(name, names)} "
-            f"It has: {_choices(module, prefix)}.",
+            f"{prefix.rstrip(':.')} has: {_choices(module, prefix)}.",
             code="unknown_function",
         )
     return found

@@ -69,8 +69,8 @@ def _function(key: str, spec: str, working_directory: Path) -> Any:
     if not callable(found):
         names = loading.rewards_of(module)
         raise ConfigError(
-            f"{key}={spec} must name a function, but {path} has no function {name!r}{nearest(name, names)} It has: "
-            f"{', '.join(names) or 'none'}",
+            f"{key}={spec} must name a function, but {path} has no function {name!r}{nearest(name, names)} {path} "
+            f"has: {', '.join(names) or 'none'}",
             code="missing_algorithm_function",
         )
     return found

@@ -71,7 +71,7 @@ HELD_ELSEWHERE: dict[str, list[str]] = {
             "opens a socket",
             "resolves a host name",
             "reads /etc/passwd",
-            "returns its environment",
+            "puts its environment into an error's message",
             "fills the disk",
             "takes all memory",
             "sleeps",

@@ -62,10 +62,10 @@ class Chooser:
     """Selector of the rollouts that a report shows.
 
     It keeps the rollouts of highest and lowest total, those whose components disagree most, the newest, the newest
-    failures, random whole groups, and the wanted ones.
+    failures, random whole groups, and those that findings refer to.
 
     Args:
-        components: Names, in the order in which a record lists them; only the first `MAX_COMPONENTS` are used.
+        components: Names of the reward's components; only the first `MAX_COMPONENTS` are used.
         spans: Minimum and maximum of each component over the run, the scale for disagreement.
         wanted: Ids of the rollouts that findings refer to, which are always kept.
     """
