@@ -76,7 +76,7 @@ class _Worker:
 class Supervisor:
     """Supervisor of the workers of one pool: starts them, gives them calls, and replaces those that hang or die.
 
-    Its owner waits on `selector` and calls `key.data()` for the `key` of each event.
+    Its owner calls `selector.select()` and, for each returned `key`, the callback `key.data()`.
     """
 
     def __init__(self, settings: ExecutionSettings, selector: selectors.BaseSelector) -> None:
