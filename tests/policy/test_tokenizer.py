@@ -129,11 +129,11 @@ def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> N
     assert "tokenizer.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer"])
-def test_parts_that_write_bytes_again_and_again_are_refused(directory: Path, part: str) -> None:
+@pytest.mark.parametrize(("part", "repeated"), [("normalizer", 4), ("pre_tokenizer", 2)])
+def test_parts_that_write_bytes_again_and_again_are_refused(directory: Path, part: str, repeated: int) -> None:
     bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     name = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
-    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", name: [bytes_of] * 4}})
+    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", name: [bytes_of] * repeated}})
     with raises(ModelError, "growing_tokenizer"):
         Tokenizer(directory)
 

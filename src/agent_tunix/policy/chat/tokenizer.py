@@ -34,7 +34,9 @@ _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_
 _ENCODED_AT_ONCE = 4096
 # Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
 # a character by another one.
-_MOST_GROWTH = 128
+_MOST_GROWTH = 64
+# The same of a pre-tokenizer: it may have ByteLevel once, and Metaspace once.
+_MOST_PRE_GROWTH = 8
 _LONGEST_WORD = 1000
 # Factor by which each part of this type may lengthen a text. ByteLevel writes a character for each byte of UTF-8,
 # BertNormalizer surrounds some characters with spaces, and the others decompose characters.
@@ -78,13 +80,17 @@ class Tokenizer:
             self._special = FastTokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
             raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
-        growth_of = [_growth(json.loads(part.__getstate__())) if part is not None else 1.0 for part in self._parts()]
-        if max(growth_of[0] * growth_of[1], growth_of[2]) > _MOST_GROWTH:
-            raise ModelError(
-                f"the replacements in {path} must make a text at most {_MOST_GROWTH} times as long, but make it "
-                "longer; use another tokenizer",
-                code="growing_tokenizer",
-            )
+        for part, most in (
+            (self._plain.normalizer, _MOST_GROWTH),
+            (self._plain.pre_tokenizer, _MOST_PRE_GROWTH),
+            (self._plain.decoder, _MOST_GROWTH),
+        ):
+            if part is not None and _growth(json.loads(part.__getstate__())) > most:
+                raise ModelError(
+                    f"a {type(part).__name__} of {path} must make a text at most {most} times as long, but makes it "
+                    "longer; use another tokenizer",
+                    code="growing_tokenizer",
+                )
         # WordPiece takes time that grows with the cube of a word's length.
         if (longest := getattr(self._plain.model, "max_input_chars_per_word", 0)) > _LONGEST_WORD:
             raise ModelError(
@@ -295,10 +301,6 @@ class Tokenizer:
     def _hidden_ids(self) -> set[int]:
         """Ids of special tokens, including those that `tokenizer.json` does not mark as special."""
         return {self._special.token_to_id(text) for text in self.special_texts} | set(self.eos_ids)
-
-    def _parts(self) -> tuple[Any, Any, Any]:
-        """Return the normalizer, the pre-tokenizer and the decoder, each None if there is none."""
-        return self._plain.normalizer, self._plain.pre_tokenizer, self._plain.decoder
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Return the messages as the chat template writes them, up to the start of the model's turn.
