@@ -795,7 +795,11 @@ def test_uploads_of_a_stranger_are_isolated_whatever_the_run_says(world: World) 
 
 def test_limits_on_rewards_are_the_users(world: World) -> None:
     world.configure({"rewards.num_workers": 100_000, "rewards.timeout_s": 1e9, "rewards.execution": "ray"})
-    assert settle_trust(world.config, world.run, working_directory=Path.cwd()).rewards == Config().rewards
+    expected = with_overrides(Config(), ["rewards.execution=process"]).rewards
+    assert settle_trust(world.config, world.run, working_directory=Path.cwd()).rewards == expected
+    inline = with_overrides(Config(), ["rewards.execution=inline"])
+    found = settle_trust(world.config, world.run, working_directory=Path.cwd(), own=inline)
+    assert found.rewards == inline.rewards
 
 
 def test_limits_on_programs_are_at_most_the_defaults(world: World) -> None:

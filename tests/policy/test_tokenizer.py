@@ -146,6 +146,36 @@ def test_words_without_a_limit_are_refused(directory: Path) -> None:
         Tokenizer(directory)
 
 
+def test_long_pieces_of_unigram_are_refused(directory: Path) -> None:
+    vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
+    pieces = [*vocabulary, *("a" * length for length in range(2, 200))]
+    model = {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [[piece, -1.0] for piece in pieces]}
+    configure(directory, "tokenizer.json", model=model)
+    with raises(ModelError, "growing_tokenizer"):
+        Tokenizer(directory)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\xff" * 8).decode()}},
+        {
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "unknown", "type_id": 0}}],
+                "pair": [],
+                "special_tokens": {},
+            }
+        },
+    ],
+    ids=["normalizer", "post_processor"],
+)
+def test_a_damaged_part_of_a_tokenizer_is_named(directory: Path, damaged: dict[str, Any]) -> None:
+    configure(directory, "tokenizer.json", **damaged)
+    with raises(ModelError, "damaged_tokenizer"):
+        Tokenizer(directory)
+
+
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
 def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: str) -> None:
     lines = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9

@@ -21,9 +21,11 @@ _NEVER_REPLACED = frozenset(
 # Packages outside the standard library, and their functions that tests use. Neither side can import them, so a program
 # that defines one of these names would decide what is close or raised.
 _PACKAGES = frozenset(
-    {"allclose", "approx", "assert_allclose", "assert_array_equal", "np", "numpy", "pandas", "pd", "pytest", "scipy"}
-    | {"sympy", "torch", "jax", "jnp", "linalg", "networkx", "npt", "nx", "plt", "raises", "sklearn", "sp", "sy"}
-    | {"tensorflow", "tf"}
+    {"allclose", "approx", "array_equal", "np", "numpy", "pandas", "pd", "pytest", "scipy", "sympy", "torch"}
+    | {"jax", "jnp", "linalg", "networkx", "npt", "nx", "plt", "raises", "sklearn", "sp", "sy", "tensorflow", "tf"}
+    | {"assert_allclose", "assert_almost_equal", "assert_approx_equal", "assert_array_almost_equal", "assert_close"}
+    | {"assert_array_equal", "assert_array_less", "assert_equal", "assert_frame_equal", "assert_raises"}
+    | {"assert_series_equal"}
 )
 # With these, a test may use names that its source does not show.
 _HIDE_NAMES = frozenset({"exec", "eval", "compile", "globals", "locals", "vars", "__import__"})

@@ -44,6 +44,8 @@ _GROWTH_BY_TYPE = {"ByteLevel": 4.0, "Metaspace": 2.0, "BertNormalizer": 3.0, "L
 _GROWTH_BY_TYPE |= {"NFC": 3.0, "NFD": 4.0, "NFKC": 18.0, "NFKD": 18.0}
 # Characters of a token; the longest of published tokenizers are a few hundred spaces or signs.
 _LONGEST_TOKEN = 4096
+# The same of Unigram, which takes time that grows with the square; those of SentencePiece have 16 unless set otherwise.
+_LONGEST_PIECE = 128
 # Characters at each end of a rendered turn that are searched for special tokens.
 _ENDS_OF_TURN = 10_000
 
@@ -78,7 +80,11 @@ class Tokenizer:
         try:
             self._plain = FastTokenizer.from_file(str(path))
             self._special = FastTokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
+            processor = self._special.post_processor
+            self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
+        except BaseException as error:  # the library raises bare Exception and PanicException
+            if not _is_fault(error):
+                raise
             raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
         for part, most in (
             (self._plain.normalizer, _MOST_GROWTH),
@@ -98,14 +104,14 @@ class Tokenizer:
                 "tokenizer",
                 code="growing_tokenizer",
             )
-        processor = self._special.post_processor
-        self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
-        if (longest := max(map(len, self._plain.get_vocab(with_added_tokens=True)), default=0)) > _LONGEST_TOKEN:
-            raise ModelError(
-                f"a token of {path} must have at most {_LONGEST_TOKEN:,} characters, but one has {longest:,}; use"
-                " another tokenizer",
-                code="growing_tokenizer",
-            )
+        is_unigram = type(self._plain.model).__name__ == "Unigram"
+        for added, most in ((False, _LONGEST_PIECE if is_unigram else _LONGEST_TOKEN), (True, _LONGEST_TOKEN)):
+            if (longest := max(map(len, self._plain.get_vocab(with_added_tokens=added)), default=0)) > most:
+                raise ModelError(
+                    f"a token of {path} must have at most {most:,} characters, but one has {longest:,}; use another "
+                    "tokenizer",
+                    code="growing_tokenizer",
+                )
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
@@ -278,8 +284,7 @@ class Tokenizer:
         try:
             yield
         except BaseException as error:
-            # The library ends a pattern with `PanicException`, which is no Exception and cannot be imported.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            if not _is_fault(error):
                 raise
             raise ModelError(
                 f"the tokenizer of {self._directory} cannot convert a text: {error}; use another tokenizer or chat "
@@ -328,6 +333,11 @@ class Tokenizer:
     def pad_id(self) -> int:
         """Return the padding id, or the end-of-sequence id if the tokenizer has no padding token."""
         return self._pad
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Return True for errors of the library. Its `PanicException` is no Exception and cannot be imported."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _text_of(token: Any) -> str | None:

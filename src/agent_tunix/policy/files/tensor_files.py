@@ -125,7 +125,7 @@ def _is_set_aside(parts: list[str], architecture: Architecture) -> bool:
     """
     if "layers" in parts and not {"k_proj", "v_proj", "k_norm"}.isdisjoint(parts):
         number = parts[parts.index("layers") + 1]
-        return number.isdecimal() and architecture.is_borrowing(int(number))
+        return number.isdecimal() and len(number) < 10 and architecture.is_borrowing(int(number))
     return parts[-2:] == ["rotary_emb", "inv_freq"]
 
 

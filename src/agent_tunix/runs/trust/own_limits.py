@@ -20,18 +20,27 @@ _LIMITS_OF_ENVIRONMENTS = ("execution", "timeout_s", "memory_mb", "num_workers")
 
 
 def apply_own_limits(config: Config, own: Config, working_directory: Path) -> Config:
-    """Return a foreign run's configuration with the user's limits in place of the run's."""
+    """Return a foreign run's configuration with the user's limits in place of the run's.
+
+    Built-in rewards and environments get arguments from the run. So they run in worker processes, which have limits,
+    unless the user says otherwise.
+    """
     kept = {name: getattr(config.rewards, name) for name in _OF_THE_REWARD}
     kept["args"] = {name: _bounded(args, own.rewards.args.get(name)) for name, args in kept["args"].items()}
-    rewards: RewardsConfig = dataclasses.replace(own.rewards, **kept)
+    rewards: RewardsConfig = dataclasses.replace(own.rewards, execution=_limited(own.rewards.execution), **kept)
     reward = dataclasses.replace(config.reward, components=_bounded(config.reward.components))
     spec = config.training.reward_function
     if isinstance(spec, str) and (file := components_file(spec, working_directory)):
         spec = read_components(read_components_file(file))
     training = dataclasses.replace(config.training, reward_function=_bounded(spec))
     limits = {name: getattr(own.environment, name) for name in _LIMITS_OF_ENVIRONMENTS}
+    limits["execution"] = _limited(own.environment.execution)
     environment = dataclasses.replace(config.environment, args=_bounded(config.environment.args), **limits)
     return dataclasses.replace(config, rewards=rewards, reward=reward, training=training, environment=environment)
+
+
+def _limited(execution: str) -> str:
+    return "process" if execution == "auto" else execution
 
 
 def _bounded(value: Any, own: Any = None) -> Any:
