@@ -32,7 +32,7 @@ class Counter:
             raise RuntimeError("cannot score")
         return float(self.calls)
 '''
-EPISODES = (
+ACTING = (
     "environment=calculator",
     "environment.tools=[]",
     "environment.num_workers=3",
@@ -41,5 +41,8 @@ EPISODES = (
     "training.save_interval_steps=2",
     "training.eval_every_n_steps=0",
     "rewards.max_failure_rate=1.0",
+)
+EPISODES = (
+    *ACTING,
     "training.reward_function={environment: {function: environment}, math: {function: math, weight: 0.5}}",
 )
