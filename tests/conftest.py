@@ -62,15 +62,14 @@ MAY_BE_SLOW = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one worker a core, up to MAX_WORKERS; 0 for single files and tests, which need no second process.
+    """Return one worker more than there are cores, up to MAX_WORKERS, because tests often wait for other processes.
 
-    The slow tier has two more, because its tests often wait for processes, servers and browsers.
+    Single files and tests need no second process, and get 0.
     """
     if config.option.collectonly or not any(Path(argument).is_dir() for argument in config.args):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, MAX_WORKERS) if cores > 1 else 0
-    return workers + 2 if workers and config.option.markexpr == "slow" else workers
+    return min(cores + 1, MAX_WORKERS) if cores > 1 else 0
 
 
 @pytest.hookimpl(optionalhook=True)
