@@ -262,6 +262,18 @@ def test_a_text_of_backslashes_is_read_at_once() -> None:
     assert from_yaml_text(to_yaml(config)).prompt.system == config.prompt.system
 
 
+def test_a_text_that_begins_with_many_digits_is_read_at_once() -> None:
+    """A million of them would take an hour if each ended the number in two ways."""
+    config = Config()
+    config.prompt.system = f"{'1' * 1_000_000} x"
+    assert from_yaml_text(to_yaml(config).replace("'", "")).prompt.system == config.prompt.system
+
+
+def test_a_number_to_the_base_of_60_that_is_too_large_is_refused() -> None:
+    with raises(ConfigError, "damaged_run_config"):
+        from_yaml_text(f"seed: {'1:' * 400}1.0")
+
+
 def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:
     with raises(ConfigError, "missing_run_config"):
         from_yaml(tmp_path / "config.yaml")

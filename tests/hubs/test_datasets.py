@@ -143,6 +143,23 @@ def test_a_dataset_names_no_file_or_address_elsewhere(
     refusal("dataset_reads_elsewhere", config)
 
 
+@pytest.mark.parametrize(
+    ("described", "code"),
+    [
+        ("{config_name: main, data_files: '**/*/**/*/**/*.csv'}", "too_many_wildcards"),
+        ("{config_name: main, data_files: '*a*a*a*.csv'}", "too_many_wildcards"),
+        ("{config_name: main, data_files: [&a {x: [y, y]}, *a]}", "invalid_dataset_description"),
+        ("{config_name: '..', data_files: train.csv}", "dataset_writes_elsewhere"),
+    ],
+)
+def test_descriptions_that_take_forever_to_read_or_name_a_directory_are_refused(
+    described: str, code: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.csv").write_text("question,answer\na,1\n")
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- {described}\n---\n")
+    refusal(code, config_of(str(tmp_path), subset=None))
+
+
 @pytest.mark.parametrize("version", ["{directory}/victim", "../../victim"])
 def test_the_version_of_a_dataset_is_no_directory(version: str, tmp_path: Path) -> None:
     directory = tmp_path / "rows"
@@ -358,4 +375,4 @@ def test_a_pipe_in_a_saved_dataset_is_refused(tmp_path: Path) -> None:
 def test_the_description_of_columns_is_plain(columns: str, tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("question,answer\na,4\n")
     (tmp_path / "README.md").write_text(f"---\ndataset_info:\n  features:\n{columns}---\n")
-    refusal("invalid_dataset_columns", config_of(str(tmp_path), subset=None))
+    refusal("invalid_dataset_description", config_of(str(tmp_path), subset=None))

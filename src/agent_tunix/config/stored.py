@@ -59,7 +59,7 @@ _PlainLoader.yaml_implicit_resolvers = {
 }
 _PlainLoader.add_implicit_resolver(
     _FLOAT_TAG,
-    re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)\Z"),
+    re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)\Z"),
     list("-+0123456789."),
 )
 
@@ -77,7 +77,7 @@ def load_plain_yaml(content: bytes | str, *, max_bytes: int = _MAX_BYTES, max_no
         events: Any = yaml.parse(content, _SafeLoader)
         _check_shape(events, max_nodes)
         return yaml.load(content, _PlainLoader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from error
 
 

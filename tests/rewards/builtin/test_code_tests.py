@@ -767,6 +767,10 @@ SPECIAL_CHEATS = {
         "def f(x): return '(.3*10+2.4)*10-30'",
         "import re\nr = f([2])\nassert re.findall('[0-9]+', r) == ['3', '10', '2', '4', '10', '30'] and eval(r) == 24",
     ),
+    "numbers in a comment": (
+        "def f(x): return '3*8#11 13'",
+        "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['3', '8', '11', '13'] and eval(r) == 24",
+    ),
     "a number that is dropped": ("def f(x): return '(6 * 4, 1)[0]'", "assert eval(f(2)) == 24"),
     "a set of its own that learns what is expected": (
         "class S:\n    def difference(self, o):\n        self.o = list(o)\n        return set()\n"

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from agent_tunix.errors import DataError
 from agent_tunix.regular_files import read_regular
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
+# Wildcards of a pattern for files, of each kind. Matching takes time to the power of their number. The library's own
+# patterns have two of each.
+_MOST_WILDCARDS = {"**": 2, "*": 3}
 
 
 def check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:
@@ -49,15 +53,17 @@ def _reads_elsewhere(place: RemoteLocation, file: str) -> DataError:
 def checking_descriptions(place: RemoteLocation, path: str) -> Iterator[None]:
     """Check descriptions of datasets (`README.md`) while the library reads them.
 
-    Refuse a pattern that leads elsewhere before the library resolves it, because that opens addresses. Refuse columns
-    that the library would take forever to build.
+    Refuse a pattern that leads elsewhere before the library resolves it, because that opens addresses. Refuse patterns,
+    aliases and columns that the library would take forever to read.
 
     Raises:
-        DataError: A description has such a pattern or column.
+        DataError: A description has such a pattern, alias or column.
     """
     from datasets import Features, data_files
+    from datasets.utils.metadata import MetadataConfigs
 
     resolve, build = data_files.resolve_pattern, vars(Features)["_from_yaml_list"]
+    read = vars(MetadataConfigs)["from_dataset_card_data"]
     within = _inside(path)
 
     def resolve_own(pattern: str, base_path: str, *args: Any, **named: Any) -> list[str]:
@@ -65,42 +71,60 @@ def checking_descriptions(place: RemoteLocation, path: str) -> Iterator[None]:
         is_own = base.startswith(within) and not os.path.isabs(pattern) and ":" not in pattern
         if not is_own or ".." in (*pattern.split("/"), *base_path.split("/")):
             raise _reads_elsewhere(place, pattern)
+        _check_wildcards(place, pattern)
         found: list[str] = resolve(pattern, base_path, *args, **named)
         return found
 
     def build_plain(cls: Any, columns: Any) -> Any:
-        _check_columns(place, columns, set())
+        _check_description(place, columns, set())
         return build.__func__(cls, columns)
+
+    def read_plain(cls: Any, description: Any) -> Any:
+        _check_description(place, vars(description), set())
+        return read.__func__(cls, description)
 
     data_files.resolve_pattern = resolve_own
     Features._from_yaml_list = classmethod(build_plain)
+    MetadataConfigs.from_dataset_card_data = classmethod(read_plain)
     try:
         yield
     finally:
         data_files.resolve_pattern = resolve
         Features._from_yaml_list = build
+        MetadataConfigs.from_dataset_card_data = read
 
 
-def _check_columns(place: RemoteLocation, part: Any, seen: set[int]) -> None:
+def _check_wildcards(place: RemoteLocation, pattern: str) -> None:
+    counts = Counter(re.findall(r"\*+", pattern))
+    if any(counts[wildcard] > most for wildcard, most in _MOST_WILDCARDS.items()):
+        allowed = " and ".join(f"{most} of {wildcard}" for wildcard, most in _MOST_WILDCARDS.items())
+        raise DataError(
+            f"{place.key}={place.path} must name files by patterns with at most {allowed}, not by {pattern[:100]}; "
+            "change the data_files of its README.md",
+            code="too_many_wildcards",
+        )
+
+
+def _check_description(place: RemoteLocation, part: Any, seen: set[int]) -> None:
     """Refuse aliases, which can repeat a part any number of times, and class labels not numbered 0, 1, 2, …."""
     if not isinstance(part, dict | list):
         return
     if id(part) in seen:
-        raise _invalid_columns(place, "an alias of YAML")
+        raise _invalid_description(place, "an alias of YAML")
     seen.add(id(part))
     labels = part.get("class_label") if isinstance(part, dict) else None
     names = labels.get("names") if isinstance(labels, dict) else None
     if isinstance(names, dict) and {str(name) for name in names} != {str(number) for number in range(len(names))}:
-        raise _invalid_columns(place, f"class labels {str(list(names))[:100]}")
+        raise _invalid_description(place, f"class labels {str(list(names))[:100]}")
     for inner in part.values() if isinstance(part, dict) else part:
-        _check_columns(place, inner, seen)
+        _check_description(place, inner, seen)
 
 
-def _invalid_columns(place: RemoteLocation, what: str) -> DataError:
+def _invalid_description(place: RemoteLocation, what: str) -> DataError:
     return DataError(
-        f"{place.key}={place.path} must describe its columns without aliases and number class labels from 0 without a"
-        f" gap, but its README.md has {what}; remove dataset_info from README.md",
-        code="invalid_dataset_columns",
+        f"{place.key}={place.path} must describe itself without aliases and number class labels from 0 without a gap,"
+        f" but its README.md has {what}; remove it from README.md",
+        code="invalid_dataset_description",
     )
 
 
@@ -140,16 +164,17 @@ def check_separator(place: RemoteLocation, config: Any) -> None:
         )
 
 
-def check_version(place: RemoteLocation, version: str) -> None:
-    """Refuse an invalid version, because the library uses it as the name of a directory in its cache.
+def check_version(place: RemoteLocation, name: str, version: str) -> None:
+    """Refuse a name of a subset or a version that the library could not use as a directory in its cache.
 
     Raises:
-        DataError: The version is not three numbers.
+        DataError: The name is a path, or the version is not three numbers.
     """
-    if not _VERSION.fullmatch(version):
+    if name in ("", ".", "..") or os.sep in name or not _VERSION.fullmatch(version):
         raise DataError(
-            f"{place.key}={place.path} must have a version of three numbers, not {version!r:.100}, which could be a"
-            " path outside the cache; choose another dataset, or remove the version from its README.md",
+            f"{place.key}={place.path} must have a version of three numbers and a subset whose name is no path, not "
+            f"{version!r:.100} and {name!r:.100}, which would be directories outside the cache; choose another dataset,"
+            " or remove them from its README.md",
             code="dataset_writes_elsewhere",
         )
 

@@ -122,7 +122,7 @@ def _load(
         with checking_descriptions(place, path):
             builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
         check_files(place, path, builder.config.data_files)
-        check_version(place, str(builder.config.version))
+        check_version(place, str(builder.config.name), str(builder.config.version))
         check_separator(place, builder.config)
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
@@ -140,6 +140,7 @@ def _load(
         KeyError,
         TypeError,
         AttributeError,
+        OverflowError,
     ) as error:
         if (said := _below(error)) is not None:
             raise said from error

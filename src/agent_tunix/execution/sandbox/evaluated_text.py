@@ -119,9 +119,12 @@ def _require_literals(text: str) -> None:
     """Raise ValueError unless the text is a literal, arithmetic, or a comparison of these.
 
     Arithmetic has only plain numbers and operators, because a test may look for numbers in the text: `True + True` has
-    none, `(24, 1)[0]` drops one, `2_4` joins two, and `.3` is three tenths.
+    none, `(24, 1)[0]` drops one, `2_4` joins two, and `.3` is three tenths. For the same reason it has no comments.
     """
     import ast
+
+    if "#" in text and _has_comment(text.strip()):
+        raise ValueError("the program's text has a comment, which evaluating it ignores")
 
     body = compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST).body  # type: ignore[attr-defined]
     sides = [body.left, *body.comparators] if isinstance(body, ast.Compare) else [body]
@@ -135,6 +138,13 @@ def _require_literals(text: str) -> None:
             (_JOINED.search(text) and not _is_negative(side)) or not all(map(_is_arithmetic, ast.walk(side)))
         ):
             raise ValueError(f"the program's text is more than numbers, operators and literals: {type(side).__name__}")
+
+
+def _has_comment(text: str) -> bool:
+    import io
+    import tokenize
+
+    return any(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(text).readline))
 
 
 def _is_negative(node: Any) -> bool:
