@@ -144,6 +144,9 @@ class RunContext:
                 ComponentContext(**{**c, "range": _pair(c["range"]), "schedule": _pair(c["schedule"])})
                 for c in data["components"]
             )
+            names = {component.name for component in components}
+            if not all(names.issuperset(component.requires) for component in components):
+                raise ValueError("a component requires one that does not exist")
             return cls(**{**data, "components": components, "range": _pair(data["range"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is not the context of a run: {error!r}") from error
