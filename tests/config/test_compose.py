@@ -244,6 +244,7 @@ def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> Non
         (b"training: {batchsize: 3}\n", "unknown_key", "did you mean training.batch_size"),
         (b"".join(b"key_%d: 1\n" % number for number in range(20_000)), "unknown_key", "and 19,995 more"),
         (b"rewards: {args: {9223372036854775807: 1}}\n", "damaged_run_config", "too large a number"),
+        (b"rewards: {args: {a: 0x" + b"f" * 4000 + b"}}\n", "damaged_run_config", "too large a number"),
     ],
 )
 def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: str, tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,12 @@ def test_a_malformed_transform_is_refused_with_its_form(written: object, code: s
 @pytest.mark.parametrize("transform", [Clip(0.0, 1.0), Normalize(1.0, 2.0), Rank(), Map({0.5: 1.0})])
 def test_what_a_transform_says_of_itself_can_be_written(transform: Clip | Normalize | Rank | Map) -> None:
     assert read_transforms("x", transform.to_data()) == (transform,)
+
+
+def test_ranks_of_a_large_group_take_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        Rank()(np.arange(5000.0), np.zeros(5000, dtype=np.int64))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

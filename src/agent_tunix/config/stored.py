@@ -33,6 +33,8 @@ _MOST_UNKNOWN, _LONGEST_KEY = 5, 100
 _MISSING = "???"
 # Digits of a number that is a key.
 _LONGEST_NUMBER = 18
+# Larger integers are no floats, and those of over 4,300 digits have no decimal text.
+_MOST_BITS = 1023
 _INT_TAG = "tag:yaml.org,2002:int"
 _FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 # A match starts at the first of several backslashes, so that a long row of them takes linear time.
@@ -52,6 +54,14 @@ class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
             raise ValueError("a key is too large a number")  # such keys may have equal hashes
         return super().construct_mapping(node, deep=deep)
 
+    def construct_yaml_int(self, node: Any) -> Any:
+        value = super().construct_yaml_int(node)
+        if value.bit_length() > _MOST_BITS:
+            raise ValueError(f"it has too large a number in line {node.start_mark.line + 1}")
+        return value
+
+
+_PlainLoader.add_constructor(_INT_TAG, _PlainLoader.construct_yaml_int)
 
 _PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP_TAG]

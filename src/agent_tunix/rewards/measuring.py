@@ -1,5 +1,6 @@
 """Metrics of a mixture's scores in a step: `summarise` with the mixture's weights, gates, transforms and ranges."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +11,12 @@ from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
 from agent_tunix.rewards.statistics import Metric, summarise
 from agent_tunix.visible_text import one_line
+
+logger = logging.getLogger(__name__)
+
+# Most different names of nested components and logged numbers in a run. A reward that invents names at every step would
+# fill the memory. The service draws 1,000 metrics of a run, and half of these are left for all others.
+MAX_LOGGED = 500
 
 
 class RewardMetrics:
@@ -39,6 +46,8 @@ class RewardMetrics:
         self._transformed = [component.name for component in mixture.components if component.transforms]
         # Computed once, because some ranges are read from docstrings.
         self._ranges = declared_ranges(mixture)
+        self._logged: set[str] = set()
+        self._has_warned = False
 
     def measure(
         self,
@@ -67,7 +76,27 @@ class RewardMetrics:
             histogram_bins=self._histogram_bins,
             detailed=self._detailed,
         )
-        return metrics | logged_metrics(scores)
+        return metrics | self._limited(step, logged_metrics(scores))
+
+    def _limited(self, step: int, found: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics whose names are among the first `MAX_LOGGED` of the run; warn once of others."""
+        kept = {}
+        for name, value in found.items():
+            if len(self._logged) < MAX_LOGGED:
+                self._logged.add(name)
+            if name in self._logged:
+                kept[name] = value
+        if len(kept) < len(found) and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "rewards may log at most %d different metrics in a run, but %d more are logged at step %d, such as %s; "
+                "they and later ones are not recorded: log the same names at every step",
+                MAX_LOGGED,
+                len(found) - len(kept),
+                step,
+                next(name for name in found if name not in kept),
+            )
+        return kept
 
 
 _LONGEST_NAME = 200

@@ -95,9 +95,11 @@ class Rank:
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
         """Rank the values of each group."""
         ranks_B = np.full_like(values_B, np.nan)
-        for group in np.unique(groups_B):
-            members_B = (groups_B == group) & ~np.isnan(values_B)
-            ranks_B[members_B] = _places(values_B[members_B])
+        known_K = np.flatnonzero(~np.isnan(values_B))
+        sorted_K = known_K[np.argsort(groups_B[known_K], kind="stable")]
+        _, starts = np.unique(groups_B[sorted_K], return_index=True)
+        for members_N in np.split(sorted_K, starts[1:]):
+            ranks_B[members_N] = _places(values_B[members_N])
         return ranks_B
 
     def to_data(self) -> object:
@@ -108,8 +110,9 @@ class Rank:
 def _places(values_N: Values) -> Values:
     if values_N.size < 2:
         return np.full_like(values_N, 0.5)
-    below_N = (values_N[None, :] < values_N[:, None]).sum(axis=1)
-    equal_N = (values_N[None, :] == values_N[:, None]).sum(axis=1) - 1
+    sorted_N = np.sort(values_N)
+    below_N = np.searchsorted(sorted_N, values_N, side="left")
+    equal_N = np.searchsorted(sorted_N, values_N, side="right") - below_N - 1
     return np.asarray((below_N + equal_N / 2) / (values_N.size - 1), dtype=np.float64)
 
 

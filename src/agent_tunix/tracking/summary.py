@@ -47,9 +47,20 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
     return before, after
 
 
+def components_of(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of the reward's components that a row has metrics of."""
+    found = [
+        name.removeprefix("rewards/").removesuffix("/weight")
+        for name in row
+        if name.startswith("rewards/") and name.endswith("/weight")
+    ]
+    # A reward chooses the names of what it logs, and may choose `weight`.
+    return [name for name in found if "/logged/" not in f"{name}/" and "/components/" not in f"{name}/"]
+
+
 def _weights_changed(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if a component's weight is not the same at both ends of a run."""
-    weights = [{name: row[name] for name in row if name.endswith("/weight")} for row in rows]
+    weights = [{name: row[f"rewards/{name}/weight"] for name in components_of(row)} for row in rows]
     trained = [one for one in weights if one]
     return bool(trained) and trained[0] != trained[-1]
 

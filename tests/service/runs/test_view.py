@@ -117,7 +117,22 @@ def test_the_first_and_the_last_of_many_evaluations_are_kept(tmp_path: Path, mon
     with MetricsFile(path) as file:
         for step in range(100):
             file.write(step, {"eval/accuracy": 0.5})
-    assert [row["step"] for row in MetricsTail(path).evaluations()] == [0, 97, 98, 99]
+    tail = MetricsTail(path)
+    assert [row["step"] for row in tail.evaluations()] == [0, 97, 98, 99]
+    assert tail.evaluations_left_out() == 96
+
+
+def test_evaluations_have_a_limit_in_metrics_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MAX_EVALUATION_BYTES", 1000)
+    path = tmp_path / "metrics.jsonl"
+    with MetricsFile(path) as file:
+        for step in range(4):
+            file.write(step, {f"eval/{'x' * 400}": 0.5})
+        file.write(4, {f"eval/{number}": 0.5 for number in range(5001)})
+        file.write(5, {"eval/a": 0.5, "x" * 2**20: 0.5})
+    tail = MetricsTail(path)
+    assert [row["step"] for row in tail.evaluations()] == [0, 2, 3]
+    assert tail.evaluations_left_out() == 3
 
 
 def test_components_evaluations_and_configuration(tmp_path: Path) -> None:

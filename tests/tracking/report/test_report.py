@@ -16,6 +16,8 @@ from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking import report
 from agent_tunix.tracking.metrics_file import MetricsFile
 from agent_tunix.tracking.report import write_analysis, write_report, writing
+from agent_tunix.tracking.report.charts import draw_curves
+from agent_tunix.tracking.report.curves import Curves
 from agent_tunix.tracking.report.pictures import Chart, PlotLine, Section
 from agent_tunix.tracking.report.plots import draw_section
 from agent_tunix.tracking.stored_run import StoredRun
@@ -177,6 +179,30 @@ def test_many_steps_and_components_stay_small(tmp_path: Path) -> None:
     assert max(len(line["x"]) for line in lines) <= 400
     for said in ("Each point of a curve represents up to", "2 further components"):
         assert said in page.read_text("utf-8")
+
+
+def test_what_a_reward_logs_is_no_component_and_names_may_contain_slashes() -> None:
+    curves = Curves()
+    names = ("a/weight", "b/c/weight", "a/logged/weight", "a/logged/x/weight", "a/components/weight", "conflicts/a/b/c")
+    curves.add({"step": 1} | {f"rewards/{name}": 0.5 for name in names})
+    pictures = draw_curves(curves)
+    assert (list(pictures.components), pictures.conflicts) == (["a", "b/c"], [("a", "b/c", 0.5)])
+
+
+def test_of_very_many_metrics_the_first_are_drawn_and_the_page_says_so(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2)
+    row = {"step": 3, "x" * 2000: 1} | {f"rewards/{number}/weight": 1 for number in range(12_000)}
+    with (run.root / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    page = write_report(run, tmp_path / "out", plots=False)
+    assert "Only the first 10,000 metrics" in page.read_text("utf-8")
+    assert "Total reward" in charts_of(page)
+
+
+def test_curves_csv_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_CELLS", 10)
+    with raises(RunDirectoryError, "too_many_metrics"):
+        write_analysis(write_run(tmp_path / "run", 2), tmp_path / "out")
 
 
 @pytest.mark.slow

@@ -91,6 +91,19 @@ def test_a_diagnosis_has_the_most_severe_first_and_each_once() -> None:
     ]
 
 
+def test_a_context_with_too_many_components_is_refused() -> None:
+    data = make_context().to_data()
+    RunContext.from_data(data | {"components": data["components"] * 100})
+    with pytest.raises(ValueError, match="too many"):
+        RunContext.from_data(data | {"components": data["components"] * 5000})
+
+
+def test_a_context_that_requires_an_unknown_component_is_refused() -> None:
+    data = make_context().to_data()
+    with pytest.raises(ValueError, match="does not exist"):
+        RunContext.from_data(data | {"components": [data["components"][0] | {"requires": {"nope": 5.0}}]})
+
+
 def test_findings_and_contexts_are_plain_data() -> None:
     context = make_context(MIXTURE)
     assert RunContext.from_data(json.loads(json.dumps(context.to_data()))) == context

@@ -51,7 +51,11 @@ class RunDetail(Run):
         list[str], Field(description="Components of the reward; each has metrics `rewards/<component>/…`.")
     ]
     evaluations: Annotated[
-        list[Metrics], Field(description="Metrics `eval/…` of the steps that have any; at most 5,000.")
+        list[Metrics], Field(description="Metrics `eval/…` of the steps that have any; at most 5,000 and 8 MB.")
+    ]
+    evaluations_left_out: Annotated[
+        int,
+        Field(ge=0, description="Evaluations beyond these limits, of more than 5,000 metrics, or in rows above 1 MB."),
     ]
     first_rollouts: Annotated[int | None, Field(description="First step with stored rollouts.")]
     last_rollouts: Annotated[int | None, Field(description="Last step with stored rollouts.")]

@@ -45,6 +45,7 @@ async def get(request: Request, id: RunId) -> Response:
         return service.runs.summary(id).to_data() | {
             "components": run.components(),
             "evaluations": [_metrics(row) for row in run.evaluations()],
+            "evaluations_left_out": run.evaluations_left_out(),
             "first_rollouts": first,
             "last_rollouts": last,
             "config": run.config,

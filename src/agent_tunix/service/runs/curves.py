@@ -7,9 +7,10 @@ from typing import Any
 
 from agent_tunix.rewards.sample import LARGEST_VALUE
 from agent_tunix.service.runs.metrics import MetricsTail
-from agent_tunix.tracking.report.charts import components_of, curves_for, draw_curves
+from agent_tunix.tracking.report.charts import curves_for, draw_curves
 from agent_tunix.tracking.report.curves import Curves
 from agent_tunix.tracking.report.pictures import Pictures
+from agent_tunix.tracking.summary import components_of
 
 _ROWS_AT_ONCE = 1000
 _PAGES_A_LOOK = 2

@@ -5,6 +5,7 @@ index then starts again, and `version` changes.
 """
 
 import bisect
+import json
 import os
 import re
 import sys
@@ -26,6 +27,10 @@ _LONGEST_LINE = 8 * 2**20
 _MOST_DAMAGED = 256 * 2**20
 _EVALUATION = "eval/"
 MAX_EVALUATIONS = 5000
+MAX_EVALUATION_BYTES = 8 * 2**20
+# A row of a run with forty components has some 3,000 metrics in 200 KB.
+_LONGEST_EVALUATION = 2**20
+_MOST_NAMES = 5000
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,18 @@ class MetricsTail:
     def evaluations(self) -> list[dict[str, Any]]:
         """Return `step` and the metrics under `eval/` of rows that have evaluations, in the file's order.
 
-        Of more than 5,000, only the first (before training) and the latest are kept.
+        Of more than 5,000, or of more than 8 MB, only the first (before training) and the latest are kept. Those in
+        rows of more than 1 MB or with more than 5,000 metrics are left out.
         """
         with self._lock:
             self._catch_up()
-            return [*self._first_evaluation, *self._evaluations]
+            return [*self._first_evaluation, *(found for found, _ in self._evaluations)]
+
+    def evaluations_left_out(self) -> int:
+        """Return the number of evaluations that `evaluations` leaves out."""
+        with self._lock:
+            self._catch_up()
+            return self._evaluations_left_out
 
     def _version(self) -> str:
         return f"{self._inode or 0:x}-{self._resets}"
@@ -86,7 +98,9 @@ class MetricsTail:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._first_evaluation: list[dict[str, Any]] = []
-        self._evaluations: deque[dict[str, Any]] = deque(maxlen=MAX_EVALUATIONS - 1)
+        self._evaluations: deque[tuple[dict[str, Any], int]] = deque()  # each with its size in bytes
+        self._evaluation_bytes = 0
+        self._evaluations_left_out = 0
         self._offset = 0
         self._damaged = 0
         self._is_within_damaged = False
@@ -140,13 +154,28 @@ class MetricsTail:
         self._starts.append(start)
         self._ends.append(self._offset)
         if _EVALUATION.encode() in line:
-            self._keep_evaluation(row or parse_object(line) or {})
+            if len(line) > _LONGEST_EVALUATION:
+                self._evaluations_left_out += 1
+            else:
+                self._keep_evaluation(row or parse_object(line) or {})
 
     def _keep_evaluation(self, row: dict[str, Any]) -> None:
-        found = {sys.intern(name): value for name, value in row.items() if name.startswith(_EVALUATION)}
-        if found and is_step(row.get("step")):
-            kept = self._evaluations if self._first_evaluation else self._first_evaluation
-            kept.append({"step": row["step"]} | found)
+        found = {name: value for name, value in row.items() if name.startswith(_EVALUATION)}
+        if not found or not is_step(row.get("step")):
+            return
+        if len(found) > _MOST_NAMES:
+            self._evaluations_left_out += 1
+            return
+        kept = {"step": row["step"]} | {sys.intern(name): value for name, value in found.items()}
+        if not self._first_evaluation:
+            self._first_evaluation.append(kept)
+            return
+        size = len(json.dumps(kept))
+        self._evaluations.append((kept, size))
+        self._evaluation_bytes += size
+        while len(self._evaluations) >= MAX_EVALUATIONS or self._evaluation_bytes > MAX_EVALUATION_BYTES:
+            self._evaluation_bytes -= self._evaluations.popleft()[1]
+            self._evaluations_left_out += 1
 
     def _read(self, first: int, last: int) -> list[dict[str, Any]]:
         if first >= last:

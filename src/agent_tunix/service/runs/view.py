@@ -66,8 +66,12 @@ class RunView:
         return [name for name in dict.fromkeys(one[1] for one in found if one) if name != "total"]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Return step and metrics under `eval/` of rows with evaluations, in order; at most 5,000."""
+        """Return step and metrics under `eval/` of rows with evaluations, in order; at most 5,000 and 8 MB."""
         return self._metrics.evaluations()
+
+    def evaluations_left_out(self) -> int:
+        """Return the number of evaluations that `evaluations` leaves out."""
+        return self._metrics.evaluations_left_out()
 
     def findings(self) -> tuple[list[Finding], int]:
         """Return the findings, in order, and the number of lines left out: damaged, too long or after the 500th."""

@@ -3,7 +3,6 @@
 A chart without values is left out, and so is a section without charts.
 """
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,10 +11,12 @@ from agent_tunix.rewards import Outcome
 from agent_tunix.tracking.report.curves import Curve, Curves, Rows
 from agent_tunix.tracking.report.heat import heat_maps
 from agent_tunix.tracking.report.pictures import Chart, Pictures, PlotLine, Section
+from agent_tunix.tracking.summary import components_of
 
 MAX_COMPONENTS = 40
 MAX_PAIRS = 60
 LAST_ROWS_SHARE = 0.25
+_CONFLICTS = "rewards/conflicts/"
 
 
 # Key → title, and the question that the section answers.
@@ -77,7 +78,8 @@ def draw_curves(
         heats_of: Returns heat maps of components, by name.
     """
     found = components_of(dict.fromkeys(curves.names()))
-    components = sorted(found, key=lambda name: list(order).index(name) if name in order else len(order))
+    places = {name: place for place, name in enumerate(order)}
+    components = sorted(found, key=lambda name: places.get(name, len(places)))
     charted = components[:MAX_COMPONENTS]
     shop = _Shop(curves, charted)
     heats = heats_of(charted)
@@ -99,16 +101,8 @@ def draw_curves(
         len(components) - len(charted),
         _conflicts(curves, components),
         curves.rows_per_point,
+        curves.is_cut,
     )
-
-
-def components_of(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of the reward's components that a row has metrics of."""
-    return [
-        name.removeprefix("rewards/").removesuffix("/weight")
-        for name in row
-        if name.startswith("rewards/") and name.endswith("/weight")
-    ]
 
 
 @dataclass
@@ -320,13 +314,16 @@ def _present(charts: Iterable[Chart]) -> list[Chart]:
 
 def _conflicts(curves: Curves, components: Sequence[str]) -> list[tuple[str, str, float]]:
     """Return every pair's mean share of conflicts over the last quarter of the run, largest first."""
+    known = set(components)
     pairs = []
-    # A component's name may contain a slash, so the metric's name alone does not determine the pair.
-    for first, second in itertools.permutations(components, 2):
-        curve = curves.get(f"rewards/conflicts/{first}/{second}")
-        if curve is None:
-            continue
-        last = [value for value in curve.y[int(len(curve.y) * (1 - LAST_ROWS_SHARE)) :] if value is not None]
-        if last:
-            pairs.append((first, second, sum(last) / len(last)))
+    for name in curves.names():
+        both = name.removeprefix(_CONFLICTS).split("/") if name.startswith(_CONFLICTS) else []
+        # A component's name may contain a slash, so the metric's name alone does not determine the pair.
+        for place in range(1, len(both)):
+            first, second = "/".join(both[:place]), "/".join(both[place:])
+            if first not in known or second not in known or (curve := curves.get(name)) is None:
+                continue
+            last = [value for value in curve.y[int(len(curve.y) * (1 - LAST_ROWS_SHARE)) :] if value is not None]
+            if last:
+                pairs.append((first, second, sum(last) / len(last)))
     return sorted(pairs, key=lambda pair: -pair[2])[:MAX_PAIRS]

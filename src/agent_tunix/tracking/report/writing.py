@@ -24,9 +24,12 @@ from agent_tunix.tracking.report.page import render_page
 from agent_tunix.tracking.report.pictures import Pictures
 from agent_tunix.tracking.report.sampling import Chooser, Chosen
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.tracking.summary import components_of
 
 # Most rollouts that are read: more would take longer than a minute.
 MAX_READ = 200_000
+# Most cells of curves.csv, in which every row has a cell for every metric of the run.
+MAX_CELLS = 100_000_000
 SEVERITIES = ("error", "warning", "info")
 
 
@@ -95,7 +98,7 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
         Path of the JSON file.
 
     Raises:
-        RunDirectoryError: The run cannot be read, or the directory cannot be written.
+        RunDirectoryError: The run cannot be read or has too many metrics, or the directory cannot be written.
     """
     analysis = RewardAnalysis()
     steps = completions = 0
@@ -149,13 +152,11 @@ def _or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def _widen(spans: dict[str, tuple[float, float]], row: Mapping[str, Any]) -> None:
     """Extend the minimum and maximum of each component by a row."""
-    for name in row:
-        if name.startswith("rewards/") and name.endswith("/weight"):
-            component = name.removeprefix("rewards/").removesuffix("/weight")
-            low, high = row.get(f"rewards/{component}/min"), row.get(f"rewards/{component}/max")
-            if low is not None and high is not None:
-                least, most = spans.get(component, (low, high))
-                spans[component] = (min(least, low), max(most, high))
+    for component in components_of(row):
+        low, high = row.get(f"rewards/{component}/min"), row.get(f"rewards/{component}/max")
+        if low is not None and high is not None:
+            least, most = spans.get(component, (low, high))
+            spans[component] = (min(least, low), max(most, high))
 
 
 def _steps_to_read(run: StoredRun, num_stored: int, wanted: Iterable[str]) -> set[int] | None:
@@ -206,8 +207,14 @@ def _write_plots(pictures: Pictures, directory: Path) -> None:
 def _write_curves(rows: Rows, path: Path) -> None:
     """Write every number of the rows, one column per metric."""
     names: dict[str, None] = {}
-    for row in rows():
-        names |= dict.fromkeys(name for name, value in row.items() if _is_number(value))
+    for num_rows, row in enumerate(rows(), start=1):
+        names.update(dict.fromkeys(name for name, value in row.items() if _is_number(value)))
+        if num_rows * len(names) > MAX_CELLS:
+            raise RunDirectoryError(
+                f"{path} may have {MAX_CELLS:,} cells, but after {num_rows:,} steps with {len(names):,} different "
+                "metrics it has more; read metrics.jsonl instead",
+                code="too_many_metrics",
+            )
     try:
         with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
             writer = csv.DictWriter(text, list(names), extrasaction="ignore")

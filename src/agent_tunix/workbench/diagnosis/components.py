@@ -52,6 +52,7 @@ class Dominance(Detector):
             return
         dominant = max(known, key=lambda name: self._shares[name].mean)
         share, reach = self._shares[dominant].mean, self._reaches[dominant].mean
+        total_weight = sum(weights.values())
         drowned = [
             name
             for name in known
@@ -59,7 +60,7 @@ class Dominance(Detector):
             and self._shares[name].mean <= DROWNED_SHARE
             and self._reaches[name].low > 0
             and reach >= SCALE_RATIO * self._reaches[name].mean
-            and weights[name] >= DROWNED_WEIGHT * sum(weights.values())
+            and weights[name] >= DROWNED_WEIGHT * total_weight
         ]
         # A component of correctness may decide alone.
         if share >= DOMINANT_SHARE and drowned and not self.context.component(dominant).is_correctness:

@@ -3,9 +3,11 @@
 A run stores them beside its metrics, so it can be diagnosed when the files of its reward are no longer available.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 from agent_tunix.errors import RewardError
@@ -13,6 +15,8 @@ from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import Range, component_kind, declared_range, range_of
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule, may_train
+
+_MOST_TEXT = 100 * 2**20
 
 SETTINGS = (
     "environment.max_episode_tokens",
@@ -55,7 +59,7 @@ class ComponentContext:
         return self.kind == Kind.CORRECTNESS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunContext:
     """Facts about a run for its diagnosis."""
 
@@ -94,7 +98,11 @@ class RunContext:
 
     def component(self, name: str) -> ComponentContext:
         """Return the component with a name."""
-        return next(component for component in self.components if component.name == name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, ComponentContext]:
+        return {component.name: component for component in self.components}
 
     @property
     def training(self) -> tuple[ComponentContext, ...]:
@@ -129,10 +137,16 @@ class RunContext:
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Return the context that `to_data` stored; raise ValueError for any other data."""
         try:
+            # An edit may repeat all components, and every component may get one.
+            if len(data["components"]) * len(json.dumps(data["components"])) > _MOST_TEXT:
+                raise ValueError(f"its {len(data['components']):,} components are too many or too large")
             components = tuple(
                 ComponentContext(**{**c, "range": _pair(c["range"]), "schedule": _pair(c["schedule"])})
                 for c in data["components"]
             )
+            names = {component.name for component in components}
+            if not all(names.issuperset(component.requires) for component in components):
+                raise ValueError("a component requires one that does not exist")
             return cls(**{**data, "components": components, "range": _pair(data["range"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is not the context of a run: {error!r}") from error
