@@ -20,6 +20,7 @@ from agent_tunix.config.other_names import WITHOUT_KEY, key_of_other_name
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.own_functions import POLICY_LOSSES
+from agent_tunix.patterns import compile_pattern
 
 # Conventions of rewards, by the names that `rewards.conventions` gives them.
 REWARD_CONVENTIONS = (
@@ -475,12 +476,10 @@ def _model_problems(config: Config) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
     if model.lora_module_path is not None:
-        import regex
-
         try:
-            regex.compile(model.lora_module_path)
-        except regex.error as error:
-            yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r}: {error}"
+            compile_pattern(model.lora_module_path)
+        except ValueError as error:
+            yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r:.200}: {error}"
 
     if model.quantization is not None:
         if model.quantization not in QUANTIZATIONS:

@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import regex
-
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
+from agent_tunix.patterns import compile_pattern
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.tensors import list_tensors
 
@@ -62,16 +61,23 @@ def matches(pattern: str, name: str) -> bool:
     """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix.
 
     Raises:
-        ConfigError: The pattern takes too long to match. `(.|..)*[!?]`, for example, tries each division of the name.
+        ConfigError: The pattern takes too long to match (`(.|..)*[!?]`, for example, tries each division of the name),
+            or cannot be compiled.
     """
     try:
-        return any(regex.fullmatch(pattern, one, timeout=_TIMEOUT_S) for one in (name, name.replace(".", "/")))
+        compiled = compile_pattern(pattern)
+        return any(compiled.fullmatch(one, timeout=_TIMEOUT_S) for one in (name, name.replace(".", "/")))
     except TimeoutError:
         raise ConfigError(
             f"model.lora_module_path {pattern!r} takes longer than {_TIMEOUT_S:g} s for {name}; do not repeat"
             " alternatives that match the same text, as (.|..)* does",
             code="slow_pattern",
         ) from None
+    except ValueError as error:
+        raise ConfigError(
+            f"model.lora_module_path must be a regular expression, not {pattern!r:.200}: {error}",
+            code="invalid_setting",
+        ) from error
 
 
 def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[str]) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-import regex
-
 from agent_tunix.errors import BadReferenceError, RewardError
+from agent_tunix.patterns import compile_pattern
 from agent_tunix.rewards.answers.comparison import excerpt
 from agent_tunix.rewards.builtin.code import extract_code
 from agent_tunix.rewards.sample import Score
@@ -146,13 +145,11 @@ def _limited(kind: Any) -> Any:
 
 def _is_found(pattern: str, text: str) -> bool:
     try:
-        return regex.search(pattern, text, timeout=max(0.001, _left_s())) is not None
+        return compile_pattern(pattern).search(text, timeout=max(0.001, _left_s())) is not None
     except TimeoutError:
         raise _too_long() from None
-    except regex.error as error:
-        raise BadReferenceError(
-            f"each pattern of the schema must be a regular expression, but {excerpt(pattern)} is not: {error}"
-        ) from None
+    except ValueError as error:
+        raise BadReferenceError(f"the schema's pattern {excerpt(pattern)} cannot be used: {error}") from None
 
 
 def _left_s() -> float:
