@@ -206,6 +206,21 @@ def test_an_answer_does_not_fill_the_memory(answer: Callable[[http.server.BaseHT
         bomb.shutdown()
 
 
+@pytest.mark.parametrize("piece", [b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, b"a"])
+def test_an_answer_that_never_begins_is_given_up(piece: bytes) -> None:
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            while True:
+                connection.sendall(piece)
+                time.sleep(0.01)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", "vk_x", timeout_s=0.5)
+        with client, raises(StoreError, "unreachable_server"):
+            client.source(NO_ID)
+
+
 def test_an_answer_that_never_ends_is_given_up() -> None:
     class Slow(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -8,6 +8,7 @@ Methods, values and errors are those of the store (`agent_tunix.store`), so code
 client needs httpx, from the extra `service`.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ from agent_tunix.errors import (
     StoreRequestError,
     UploadError,
 )
+from agent_tunix.rewards.conventions.running import run
 from agent_tunix.rewards.uploaded import is_function_id
 from agent_tunix.store.home import shown_url
 from agent_tunix.store.records import Format, Page, RewardFunctionRecord
@@ -58,11 +60,12 @@ class Client(Closing):
         self._shown = shown_url(url)
         self._timeout_s = timeout_s
         try:
-            self._http = httpx.Client(
-                base_url=url.rstrip("/"),
-                headers={"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"},
-                timeout=timeout_s,
-            )
+            self._settings: dict[str, Any] = {
+                "base_url": httpx.URL(url.rstrip("/")),
+                "headers": httpx.Headers({"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"}),
+                "timeout": timeout_s,
+                "verify": httpx.create_ssl_context(),
+            }
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
                 f"{self._shown!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…",
@@ -70,8 +73,7 @@ class Client(Closing):
             ) from error
 
     def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
+        """Do nothing, because each request closes its connection."""
 
     def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
         """Upload a file. If the name is yours already, the file becomes its next version.
@@ -165,7 +167,7 @@ class Client(Closing):
         may_repeat = may_repeat or method == "GET"
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                response = self._exchange(method, path, content)
+                response = run(self._exchange(method, path, content))
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if may_repeat and attempt < _ATTEMPTS and isinstance(error, _LOST):
                     time.sleep(_PAUSE_S)
@@ -181,19 +183,24 @@ class Client(Closing):
             time.sleep(_wait_s(response))
         raise self._error(response)
 
-    def _exchange(self, method: str, path: str, content: Mapping[str, Any]) -> httpx.Response:
+    async def _exchange(self, method: str, path: str, content: Mapping[str, Any]) -> httpx.Response:
         """Send a request once and return its answer; refuse a compressed one, which may unpack to gigabytes."""
-        deadline = time.monotonic() + self._timeout_s
         body = bytearray()
-        with self._http.stream(method, path, **content) as response:
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise self._unexpected("compressed the answer, although the request excludes that")
-            for piece in response.iter_raw():
-                body += piece
-                if len(body) > LONGEST_ANSWER_BYTES:
-                    raise self._unexpected(f"sent more than {LONGEST_ANSWER_BYTES:,} bytes")
-                if time.monotonic() > deadline:
-                    raise httpx.ReadTimeout(f"the answer took longer than {self._timeout_s:g} s")
+        try:
+            # httpx itself limits each wait for a byte, not their sum.
+            async with (
+                asyncio.timeout(self._timeout_s),
+                httpx.AsyncClient(**self._settings) as http,
+                http.stream(method, path, **content) as response,
+            ):
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise self._unexpected("compressed the answer, although the request excludes that")
+                async for piece in response.aiter_raw():
+                    body += piece
+                    if len(body) > LONGEST_ANSWER_BYTES:
+                        raise self._unexpected(f"sent more than {LONGEST_ANSWER_BYTES:,} bytes")
+        except TimeoutError:
+            raise httpx.ReadTimeout(f"the answer took longer than {self._timeout_s:g} s") from None
         return httpx.Response(response.status_code, headers=response.headers, content=bytes(body))
 
     def _unexpected(self, what: str) -> StoreError:

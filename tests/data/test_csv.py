@@ -1,5 +1,8 @@
+import csv
 import gzip
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +89,25 @@ def test_a_stray_quote_costs_its_own_line(
     assert [row.number for row in rows] == numbers
     assert tally.rows == dropped
     assert tally.total == max(content.count(OPEN), sum(map(len, dropped.values())))
+
+
+def test_quotes_without_end_are_not_read_over_and_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = 0
+    parse = csv.reader
+
+    def count(lines: Iterable[str], **options: Any) -> Iterator[list[str]]:
+        def counted() -> Iterator[str]:
+            nonlocal parsed
+            for line in lines:
+                parsed += 1
+                yield line
+
+        return parse(counted(), **options)
+
+    monkeypatch.setattr(csv, "reader", count)
+    rows, dropped = read(tmp_path / "rows.csv", HEADER + b"q,1\n" + b'b",,"\n' * 2000)
+    assert (len(rows), dropped.rows, dropped.total) == (1, {"not CSV": [3, 4, 5, 6, 7]}, 2000)
+    assert parsed < 5 * 2000
 
 
 @pytest.mark.parametrize("size", [999, 1000])

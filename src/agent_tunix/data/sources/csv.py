@@ -8,8 +8,10 @@ lost: reading continues with the next line.
 """
 
 import collections
+import contextlib
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -69,8 +71,24 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
     return header
 
 
+@dataclass(slots=True)
+class _Line:
+    number: int
+    content: bytes
+    # Effect of the line on a quote that an earlier line opened: True if it stays open, False if the record ends, or the
+    # error's message. None if not known yet.
+    leaves_open: bool | str | None = None
+
+
+class _OpenQuote(Exception):
+    """The lines end within quotes."""
+
+
 class _Records:
     """The records of a file, each on one or more lines.
+
+    After a fault, all lines of the record but the first are read again. So that each line is parsed only a few times,
+    its effect on an open quote is remembered.
 
     Attributes:
         line: First line of the last record, from 1.
@@ -82,20 +100,11 @@ class _Records:
         self.lines_read = 0
         csv.field_size_limit(max(csv.field_size_limit(), limit))  # the default would reject a long row that is allowed
         self._limit = limit
-        self._size = 0
         self._lines = read_lines(file, limit)
-        self._again: collections.deque[tuple[int, bytes]] = collections.deque()  # lines to parse again
-        self._held: list[tuple[int, bytes]] = []  # lines of this record: at most `limit` bytes and one line
+        self._ahead: collections.deque[_Line] = collections.deque()  # lines that belong to no record yet
+        self._open = 0  # number of lines after the first one ahead that are known to leave a quote open
+        self._open_size = 0  # their bytes
         self._delimiter = delimiter
-        self._begin()
-
-    def _begin(self) -> None:
-        """Start a parser at the next line; after a fault, at the second line of the faulty record."""
-        again, self._held = self._held[1:], []
-        if again:
-            self._again.extendleft(reversed(again))
-            self.lines_read = self.line
-        self._reader = csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
 
     def next(self) -> list[str] | None:
         """Return the fields of the next record; None at the end of the file.
@@ -103,30 +112,75 @@ class _Records:
         Raises:
             RowError: The record is not valid. If it is not CSV or is too long, only its first line is skipped.
         """
-        self.line, self._size, self._held = self.lines_read + 1, 0, []
+        if (first := self._line_ahead(0)) is None:
+            return None
+        self.line = first.number
         try:
-            fields = next(self._reader, None)
-            if fields is not None:
-                "".join(fields).encode()
-        except (csv.Error, RowError) as error:
-            self._begin()
-            if isinstance(error, RowError):
-                raise
+            fields = self._read(first)
+            "".join(fields).encode()
+        except csv.Error as error:
             raise RowError("not CSV", str(error)) from error
         except UnicodeEncodeError as error:
             bad = ord(error.object[error.start]) - 0xDC00
             raise RowError("not UTF-8", f"one of its bytes is 0x{bad:02x}") from error
+        finally:
+            self._skip_line()
         if fields == []:
             raise RowError("empty line")
         return fields
 
-    def _feed(self) -> Iterator[str]:
-        """Yield lines as text; a byte that is not UTF-8 becomes a lone surrogate."""
-        while (numbered := self._again.popleft() if self._again else next(self._lines, None)) is not None:
-            number, line = numbered
-            self.lines_read = number
-            self._held.append((number, line))
-            self._size += len(line)
-            if self._size > self._limit and not (self._size == self._limit + 1 and line.endswith(b"\n")):
-                raise RowError(f"longer than data.max_row_bytes={self._limit}")
-            yield line.decode("utf-8", errors="surrogateescape")
+    def _read(self, first: _Line) -> list[str]:
+        """Return the fields of the record that begins with a line, and skip all lines of it but the last."""
+        size = len(first.content)
+        self._require_size(size, first)
+        with contextlib.suppress(_OpenQuote):
+            return self._parse([first.content])
+        while (line := self._line_ahead(1 + self._open)) is not None:
+            self._require_size(size + self._open_size + len(line.content), line)
+            if line.leaves_open is None:
+                line.leaves_open = self._leaves_open(line)
+            if isinstance(line.leaves_open, str):
+                raise csv.Error(line.leaves_open)
+            if not line.leaves_open:
+                lines = [self._skip_line() for _ in range(1 + self._open)]
+                return self._parse([*lines, line.content])
+            self._open += 1
+            self._open_size += len(line.content)
+        raise csv.Error("unexpected end of data")
+
+    def _line_ahead(self, index: int) -> _Line | None:
+        if index == len(self._ahead) and (numbered := next(self._lines, None)) is not None:
+            self._ahead.append(_Line(*numbered))
+        return self._ahead[index] if index < len(self._ahead) else None
+
+    def _skip_line(self) -> bytes:
+        """Remove and return the first line ahead."""
+        line = self._ahead.popleft()
+        self.lines_read = line.number
+        if self._open:
+            self._open -= 1
+            self._open_size -= len(self._ahead[0].content)
+        return line.content
+
+    def _require_size(self, size: int, last: _Line) -> None:
+        if size > self._limit and not (size == self._limit + 1 and last.content.endswith(b"\n")):
+            raise RowError(f"longer than data.max_row_bytes={self._limit}")
+
+    def _leaves_open(self, line: _Line) -> bool | str:
+        try:
+            self._parse([b'"' + line.content])
+        except csv.Error as error:
+            return str(error)
+        except _OpenQuote:
+            return True
+        return False
+
+    def _parse(self, lines: Iterable[bytes]) -> list[str]:
+        """Return the fields of one record; raise _OpenQuote if it needs more lines."""
+
+        def feed() -> Iterator[str]:
+            for line in lines:
+                yield line.decode("utf-8", errors="surrogateescape")  # a byte that is not UTF-8: a lone surrogate
+            raise _OpenQuote
+
+        return next(csv.reader(feed(), delimiter=self._delimiter, strict=True))
