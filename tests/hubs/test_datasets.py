@@ -1,10 +1,15 @@
 """Promises about datasets that one hub alone makes."""
 
 import datetime
+import gzip
+import io
 import json
+import lzma
 import os
 import shutil
 import struct
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +230,37 @@ def test_a_token_opens_what_is_closed(
 def test_files_that_cannot_be_rows(dataset_hub: LoopbackHub, files: dict[str, bytes], code: str) -> None:
     dataset_hub.add_dataset(REPO, files)
     refusal(code, config_of(subset=None))
+
+
+def zipped(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("train.jsonl", content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("train.jsonl.gz", gzip.compress), ("train.jsonl.xz", lzma.compress), ("train.jsonl.zip", zipped)],
+)
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
+    name: str, pack: Callable[[bytes], bytes], is_local: bool, dataset_hub: LoopbackHub, tmp_path: Path
+) -> None:
+    packed = pack(as_jsonl(TRAIN) + b" " * (2**26 + 1))
+    dataset_hub.add_dataset(REPO, {name: packed})
+    (tmp_path / name).write_bytes(packed)
+    assert "unpack" in refusal("unreadable_file", config_of(str(tmp_path) if is_local else REPO, subset=None))
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+@pytest.mark.parametrize(("name", "pack"), [("train.jsonl.gz", gzip.compress), ("train.jsonl.zip", zipped)])
+def test_a_compressed_file(
+    name: str, pack: Callable[[bytes], bytes], is_local: bool, dataset_hub: LoopbackHub, tmp_path: Path
+) -> None:
+    dataset_hub.add_dataset(REPO, {name: pack(as_jsonl(TRAIN))})
+    (tmp_path / name).write_bytes(pack(as_jsonl(TRAIN)))
+    assert rows_of(config_of(str(tmp_path) if is_local else REPO, subset=None)) == TRAIN
 
 
 def test_an_archive_of_kaggle_that_is_cut_off(kaggle: LoopbackKaggle) -> None:

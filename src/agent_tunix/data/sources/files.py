@@ -31,8 +31,13 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
         codec = pa.Codec.detect(path.name.lower()).name
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as unpacked:
-            most = max(_LEAST_LIMIT, _MOST_GROWTH * path.stat().st_size)
-            yield cast(BinaryIO, io.BufferedReader(_Unpacked(unpacked, most), buffer_size=1 << 16))
+            limited = _Unpacked(unpacked, most_unpacked(path))
+            yield cast(BinaryIO, io.BufferedReader(limited, buffer_size=1 << 16))
+
+
+def most_unpacked(path: Path) -> int:
+    """Return the limit on the bytes of a compressed file after decompression."""
+    return max(_LEAST_LIMIT, _MOST_GROWTH * path.stat().st_size)
 
 
 class _Unpacked(io.RawIOBase):

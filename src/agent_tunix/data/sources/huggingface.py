@@ -25,6 +25,7 @@ from agent_tunix.data.sources.dataset_checks import (
     check_version,
     checking_descriptions,
 )
+from agent_tunix.data.sources.limited_downloads import limited_downloads
 from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
 from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
@@ -126,7 +127,7 @@ def _load(
         check_separator(place, builder.config)
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
-        builder.download_and_prepare()
+        builder.download_and_prepare(dl_manager=limited_downloads(place, builder))
         return cast("Iterable[Mapping[str, Any]]", builder.as_dataset(split=place.split))
     except DataError:
         raise
