@@ -135,6 +135,17 @@ def test_patterns_of_a_schema(value: Any, expected: float) -> None:
     assert score("json_schema", json.dumps(value), schema=schema).value == expected
 
 
+def test_a_stack_that_is_full_ends_no_run() -> None:
+    """A library in Rust then raises no Exception, but only where the stack ends within it."""
+
+    def deeper(frames: int) -> Any:
+        return deeper(frames - 1) if frames else score("json_schema", response, schema=schema).value
+
+    schema = {"type": "object", "properties": {"c": {"$ref": "#"}}}
+    response = '{"c":' * 300 + "{}" + "}" * 300
+    assert {deeper(frames) for frames in range(12)} == {0.25}
+
+
 # --- running code ----------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Rewards for JSON that follows a schema."""
 
+import contextlib
 import functools
 import json
 import time
@@ -52,7 +53,8 @@ def _score(response: str, validator: Any) -> Score:
     except (ValueError, RecursionError) as error:
         return Score(0.0, detail=f"it is not JSON: {error}")
     try:
-        fault = next(validator.iter_errors(value), None)
+        with _no_panic():
+            fault = next(validator.iter_errors(value), None)
     except RecursionError:
         return Score(0.25, detail="it is nested too deeply to check")
     except BadReferenceError:
@@ -80,7 +82,8 @@ def _validator(schema: Any) -> Any:
             raise BadReferenceError(f"the schema {excerpt(schema)} is not a JSON object")
         _require_small(schema)
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-        kind.check_schema(schema)
+        with _no_panic():
+            kind.check_schema(schema)
     except (ValueError, TypeError, RecursionError, jsonschema.SchemaError) as error:
         raise BadReferenceError(f"the schema cannot be used: {excerpt(str(error))}") from error
     # Behind a reference, jsonschema would use the class that `$schema` names, which has no limit on patterns.
@@ -90,6 +93,20 @@ def _validator(schema: Any) -> Any:
     if '"$schema": "' in text:
         raise BadReferenceError("$schema is allowed only at the top of a schema")
     return _limited(kind)(plain, registry=referencing.Registry())  # the empty registry fetches nothing
+
+
+@contextlib.contextmanager
+def _no_panic() -> Iterator[None]:
+    """Raise RecursionError where a library of jsonschema, written in Rust, meets the end of Python's stack.
+
+    Its `PanicException` is no Exception, so it would end the run. It cannot be imported.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RecursionError(str(error)) from error
 
 
 def _require_small(schema: Any) -> None:
