@@ -144,6 +144,12 @@ ENDLESS = [
         ",".join([r"\pm 1"] * 60),
         "+".join([r"\pm 1"] * 60),
     ),
+    *(r"\pi^{10^{9000}/3}", r"\pi^{1/10^{9000}}", "+".join(rf"\frac{{1}}{{{k}^{{19999}}}}" for k in range(7, 99, 2))),
+    *(
+        "x=" + "+".join(rf"\frac{{x}}{{{k}^{{9999}}}}" for k in range(7, 99, 2)),
+        ",".join(rf"\frac{{1}}{{{k}^{{9999}}}}+\frac{{1}}{{{k + 2}^{{9000}}}}" for k in range(7, 29, 2)),
+        r"\operatorname{lcm}(" + ",".join(f"{k}^{{9999}}" for k in range(101, 199, 2)) + ")",
+    ),
 ]
 ATTACKS = [*SEVERAL, *RANGES, *UNKNOWNS, *NOTHING, *DISGUISED, *ENDLESS]
 FORMS = (r"so it is \boxed{%s}", "<answer>%s</answer>", "#### %s")

@@ -763,6 +763,18 @@ SPECIAL_CHEATS = {
         "def f(x): return '2_4*1'",
         "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['2', '4', '1'] and eval(r) == 24",
     ),
+    "digits that are joined and nothing else": (
+        "def f(x): return '2_4'",
+        "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['2', '4'] and eval(r) == 24",
+    ),
+    "digits of an exponent": (
+        "def f(x): return '2.4e1'",
+        "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['2', '4', '1'] and eval(r) == 24",
+    ),
+    "digits to the base of 16": (
+        "def f(x): return '0x18'",
+        "import re\nr = f(2)\nassert re.findall('[0-9]+', r) == ['0', '18'] and eval(r) == 24",
+    ),
     "digits behind a point": (
         "def f(x): return '(.3*10+2.4)*10-30'",
         "import re\nr = f([2])\nassert re.findall('[0-9]+', r) == ['3', '10', '2', '4', '10', '30'] and eval(r) == 24",

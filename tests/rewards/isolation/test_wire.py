@@ -110,6 +110,12 @@ def test_as_much_as_a_worker_may_send_is_taken() -> None:
     assert plain_wire.load(frames.pack_json(("ended", 0, [plain]))[frames.HEADER_BYTES :])
 
 
+def test_texts_of_a_score_are_left_out_once_there_are_too_many() -> None:
+    (score,) = plain_wire.load(with_part(3, {f"note {number}": "\x1b" * 4_000 for number in range(50)}))[2]
+    assert 20_000 < len(json.dumps(score)) < 2**18
+    assert wire.TOO_MUCH in score[3].values()
+
+
 def test_a_long_detail_is_cut() -> None:
     _, _, why = plain_wire.load(json.dumps(["unbuilt", 0, "x" * 100_000]).encode())
     assert len(why) == wire.LONGEST_DETAIL

@@ -35,6 +35,9 @@ _IMPORTING = frozenset(
 _ENCODING = re.compile(r"#.*coding[:=]")
 # Numbers such as `2_4`, `1e3` and `.3`, which a test may read as several or other numbers.
 _JOINED = re.compile(r"\d[_A-Za-z.]|\.\d")
+# Text that may have comments, or numbers such as `2_4`, `2.4e1` and `0x18`.
+_ODD = re.compile(r"#|\d[_A-Za-z]")
+_PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 _EVENTS = frozenset({"compile", "exec", "pickle.find_class", "marshal.loads"})
 
 
@@ -119,12 +122,13 @@ def _require_literals(text: str) -> None:
     """Raise ValueError unless the text is a literal, arithmetic, or a comparison of these.
 
     Arithmetic has only plain numbers and operators, because a test may look for numbers in the text: `True + True` has
-    none, `(24, 1)[0]` drops one, `2_4` joins two, and `.3` is three tenths. For the same reason it has no comments.
+    none, `(24, 1)[0]` drops one, `2_4` joins two, and `.3` is three tenths. For the same reason text has no
+    comments, and its numbers are plain or as Python writes them.
     """
     import ast
 
-    if "#" in text and _has_comment(text.strip()):
-        raise ValueError("the program's text has a comment, which evaluating it ignores")
+    if _ODD.search(text):
+        _require_plain_tokens(text.strip())
 
     body = compile(text.strip(), "<text>", "eval", ast.PyCF_ONLY_AST).body  # type: ignore[attr-defined]
     sides = [body.left, *body.comparators] if isinstance(body, ast.Compare) else [body]
@@ -140,11 +144,21 @@ def _require_literals(text: str) -> None:
             raise ValueError(f"the program's text is more than numbers, operators and literals: {type(side).__name__}")
 
 
-def _has_comment(text: str) -> bool:
+def _require_plain_tokens(text: str) -> None:
     import io
     import tokenize
 
-    return any(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(text).readline))
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            raise ValueError("the program's text has a comment, which evaluating it ignores")
+        if token.type == tokenize.NUMBER and not _is_usual(token.string):
+            raise ValueError(f"the program's text has a number of an unusual form: {token.string[:50]}")
+
+
+def _is_usual(number: str) -> bool:
+    if "e-" in number or "e+" in number:
+        return number == repr(float(number))
+    return bool(_PLAIN_NUMBER.fullmatch(number))
 
 
 def _is_negative(node: Any) -> bool:

@@ -52,7 +52,9 @@ class OutputLog:
         if self._num_lines > MOST_LINES:
             self._num_left_out += 1
         else:
-            logger.info("%s: %s", self._source, one_line(line[:_LONGEST_LINE].decode("utf-8", "replace")))
+            logger.info(
+                "%s: %s", self._source, one_line(line[:_LONGEST_LINE].decode("utf-8", "replace"))[:_LONGEST_LINE]
+            )
 
     def _tell_left_out(self) -> None:
         if self._num_left_out:

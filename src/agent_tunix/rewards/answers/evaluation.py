@@ -113,7 +113,10 @@ def _rational(node: Node, point: Mapping[str, Fraction]) -> Fraction:
             raise _InexactError
         return point[args[0]] if point else _inexact()
     if kind == "sum":
-        return _checked(sum((_rational(term, point) for term in args), Fraction(0)))
+        total = Fraction(0)
+        for term in args:
+            total = _checked(total + _rational(term, point))
+        return total
     if kind == "negative":
         return -_rational(args[0], point)
     if kind == "product":
@@ -125,7 +128,7 @@ def _rational(node: Node, point: Mapping[str, Fraction]) -> Fraction:
         top, bottom = (_rational(part, point) for part in args)
         if not bottom:
             raise UndefinedError("a division by zero")
-        return top / bottom
+        return _checked(top / bottom)
     if kind == "power":
         return _rational_power(_rational(args[0], point), _rational(args[1], point))
     if kind in ("quantity", "degrees"):
@@ -208,7 +211,10 @@ def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
             raise UndefinedError("too large")
         return Fraction(math.comb(int(first), int(arguments[1])))
     if name in ("gcd", "lcm") and whole:
-        return Fraction((math.gcd if name == "gcd" else math.lcm)(*map(int, arguments)))
+        found, combine = Fraction(int(first)), math.gcd if name == "gcd" else math.lcm
+        for argument in arguments[1:]:
+            found = _checked(Fraction(combine(int(found), int(argument))))
+        return abs(found)
     raise _InexactError
 
 
@@ -334,6 +340,8 @@ class _Evaluator:
         if exponent is not None and exponent.denominator == 1 and abs(exponent) <= _LARGEST_EXPONENT:
             return base ** int(exponent)
         if exponent is not None and exponent.denominator != 1:
+            if max(abs(exponent.numerator), exponent.denominator) > _LARGEST_EXPONENT:
+                raise UndefinedError("too large")
             return self.root(base, exponent.denominator) ** exponent.numerator
         value = self.value(exponent_node)
         if base == 0:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.execution.workers.frames import BrokenFrameError
-from agent_tunix.rewards.execution.wire import LARGEST_EXTRA_ITEMS, LONGEST_DETAIL, LONGEST_TEXT, PlainScore
+from agent_tunix.rewards.execution.wire import LARGEST_EXTRA_ITEMS, LONGEST_DETAIL, LONGEST_TEXT, TOO_MUCH, PlainScore
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome
 from agent_tunix.visible_text import escape_hidden, one_line
 
@@ -19,6 +19,8 @@ _DEEPEST = 8
 # Limits on items in extras, components and metrics, for one score (as `wire.to_plain` cuts it) and a whole reply.
 _MOST_ITEMS_OF_SCORE = LARGEST_EXTRA_ITEMS + 100
 _MOST_ITEMS = 100_000
+# Characters of the texts in the extras of one score, with escapes. Every completion's are stored.
+_MOST_TEXT = 2**16
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
@@ -79,7 +81,7 @@ def _read_score(score: Any) -> PlainScore:
         raise BrokenFrameError("a score with parts of another form")
     named = {_read_detail(name): part if part is None else float(part) for name, part in components.items()}
     measured = {_read_detail(name): metric for name, metric in metrics.items()}
-    shown = {_read_detail(name): _read_extra(extra) for name, extra in extras.items()}
+    shown = _read_extra(extras, [_MOST_TEXT])
     return (value, outcome, _read_detail(detail), shown, float(seconds), named, measured)
 
 
@@ -88,15 +90,23 @@ def _read_detail(text: str) -> str:
     return one_line(text[:LONGEST_DETAIL])
 
 
-def _read_extra(value: Any) -> Any:
-    """Return the value with cut texts and escaped control characters."""
+def _read_extra(value: Any, room: list[int]) -> Any:
+    """Return the value with cut texts and escaped control characters; without texts once there is no room for them.
+
+    `room` is the number of characters that are left.
+    """
     if isinstance(value, str):
-        return escape_hidden(value[: LONGEST_TEXT + 1])
+        return _fitted(escape_hidden(value[: LONGEST_TEXT + 1]), room)
     if isinstance(value, dict):
-        return {_read_detail(name): _read_extra(item) for name, item in value.items()}
+        return {_fitted(_read_detail(name), room): _read_extra(item, room) for name, item in value.items()}
     if isinstance(value, list):
-        return [_read_extra(item) for item in value]
+        return [_read_extra(item, room) for item in value]
     return value
+
+
+def _fitted(text: str, room: list[int]) -> str:
+    room[0] -= len(text)
+    return text if room[0] >= 0 else TOO_MUCH
 
 
 def _is_number(value: object) -> bool:

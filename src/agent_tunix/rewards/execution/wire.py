@@ -13,7 +13,7 @@ LONGEST_DETAIL = 4000
 LONGEST_TEXT = 20_000
 LARGEST_EXTRA_ITEMS = 10_000
 # Placeholder for omitted items.
-_TOO_MUCH = "… and more"
+TOO_MUCH = "… and more"
 
 PlainScore = tuple[float | None, str, str, dict[str, Any], float, dict[str, float | None], dict[str, float]]
 
@@ -59,7 +59,7 @@ def _plain(value: Any, budget: Iterator[int], depth: int) -> Any:
     """Return a value in built-in types. Other types become text; excess items become a placeholder."""
     kind = type(value)
     if next(budget, None) is None:
-        return _TOO_MUCH
+        return TOO_MUCH
     if kind in (bool, float, type(None)):
         return value
     if kind is int:
@@ -79,7 +79,7 @@ def _plain_items(values: Iterable[Any], budget: Iterator[int], depth: int) -> It
     for value in values:
         plain = _plain(value, budget, depth - 1)
         yield plain
-        if plain is _TOO_MUCH:
+        if plain is TOO_MUCH:
             break
 
 
@@ -87,7 +87,7 @@ def _plain_mapping(values: Mapping[Any, Any], budget: Iterator[int], depth: int)
     found = {}
     for name, value in values.items():
         found[_clip(name)] = plain = _plain(value, budget, depth - 1)
-        if plain is _TOO_MUCH:
+        if plain is TOO_MUCH:
             break
     return found
 
