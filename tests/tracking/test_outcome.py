@@ -106,7 +106,6 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     (tmp_path / "environment.json").write_text(json.dumps({"python": "3.11", "reward_fingerprint": {"hash": "ab"}}))
     (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n{"step": 1, "rewards/total/mean": 0.5}\n{"step": 2, "rew')
-    (tmp_path / "findings.jsonl").write_text('{"step": 1, "name": "constant_reward"}\n')
     write(tmp_path / "rollouts", make_step(1))
     return tmp_path
 
@@ -115,7 +114,6 @@ def test_a_run_is_read_in_its_parts(root: Path) -> None:
     run = StoredRun(root)
     assert run.config.seed == 7
     assert [row["step"] for row in run.rows] == [0, 1]  # the last line is being written
-    assert run.findings == [{"step": 1, "name": "constant_reward"}]
     assert run.rollouts.steps() == [1]
     assert run.environment["python"] == "3.11"
     assert run.fingerprint == {"hash": "ab"}
@@ -134,7 +132,7 @@ def test_a_run_that_goes_on_is_seen_to(root: Path) -> None:
 def test_a_run_that_has_just_begun_has_no_rows(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(to_yaml(Config()))
     run = StoredRun(tmp_path)
-    assert (run.rows, run.findings, run.rollouts.steps()) == ([], [], [])
+    assert (run.rows, run.rollouts.steps()) == ([], [])
 
 
 def test_a_path_that_is_no_run_is_refused(root: Path, tmp_path: Path) -> None:

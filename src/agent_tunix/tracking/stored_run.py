@@ -10,7 +10,7 @@ from typing import Any
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
-from agent_tunix.tracking.metrics_file import iterate_metrics, read_rows
+from agent_tunix.tracking.metrics_file import iterate_metrics
 from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.visible_text import escape_hidden
 
@@ -92,15 +92,6 @@ class StoredRun:
         return list(iterate_metrics(path)) if path.exists() else []
 
     @property
-    def findings(self) -> list[dict[str, Any]]:
-        """The findings diagnosed during the run, lines of findings.jsonl; empty without a file.
-
-        Raises:
-            RunDirectoryError: The file is damaged.
-        """
-        return self._lines("findings.jsonl")
-
-    @property
     def rollouts(self) -> RolloutReader:
         """The completions of the run's steps, as far as they are on disk."""
         return self._rollouts
@@ -146,7 +137,3 @@ class StoredRun:
                 code="missing_fingerprint",
             )
         return stored
-
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        path = self.root / name
-        return read_rows(path) if path.exists() else []

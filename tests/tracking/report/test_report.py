@@ -119,6 +119,12 @@ def test_markup_in_findings_and_names_is_text(tmp_path: Path) -> None:
     assert data_of(tmp_path / "out" / "report.html")["components"] == [evil, "b", "a"]  # in the mixture's order
 
 
+def test_a_line_that_is_no_finding_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 2, findings=[{"severity": "info", "step": 1}])
+    with raises(RunDirectoryError, "invalid_run_directory"):
+        write_report(run, tmp_path / "out", plots=False)
+
+
 def test_findings_are_shown_once_as_they_were_last_with_links_to_what_is_stored(tmp_path: Path) -> None:
     later = FINDING | {"severity": "error", "step": 5, "summary": "Worse."}
     other = FINDING | {"name": "dead_groups", "subject": "", "severity": "info", "step": 1}

@@ -15,7 +15,7 @@ from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.outcomes import to_text
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.execution.workers.keeper import kept
-from agent_tunix.execution.workers.output import OutputLog
+from agent_tunix.execution.workers.output import OutputLimit, OutputLog
 from agent_tunix.visible_text import one_line
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ class McpConnection:
     def _logged(self) -> Iterator[TextIO]:
         """Yield a file that logs what the server writes to it."""
         reading, writing = os.pipe()
-        log = OutputLog(f"MCP server {self._server.text}")
+        name = f"MCP server {self._server.text}"
+        limit = OutputLimit(name)
+        log = OutputLog(name, limit)
 
         def read() -> None:
             data = os.read(reading, 2**16)
@@ -195,6 +197,7 @@ class McpConnection:
             with contextlib.suppress(BlockingIOError):
                 read()
             log.close()
+            limit.tell_omitted()
             os.close(reading)
 
 

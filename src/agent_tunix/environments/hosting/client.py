@@ -23,6 +23,7 @@ from agent_tunix.execution.workers.connection import Connection, call_handlers
 from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.nursery_client import NurseryClient
+from agent_tunix.execution.workers.output import OutputLimit, OutputLog
 
 logger = logging.getLogger("agent_tunix.environments")
 
@@ -138,7 +139,8 @@ class _Nursery:
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count()
         self._workers: dict[int, _Worker] = {}
-        self._client = NurseryClient(program.__name__, limits, None, self._selector, self._hear)
+        self._output_limit = OutputLimit("environment workers")
+        self._client = NurseryClient(program.__name__, limits, None, self._selector, self._hear, self._output_limit)
         self._is_closing = False
         self._wake, self._woken = os.pipe()[::-1]
         self._selector.register(self._woken, selectors.EVENT_READ, lambda _: None)
@@ -149,7 +151,8 @@ class _Nursery:
         """Return a new worker."""
         with self.changed:
             number = next(self._numbers)
-            worker = self._workers[number] = _Worker(self, number, self._selector)
+            log = OutputLog("environment worker", self._output_limit)
+            worker = self._workers[number] = _Worker(self, number, log, self._selector)
             self._client.spawn(number, worker.connection.remote_ends)
             worker.connection.hand_over()
             return worker
@@ -170,6 +173,7 @@ class _Nursery:
                 worker.end()
             self.is_alive = False
             self._client.close()
+            self._output_limit.tell_omitted()
             self._selector.close()
             os.close(self._wake)
             os.close(self._woken)
@@ -206,13 +210,13 @@ class _Nursery:
 class _Worker:
     """One worker process, asked one thing at a time."""
 
-    def __init__(self, nursery: _Nursery, number: int, selector: selectors.BaseSelector) -> None:
+    def __init__(self, nursery: _Nursery, number: int, log: OutputLog, selector: selectors.BaseSelector) -> None:
         self._nursery = nursery
         self._number = number
         self._turn = threading.Lock()
         self._replies: list[tuple[Any, ...]] = []
         self._how = ""
-        self.connection = Connection("environment worker", selector, self._listen, FrameReader())
+        self.connection = Connection(log, selector, self._listen, FrameReader())
         self.is_alive = True
 
     def ask(self, what: str, limit_s: float, *request: Any) -> Any:

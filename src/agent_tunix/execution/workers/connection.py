@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agent_tunix.execution.workers import frames
-from agent_tunix.execution.workers.output import OutputPipe
+from agent_tunix.execution.workers.output import OutputLog, OutputPipe
 
 _READ_BYTES = 2**18
 _WRITE_BYTES = 2**20
@@ -32,7 +32,7 @@ class Connection:
     """Connection to one worker. Its owner waits on `selector` and calls the data of its entries with the events.
 
     Args:
-        source: Name of the worker in the log.
+        log: Log of the worker's output.
         listen: Called when there may be replies to read.
         reader: Converts the worker's bytes to replies.
 
@@ -43,13 +43,13 @@ class Connection:
     """
 
     def __init__(
-        self, source: str, selector: selectors.BaseSelector, listen: Callable[[], None], reader: frames.FrameReader
+        self, log: OutputLog, selector: selectors.BaseSelector, listen: Callable[[], None], reader: frames.FrameReader
     ) -> None:
         self._selector = selector
         self._listen = listen
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
-        self._output = OutputPipe(source, selector)
+        self._output = OutputPipe(log, selector)
         self.remote_ends = (theirs.detach(), self._output.remote_end)
         self.is_open = True
         self.has_more = False

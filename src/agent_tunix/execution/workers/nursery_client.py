@@ -15,7 +15,7 @@ from pathlib import Path
 from agent_tunix.execution.isolation import module_directories, scratch
 from agent_tunix.execution.workers import linux, nursery
 from agent_tunix.execution.workers.limits import Isolation, WorkerLimits
-from agent_tunix.execution.workers.output import OutputPipe
+from agent_tunix.execution.workers.output import OutputLimit, OutputLog, OutputPipe
 from agent_tunix.execution.workers.variables import isolated_environment, worker_environment
 
 BOOT = (
@@ -38,6 +38,7 @@ class NurseryClient:
         isolation: Rights of each worker; None for workers with the rights of this process.
         selector: Selector of the owner.
         listen: Called when there may be something to `hear`.
+        output_limit: Limit on the logged output of the nursery and its workers.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class NurseryClient:
         isolation: Isolation | None,
         selector: selectors.BaseSelector,
         listen: Callable[[], None],
+        output_limit: OutputLimit,
     ) -> None:
         self._selector = selector
         self._mark = f"AGENT_TUNIX_WORKERS={os.getpid()}-{uuid.uuid4().hex}"
@@ -54,7 +56,7 @@ class NurseryClient:
         self._isolation = isolation
         environment = (worker_environment if self._isolation is None else isolated_environment)(os.environ)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._output = OutputPipe("nursery", selector)
+        self._output = OutputPipe(OutputLog("nursery", output_limit), selector)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOT.format(program=program), str(theirs.fileno()), _PACKAGE_ROOT],

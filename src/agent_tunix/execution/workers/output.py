@@ -5,6 +5,7 @@ import logging
 import os
 import selectors
 import time
+from collections.abc import Sequence
 
 from agent_tunix.visible_text import one_line
 
@@ -16,50 +17,59 @@ _LONGEST_LINE = 1000
 _READ_BYTES = 2**18
 
 
-class OutputLog:
-    """Log of at most `MOST_LINES` lines every `PERIOD_S` seconds; further lines are only counted."""
+class OutputLimit:
+    """Limit on the logged lines of all workers of a pool: `MOST_LINES` every `PERIOD_S` seconds.
 
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._unfinished = b""
+    It is one for all, because a worker that ends may be replaced at once.
+    """
+
+    def __init__(self, pool: str) -> None:
+        self._pool = pool
         self._started = 0.0
-        self._num_lines = 0
-        self._num_left_out = 0
+        self._num_left = 0
+        self._num_omitted = 0
+
+    def admit(self, num_lines: int) -> int:
+        """Return how many of the lines may be logged; the others are counted."""
+        now = time.monotonic()
+        if not self._started or now - self._started > PERIOD_S:
+            self.tell_omitted()
+            self._started, self._num_left = now, MOST_LINES
+        admitted = min(num_lines, self._num_left)
+        self._num_left -= admitted
+        self._num_omitted += num_lines - admitted
+        return admitted
+
+    def tell_omitted(self) -> None:
+        """Log how many lines were not admitted since the last time."""
+        if self._num_omitted:
+            logger.info("%s: %d more lines omitted", self._pool, self._num_omitted)
+        self._num_omitted = 0
+
+
+class OutputLog:
+    """Log of the output of one worker, by lines, as far as the limit of its pool admits them."""
+
+    def __init__(self, source: str, limit: OutputLimit) -> None:
+        self._source = source
+        self._limit = limit
+        self._unfinished = b""
 
     def write(self, data: bytes) -> None:
         """Log printed bytes by lines."""
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         self._unfinished = self._unfinished[:_LONGEST_LINE]
-        for place, line in enumerate(lines):
-            self._log(line)
-            if self._num_lines > MOST_LINES:  # all further lines are only counted
-                self._num_left_out += len(lines) - place - 1
-                break
+        self._log(lines)
 
     def close(self) -> None:
         """Log the unfinished line."""
-        if self._unfinished:
-            self._log(self._unfinished)
+        self._log([self._unfinished] if self._unfinished else [])
         self._unfinished = b""
-        self._tell_left_out()
 
-    def _log(self, line: bytes) -> None:
-        now = time.monotonic()
-        if now - self._started > PERIOD_S:
-            self._tell_left_out()
-            self._started, self._num_lines = now, 0
-        self._num_lines += 1
-        if self._num_lines > MOST_LINES:
-            self._num_left_out += 1
-        else:
-            logger.info(
-                "%s: %s", self._source, one_line(line[:_LONGEST_LINE].decode("utf-8", "replace"))[:_LONGEST_LINE]
-            )
-
-    def _tell_left_out(self) -> None:
-        if self._num_left_out:
-            logger.info("%s: %d more lines omitted", self._source, self._num_left_out)
-        self._num_left_out = 0
+    def _log(self, lines: Sequence[bytes]) -> None:
+        for line in lines[: self._limit.admit(len(lines))]:
+            text = one_line(line[:_LONGEST_LINE].decode("utf-8", "replace"))
+            logger.info("%s: %s", self._source, text[:_LONGEST_LINE])
 
 
 class OutputPipe:
@@ -69,8 +79,8 @@ class OutputPipe:
     that the process writes to, after handing it over.
     """
 
-    def __init__(self, source: str, selector: selectors.BaseSelector) -> None:
-        self._log = OutputLog(source)
+    def __init__(self, log: OutputLog, selector: selectors.BaseSelector) -> None:
+        self._log = log
         self._selector = selector
         self._end, self.remote_end = os.pipe()
         os.set_blocking(self._end, False)

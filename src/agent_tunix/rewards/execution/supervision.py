@@ -25,6 +25,7 @@ from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, una
 from agent_tunix.execution.workers.connection import Connection
 from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
 from agent_tunix.execution.workers.nursery_client import NurseryClient
+from agent_tunix.execution.workers.output import OutputLimit, OutputLog
 from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution import worker as worker_program
 from agent_tunix.rewards.execution.calls import Job
@@ -88,6 +89,7 @@ class Supervisor:
         self._numbers = itertools.count()
         self._failed_starts = 0
         self._wanted: list[int] = []
+        self._output_limit = OutputLimit("reward workers")
         self._nursery = self._start_nursery()
 
     def prepare(self, recipe: RewardRecipe) -> None:
@@ -124,6 +126,7 @@ class Supervisor:
             logger.exception("the supervisor of the reward workers could not be stopped")
         for worker in list(self._workers.values()):
             self._forget(worker)
+        self._output_limit.tell_omitted()
         self._backlog.give_up(fault)
 
     # --- handing out -------------------------------------------------------------------------------------------------
@@ -323,7 +326,8 @@ class Supervisor:
         reader = FrameReader()
         if self._settings.sandboxed:
             reader = FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
-        connection = Connection(f"reward worker {number}", self._selector, lambda: self._listen(worker), reader)
+        log = OutputLog(f"reward worker {number}", self._output_limit)
+        connection = Connection(log, self._selector, lambda: self._listen(worker), reader)
         worker = self._workers[number] = _Worker(number, connection)
         self._nursery.spawn(number, connection.remote_ends)
         connection.hand_over()
@@ -359,7 +363,12 @@ class Supervisor:
     def _start_nursery(self) -> NurseryClient:
         settings = self._settings
         return NurseryClient(
-            worker_program.__name__, settings.worker_limits(), settings.isolation(), self._selector, self._hear_nursery
+            worker_program.__name__,
+            settings.worker_limits(),
+            settings.isolation(),
+            self._selector,
+            self._hear_nursery,
+            self._output_limit,
         )
 
     def _bury(self, worker: _Worker, how: str, trace: str, all_died: bool = False) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.tracking.report.conversation import as_text, show_conversation
 from agent_tunix.tracking.report.cutting import cut, to_inert_json
+from agent_tunix.tracking.rollouts.encoding import encode
 
 NUM_OF_EACH = 150
 NUM_UNIFORM = 6000
@@ -225,7 +226,11 @@ def _said(sample: Sample) -> Record:
 def _short_json(value: Mapping[str, Any]) -> str:
     if not value:
         return ""
-    return cut(json.dumps(value, indent=1, ensure_ascii=False, default=str), LONGEST_COLUMNS)
+    try:
+        text = json.dumps(value, indent=1, ensure_ascii=False, default=str)
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        text = encode(value)
+    return cut(text, LONGEST_COLUMNS)
 
 
 def _draw(sample: Sample) -> Rank:

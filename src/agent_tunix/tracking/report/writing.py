@@ -16,6 +16,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.regular_files import replacing
 from agent_tunix.rewards import RewardAnalysis
+from agent_tunix.tracking.findings_file import read_findings
 from agent_tunix.tracking.metrics_file import iterate_metrics
 from agent_tunix.tracking.report.charts import draw_up
 from agent_tunix.tracking.report.curves import Rows
@@ -30,7 +31,7 @@ from agent_tunix.tracking.summary import components_of
 MAX_READ = 200_000
 # Most cells of curves.csv, in which every row has a cell for every metric of the run.
 MAX_CELLS = 100_000_000
-SEVERITIES = ("error", "warning", "info")
+_SEVERITIES = ("error", "warning", "info")
 
 
 def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
@@ -46,7 +47,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config:
         Path of the page.
     """
     config, rows = config or run.config, _rows_of(run)
-    findings = latest_findings(run.findings)
+    findings = _latest_findings(run)
     ends = Ends()
     spans: dict[str, tuple[float, float]] = {}
     for row in rows():
@@ -107,17 +108,11 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
         steps += 1
         completions += len(stored.samples)
     covers = {"steps": steps, "completions": completions, "share_stored": run.config.rollouts.share}
-    report = analysis.report() | {"covers": covers, "findings": latest_findings(run.findings)}
+    report = analysis.report() | {"covers": covers, "findings": _latest_findings(run)}
     path = directory / "reward_analysis.json"
     write_whole(path, (json.dumps(report, indent=1, default=str) + "\n").encode("utf-8", "replace"))
     _write_curves(_rows_of(run), directory / "curves.csv")
     return path
-
-
-def latest_findings(findings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the latest version of each finding, most severe first, then earliest first."""
-    latest = {(finding["name"], finding.get("subject", "")): dict(finding) for finding in findings}
-    return sorted(latest.values(), key=lambda finding: (SEVERITIES.index(finding["severity"]), finding["step"]))
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -229,3 +224,10 @@ def _write_curves(rows: Rows, path: Path) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _latest_findings(run: StoredRun) -> list[dict[str, Any]]:
+    """Return the latest version of each finding of the run, most severe first, then earliest first."""
+    latest = {(finding.name, finding.subject): finding for finding in read_findings(run.root / "findings.jsonl")}
+    order = sorted(latest.values(), key=lambda finding: (_SEVERITIES.index(finding.severity), finding.step))
+    return [finding.to_data() for finding in order]
