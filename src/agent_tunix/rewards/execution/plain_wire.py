@@ -96,7 +96,7 @@ def _read_extra(value: Any, room: list[int]) -> Any:
     `room` is the number of characters that are left.
     """
     if isinstance(value, str):
-        return _fitted(escape_hidden(value[: LONGEST_TEXT + 1]), room)
+        return _fitted(escape_hidden(value[: min(LONGEST_TEXT, max(0, room[0])) + 1]), room)
     if isinstance(value, dict):
         return {_fitted(_read_detail(name), room): _read_extra(item, room) for name, item in value.items()}
     if isinstance(value, list):
