@@ -8,6 +8,7 @@ import lzma
 import os
 import shutil
 import struct
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -220,11 +221,23 @@ def test_a_token_opens_what_is_closed(
     assert rows_of(config_of()) == TRAIN
 
 
+def tarred(files: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("files", "code"),
     [
         ({"sums.py": b"import datasets\n"}, "dataset_program"),
         ({"train.parquet": as_parquet(TRAIN)[:100]}, "damaged_dataset"),
+        ({"train.tar": tarred({"0.txt": b"1 + 1", "0.cls": b"2"})}, "unsupported_format"),
+        ({"1/task.toml": b"", "1/instruction.md": b"1 + 1"}, "unsupported_format"),
     ],
 )
 def test_files_that_cannot_be_rows(dataset_hub: LoopbackHub, files: dict[str, bytes], code: str) -> None:

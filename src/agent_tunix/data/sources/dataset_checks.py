@@ -17,6 +17,23 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 # Wildcards of a pattern for files, of each kind. Matching takes time to the power of their number. The library's own
 # patterns have two of each.
 _MOST_WILDCARDS = {"**": 2, "*": 3}
+# Formats that are read; `cache` is that of the library itself.
+_FORMATS = ("arrow", "cache", "csv", "json", "parquet", "text")
+
+
+def check_format(place: RemoteLocation, builder: Any) -> None:
+    """Refuse all formats of the library but those of tables of text, whose readers have limits.
+
+    Raises:
+        DataError: The files have another format, such as WebDataset.
+    """
+    name = type(builder).__module__.rpartition(".")[2]
+    if name not in _FORMATS:
+        raise DataError(
+            f"{place.key}={place.path} must have files in JSON lines, CSV, Parquet, Arrow or plain text, but the "
+            f"library datasets would read it as {name}; convert it to one of these formats",
+            code="unsupported_format",
+        )
 
 
 def check_files(place: RemoteLocation, path: str, files: Mapping[Any, Iterable[str]] | None) -> None:

@@ -20,6 +20,7 @@ from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.dataset_checks import (
     check_directory,
     check_files,
+    check_format,
     check_saved,
     check_separator,
     check_version,
@@ -122,6 +123,7 @@ def _load(
             check_directory(place, path)
         with checking_descriptions(place, path):
             builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
+        check_format(place, builder)
         check_files(place, path, builder.config.data_files)
         check_version(place, str(builder.config.name), str(builder.config.version))
         check_separator(place, builder.config)
