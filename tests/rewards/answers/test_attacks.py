@@ -101,6 +101,11 @@ NOTHING = [
     ),
     *(r"\text{the answer}", r"\text{equal to the reference}", r"\boxed{\text{the value of }x}", "How many apples"),
 ]
+# Large terms that cancel leave only noise, which is near every number.
+CANCELLED = [
+    *(r"\pi+10^{100}-10^{100}", r"\sin(10^{99}+\pi)", r"\tan(10^{5000}+\pi)", r"\sqrt[1000]{10^{5999}+\pi}"),
+    *(r"10^{27}\pi+1-10^{27}\pi", r"\pi+10^{38}-10^{38}", r"\lfloor 10^{50}+\pi \rfloor - 10^{50}"),
+]
 DISGUISED = [
     *(r"\text{not }5", r"\not{5}", r"\phantom{5}6", r"6\phantom{5}", r"\color{white}{5} 6", r"\overset{5}{6}"),
     *(r"\underset{5}{6}", r"\cancel{5}6", r"\href{5}{6}", r"\sout{5}", "5̸", "5\u0336", "𝟓", "⑤", "Ⅴ", "٥", "５", "б"),
@@ -149,9 +154,11 @@ ENDLESS = [
         "x=" + "+".join(rf"\frac{{x}}{{{k}^{{9999}}}}" for k in range(7, 99, 2)),
         ",".join(rf"\frac{{1}}{{{k}^{{9999}}}}+\frac{{1}}{{{k + 2}^{{9000}}}}" for k in range(7, 29, 2)),
         r"\operatorname{lcm}(" + ",".join(f"{k}^{{9999}}" for k in range(101, 199, 2)) + ")",
+        r"\{" + ",".join(rf"x^{{{k}}}y=z" for k in range(7000, 7064)) + r"\}",
     ),
+    *(form.replace("M", r"\begin{pmatrix}1&1\\1&0\end{pmatrix}" * 50) for form in (r"\det(M)", "|M|", "(M)^2")),
 ]
-ATTACKS = [*SEVERAL, *RANGES, *UNKNOWNS, *NOTHING, *DISGUISED, *ENDLESS]
+ATTACKS = [*SEVERAL, *RANGES, *UNKNOWNS, *NOTHING, *CANCELLED, *DISGUISED, *ENDLESS]
 FORMS = (r"so it is \boxed{%s}", "<answer>%s</answer>", "#### %s")
 
 

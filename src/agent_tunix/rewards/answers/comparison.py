@@ -35,6 +35,7 @@ from agent_tunix.rewards.answers.scalars import units_differ
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import turn_inward
 from agent_tunix.rewards.answers.tree import Node
+from agent_tunix.rewards.answers.work import limited
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
@@ -272,7 +273,7 @@ def _node(text: str, number: Number | None) -> Node | None:
     try:
         node = parse(text)
         if node.kind not in ("list", "relation", "bracket"):
-            rational(node)
+            limited(rational, node)  # it raises if the value does not exist
         return node
     except (UnreadableError, UndefinedError):
         return None if number is None else _node_of(number)
@@ -399,12 +400,17 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
     given = _answer_node(answer, number, several=true.kind in ("list", "bracket", "set"))
     if given is None:
         return Verdict.UNDECIDED
-    verdict = compare(given, true)
-    if verdict is not True and "," in answer + reference.text:
-        verdict = _compare_otherwise(answer, reference, given, true) or verdict
+    verdict = limited(_compare_trees, answer, reference, given, true)
     if verdict is None and reference.number is not None and "det" not in functions(given):
         return Verdict.DIFFERENT  # the answer is too large to evaluate or has no value, but the reference is a number
     return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
+
+
+def _compare_trees(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
+    verdict = compare(given, true)
+    if verdict is not True and "," in answer + reference.text:
+        verdict = _compare_otherwise(answer, reference, given, true) or verdict
+    return verdict
 
 
 def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:

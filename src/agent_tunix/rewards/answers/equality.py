@@ -8,7 +8,6 @@ r"""Equality of two parsed answers: by structure, and of expressions by evaluati
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from agent_tunix.rewards.answers.equations import FLIPPED, Pair, compare_differences, expanded
 from agent_tunix.rewards.answers.evaluation import functions, rational, symbols
@@ -16,14 +15,16 @@ from agent_tunix.rewards.answers.matrices import folded
 from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars, same_units
 from agent_tunix.rewards.answers.sets import possible_set, real_set, same_set
 from agent_tunix.rewards.answers.tree import Node, negative
+from agent_tunix.rewards.answers.work import charge, remembered
 
 _MOST_ITEMS = 64
 _ONE_WAY = frozenset(("→", "~", "≡", "⊥", "∥", "⊂", "⊆", "∝"))
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def compare(given: Node, true: Node) -> bool | None:
     """Return True if an answer equals the reference, False if not, None if this cannot be decided."""
+    charge(10)
     if given == true:
         return True
     given, true = folded(expanded(given)), folded(expanded(true))

@@ -2,12 +2,12 @@
 
 import math
 from fractions import Fraction
-from functools import lru_cache
 from itertools import product as cartesian
 
 from agent_tunix.rewards.answers.evaluation import UndefinedError, are_equal, rational_at, symbols, value_at
 from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
 from agent_tunix.rewards.answers.tree import Node, negative, walk
+from agent_tunix.rewards.answers.work import charge, remembered
 
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 # Values of an unknown at which a factor of an equation may vanish.
@@ -88,6 +88,7 @@ def _constant(value: int | Fraction) -> Node:
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:
+    charge(1)
     if node == old:
         return new
     return Node(node.kind, tuple(_replaced(part, old, new) if isinstance(part, Node) else part for part in node.args))
@@ -96,7 +97,7 @@ def _replaced(node: Node, old: Node, new: Node) -> Node:
 _MOST_ITEMS = 64
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def expanded(node: Node) -> Node:
     """Expand `±`: `1 ± √2` becomes the list of `1 + √2` and `1 - √2`."""
     if not _has_plusminus(node):

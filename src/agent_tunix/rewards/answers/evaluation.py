@@ -12,11 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from agent_tunix.rewards.answers.tree import Node, walk
+from agent_tunix.rewards.answers.work import charge, charge_number, remembered
 
 _MOST_BITS = 100_000
 _LARGEST_EXPONENT = 20_000
 _DIGITS = 40
 _LARGEST_LOGARITHM = 20_000
+# Of values that count as equal, relative to them and for small ones absolute. Larger terms that cancel leave noise.
+_LARGEST_ERROR = 1e-12
 _CONSTANTS = frozenset(("e", "i", "pi"))
 _REAL_FUNCTIONS = frozenset(("abs", "floor", "ceiling", "max", "min", "gcd", "lcm", "sgn"))
 # Number of real points. Their coordinates are below and above 1, and have both signs.
@@ -31,7 +34,7 @@ class _InexactError(Exception):
     """The expression is not rational."""
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def symbols(node: Node) -> frozenset[str]:
     """Return the unknowns of an expression: its symbols other than e, i and π."""
     found: set[str] = set()
@@ -44,7 +47,7 @@ def symbols(node: Node) -> frozenset[str]:
     return frozenset(found)
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def functions(node: Node) -> frozenset[str]:
     """Return the names of the functions in an expression."""
     found: set[str] = set()
@@ -62,7 +65,7 @@ def is_real_only(node: Node) -> bool:
     return not _REAL_FUNCTIONS.isdisjoint(functions(node))
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def rational(node: Node) -> Fraction | None:
     """Return the exact value of an expression; None if it has unknowns or is not known to be rational.
 
@@ -75,7 +78,7 @@ def rational(node: Node) -> Fraction | None:
         return None
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def rational_at(node: Node, number: int) -> Fraction | None:
     """Return the exact value at rational point `number`, or None. Raise UndefinedError as `rational` does."""
     point = {name: _rational_coordinate(name, number) for name in symbols(node)}
@@ -98,12 +101,15 @@ def _coordinates(name: str, number: int) -> tuple[float, float]:
 
 
 def _checked(value: Fraction) -> Fraction:
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    if bits > _MOST_BITS:
         raise UndefinedError("too large")
+    charge_number(bits)
     return value
 
 
 def _rational(node: Node, point: Mapping[str, Fraction]) -> Fraction:
+    charge(2)
     kind, args = node
     if kind == "number":
         value: Fraction = args[0]
@@ -159,6 +165,7 @@ def _rational_power(base: Fraction, exponent: Fraction) -> Fraction:
         if abs(base) == 1:
             return base if exponent % 2 else abs(base)
         raise UndefinedError("too large")
+    charge_number(bits * abs(int(exponent)))
     return Fraction(base ** int(exponent))
 
 
@@ -177,6 +184,7 @@ def _whole_root(number: int, degree: int) -> int | None:
     if degree > 64 or number.bit_length() > 4096:
         return None
     low, high = 1, 1 << (number.bit_length() // degree + 1)
+    charge(high.bit_length() * 5)
     while low <= high:
         middle = (low + high) // 2
         power = middle**degree
@@ -232,10 +240,13 @@ class Value:
         self.number = number
         self.scale = scale
 
-    def agrees(self, other: "Value") -> bool:
-        """Return True if both values are equal up to their errors."""
-        scale = max(self.scale, other.scale, abs(self.number), abs(other.number))
-        return bool(abs(self.number - other.number) <= scale * _context().mpf(10) ** -25)
+    def agrees(self, other: "Value") -> bool | None:
+        """Return True if both values are equal up to their errors, None if the errors are too large to say."""
+        sizes = abs(self.number), abs(other.number)
+        error = max(self.scale, other.scale, *sizes) * _context().mpf(10) ** -25
+        if abs(self.number - other.number) > error:
+            return False
+        return True if error <= max(_LARGEST_ERROR, _LARGEST_ERROR * max(sizes)) else None
 
 
 @functools.lru_cache(maxsize=1)
@@ -247,7 +258,7 @@ def _context() -> Any:
     return context
 
 
-@functools.lru_cache(maxsize=8192)
+@remembered(8192)
 def value_at(node: Node, number: int, real: bool) -> Value | None:
     """Return the value at a random point, or None if there is none.
 
@@ -286,6 +297,7 @@ class _Evaluator:
         return value
 
     def compute(self, node: Node) -> Any:
+        charge(10)
         kind, args = node
         context = self.context
         if kind == "number":
@@ -334,6 +346,7 @@ class _Evaluator:
         return -size if is_negative else size
 
     def power(self, base: Any, exponent_node: Node) -> Any:
+        charge(50)
         if base == self.context.e():
             return self.context.exp(self.value(exponent_node))
         exponent = rational(exponent_node)
@@ -362,6 +375,7 @@ class _Evaluator:
         return self.context.root(base, degree)
 
     def call(self, name: str, args: tuple[Node, ...]) -> Any:
+        charge(100)
         context = self.context
         if name == "root":
             degree = rational(args[1])
@@ -466,9 +480,10 @@ def _compare_at(one: Node, other: Node, points: Sequence[int], *, real: bool) ->
         values = value_at(one, number, real), value_at(other, number, real)
         if values[0] is None or values[1] is None:
             continue
-        if not values[0].agrees(values[1]):
+        agrees = values[0].agrees(values[1])
+        if agrees is False:
             return False
-        agreed += 1
+        agreed += agrees is True
     return True if agreed >= min(2, len(points)) else None
 
 

@@ -1,6 +1,7 @@
 """Arithmetic of matrices. A sum or product becomes one matrix, and a determinant becomes one sum."""
 
-from agent_tunix.rewards.answers.tree import Node, negative
+from agent_tunix.rewards.answers.tree import Node, negative, walk
+from agent_tunix.rewards.answers.work import charge
 
 _MOST_ENTRIES = 64
 _MOST_ROWS = 4
@@ -44,7 +45,9 @@ def _determinant(rows: Rows) -> Node:
         minor = _determinant(tuple(row[:column] + row[column + 1 :] for row in rows[1:]))
         term = Node("product", (entry, minor))
         terms.append(negative(term) if column % 2 else term)
-    return Node("sum", tuple(terms))
+    determinant = Node("sum", tuple(terms))
+    _charge_size(((determinant,),))
+    return determinant
 
 
 def _sum(terms: list[Rows]) -> Node | None:
@@ -76,6 +79,14 @@ def _product(factors: list[Node]) -> Node | None:
             )
             for row in result
         )
+        _charge_size(result)
     if scalars:
         result = tuple(tuple(Node("product", (*scalars, part)) for part in row) for row in result)
     return Node("matrix", result)
+
+
+def _charge_size(rows: Rows) -> None:
+    """Count the nodes of a product, whose number may double with each factor, because all that follows visits them."""
+    for row in rows:
+        for part in row:
+            walk(part, lambda _: charge(10))

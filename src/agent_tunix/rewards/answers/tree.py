@@ -3,6 +3,8 @@ r"""The tree of a parsed answer."""
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from agent_tunix.rewards.answers.work import charge
+
 
 class Node(NamedTuple):
     """A node of a parsed answer. `args` depends on `kind`.
@@ -53,6 +55,7 @@ def product(one: Node, other: Node) -> Node:
 
 def walk(node: Node, visit: Callable[[Node], None]) -> None:
     """Call `visit` with the node and all its parts."""
+    charge(1)
     visit(node)
     for part in node.args:
         if isinstance(part, Node):

@@ -1,0 +1,33 @@
+"""The limit on the work of a comparison, which counts the same whatever was compared before."""
+
+import pytest
+
+from agent_tunix.rewards.answers.work import MOST_UNITS, TooMuchWorkError, charge, limited, remembered
+
+
+@remembered(8)
+def square(number: int) -> int:
+    charge(number)
+    return number * number
+
+
+def twice(number: int) -> int:
+    return square(number) + square(number)
+
+
+@pytest.mark.parametrize("number", [MOST_UNITS // 2, MOST_UNITS // 2 + 1])
+def test_what_is_remembered_counts_again(number: int) -> None:
+    within = 2 * number <= MOST_UNITS
+    for _ in range(3):
+        assert limited(twice, number) == (2 * number * number if within else None)
+
+
+def test_only_the_outermost_caller_hears_of_it_and_the_next_has_all_units_again() -> None:
+    def fail() -> None:
+        with pytest.raises(TooMuchWorkError):
+            charge(MOST_UNITS + 1)
+        charge(0)
+
+    assert limited(fail) is None
+    assert limited(square, MOST_UNITS) == MOST_UNITS**2
+    charge(MOST_UNITS + 1)  # without a limit
