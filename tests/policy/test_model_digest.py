@@ -16,6 +16,8 @@ from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.files.model_digest import architecture_of, digest_model
 
 WEIGHTS = "model.safetensors"
+_HEADER = b'{"a": {"dtype": "F32", "shape": [], "data_offsets": [1, 0]}}'
+BACKWARDS = len(_HEADER).to_bytes(8, "little") + _HEADER
 LARGE = "model.embed_tokens.weight"
 
 
@@ -94,7 +96,7 @@ def test_what_computes_the_same_is_the_same_model(model: Path, change: Callable[
     assert digest_model(model) == before
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff" * 64, b"\x02" + b"\0" * 7 + b"[]"])
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 64, b"\x02" + b"\0" * 7 + b"[]", BACKWARDS])
 def test_a_damaged_file_is_refused_by_name(model: Path, damage: bytes) -> None:
     (model / WEIGHTS).write_bytes(damage)
     with raises(ModelError, "damaged_weights") as caught:

@@ -80,6 +80,8 @@ def _describe_tensors(path: Path) -> list[str]:
 def _sample(file: BinaryIO, begin: int, end: int) -> str:
     """Return a hash of the bytes from `begin` to `end`, or of three samples of them."""
     size = end - begin
+    if size < 0:  # all of the file would be read
+        raise ValueError("a tensor ends before it begins")
     digest = hashlib.sha256()
     if size <= 3 * _SAMPLE:
         file.seek(begin)
