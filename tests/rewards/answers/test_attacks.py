@@ -157,6 +157,8 @@ ENDLESS = [
         r"\{" + ",".join(rf"x^{{{k}}}y=z" for k in range(7000, 7064)) + r"\}",
     ),
     *(form.replace("M", r"\begin{pmatrix}1&1\\1&0\end{pmatrix}" * 50) for form in (r"\det(M)", "|M|", "(M)^2")),
+    *(r"2\frac{" * 19 + "5" + "}y" * 19, "+".join(r"2\frac{" * 18 + x + "}y" * 18 for x in "abcdefghij")),
+    r"\begin{pmatrix}x" + "!" * 1200 + r"\end{pmatrix}",
 ]
 ATTACKS = [*SEVERAL, *RANGES, *UNKNOWNS, *NOTHING, *CANCELLED, *DISGUISED, *ENDLESS]
 FORMS = (r"so it is \boxed{%s}", "<answer>%s</answer>", "#### %s")

@@ -7,6 +7,7 @@ from agent_tunix.rewards.answers.cursor import Cursor
 from agent_tunix.rewards.answers.numbers import MOST_DIGITS
 from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, STOPPING, VULGAR, Token, UnreadableError
 from agent_tunix.rewards.answers.tree import Node, negative, product
+from agent_tunix.rewards.answers.work import charge
 
 # Words after a number that are not its unit.
 _SCALES = re.compile(
@@ -84,13 +85,12 @@ class ExpressionParser(Cursor):
             self.take()
             return _mixed(value, VULGAR[text])
         if text == "\\frac" and (whole or negated):
-            start = self.place
             fraction = self.factor()
             if fraction.kind == "quotient" and all(part.kind == "number" for part in fraction.args):
                 top, bottom = (part.args[0] for part in fraction.args)
                 if bottom and 0 < top / bottom < 1:
                     return _mixed(value, top / bottom)
-            self.place = start
+            return product(value, fraction)
         if kind == "number":
             if not whole and value.kind == "number":
                 raise UnreadableError("two numbers side by side")
@@ -239,6 +239,7 @@ class ExpressionParser(Cursor):
 
     def atom(self) -> Node:
         """Read a number, a symbol, a command, a bracket, a set or an absolute value."""
+        charge(5)
         token = self.tokens[self.place]
         if token.kind == "number":
             self.take()

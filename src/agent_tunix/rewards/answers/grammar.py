@@ -11,6 +11,7 @@ from agent_tunix.rewards.answers.commands import CommandParser
 from agent_tunix.rewards.answers.cursor import DEEPEST
 from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, UnreadableError, tokens_of
 from agent_tunix.rewards.answers.tree import Node, depth_of
+from agent_tunix.rewards.answers.work import limited
 
 __all__ = ["LONGEST", "UnreadableError", "parse"]
 
@@ -47,11 +48,13 @@ def _read(text: str, commas: str) -> Node | str:
         tokens = tokens_of(text, commas)
         if not tokens:
             return "empty"
-        node = _Parser(tokens).answer()
+        node = limited(_Parser(tokens).answer)
     except UnreadableError as error:
         return str(error)
     except RecursionError:
         return "too deep"
+    if node is None:
+        return "too complicated"
     return node if depth_of(node) <= 2 * DEEPEST else "too deep"
 
 

@@ -1,6 +1,6 @@
 r"""The tree of a parsed answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.work import charge
@@ -57,19 +57,21 @@ def walk(node: Node, visit: Callable[[Node], None]) -> None:
     """Call `visit` with the node and all its parts."""
     charge(1)
     visit(node)
-    for part in node.args:
-        if isinstance(part, Node):
-            walk(part, visit)
-        elif isinstance(part, tuple):
-            for inner in part:
-                if isinstance(inner, Node):
-                    walk(inner, visit)
+    for part in _parts(node):
+        walk(part, visit)
 
 
 def depth_of(node: Node) -> int:
-    """Return the number of levels of a tree, without those inside matrices."""
+    """Return the number of levels of a tree."""
     depth, level = 0, [node]
     while level:
         depth += 1
-        level = [part for one in level for part in one.args if isinstance(part, Node)]
+        level = [part for one in level for part in _parts(one)]
     return depth
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    for part in node.args:
+        for inner in part if type(part) is tuple else (part,):  # the rows of a matrix
+            if isinstance(inner, Node):
+                yield inner
