@@ -129,6 +129,21 @@ def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> N
     assert "tokenizer.json" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("tokenizer.json", "damaged_tokenizer"),
+        ("tokenizer_config.json", "damaged_config"),
+        ("chat_template.jinja", "damaged_config"),
+    ],
+)
+def test_a_file_of_gigabytes_is_not_read(directory: Path, name: str, code: str) -> None:
+    with (directory / name).open("wb") as file:
+        file.truncate(2**40)
+    with raises(ModelError, code):
+        Tokenizer(directory)
+
+
 @pytest.mark.parametrize(("part", "repeated"), [("normalizer", 4), ("pre_tokenizer", 2)])
 def test_parts_that_write_bytes_again_and_again_are_refused(directory: Path, part: str, repeated: int) -> None:
     bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

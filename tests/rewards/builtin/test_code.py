@@ -123,6 +123,18 @@ def test_references_that_multiply_have_a_time_limit(keyword: str, monkeypatch: p
 
 
 @pytest.mark.parametrize(
+    ("response", "value"),
+    [
+        ('[1, true, [1], [true], {}, null, 0, false, "1"]', 1.0),
+        ("[1, 1.0]", 0.25),
+        ('[{"a": [1], "b": 2}, {"b": 2, "a": [1.0]}]', 0.25),
+    ],
+)
+def test_unique_items(response: str, value: float) -> None:
+    assert score("json_schema", response, schema={"uniqueItems": True}).value == value
+
+
+@pytest.mark.parametrize(
     ("value", "expected"), [({"x1": 4, "y": "b"}, 1.0), ({"x1": "4"}, 0.25), ({"z": 1}, 0.25), ({"y": "c"}, 0.25)]
 )
 def test_patterns_of_a_schema(value: Any, expected: float) -> None:

@@ -136,13 +136,13 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
     if file.is_file():
         try:
             return read_regular(file).decode("utf-8"), f"the chat template of {directory}"
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{file} must be UTF-8, but: {error}", code="damaged_config") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{file} must be text in UTF-8, but: {error}", code="damaged_config") from error
     found = settings.get("chat_template")
     if found is None and (legacy := directory / "chat_template.json").is_file():
         try:
             found = json.loads(read_regular(legacy)).get("chat_template")
-        except (ValueError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(
                 f"{legacy} must contain an object with chat_template, but: {error}", code="damaged_config"
             ) from error

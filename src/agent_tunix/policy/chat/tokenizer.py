@@ -38,6 +38,8 @@ _MOST_GROWTH = 64
 # The same of a pre-tokenizer: it may have ByteLevel once, and Metaspace once.
 _MOST_PRE_GROWTH = 8
 _LONGEST_WORD = 1000
+# Most bytes of a tokenizer.json, several times those of the largest vocabularies.
+_MOST_BYTES = 2**28
 # Factor by which each part of this type may lengthen a text. ByteLevel writes a character for each byte of UTF-8,
 # BertNormalizer surrounds some characters with spaces, and the others decompose characters.
 _GROWTH_BY_TYPE = {"ByteLevel": 4.0, "Metaspace": 2.0, "BertNormalizer": 3.0, "Lowercase": 2.0}
@@ -78,8 +80,8 @@ class Tokenizer:
                 code="missing_tokenizer",
             )
         try:
-            self._plain = FastTokenizer.from_file(str(path))
-            self._special = FastTokenizer.from_file(str(path))
+            content = read_regular(path, _MOST_BYTES)
+            self._plain, self._special = (FastTokenizer.from_buffer(content) for _ in range(2))
             processor = self._special.post_processor
             self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
         except BaseException as error:  # the library raises bare Exception and PanicException
@@ -389,7 +391,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         loaded = json.loads(read_regular(path))
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):
         raise ModelError(f"{path} must contain an object, not {type(loaded).__name__}", code="damaged_config")

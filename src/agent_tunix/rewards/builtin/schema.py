@@ -143,6 +143,10 @@ def _limited(kind: Any) -> Any:
             without = {name: one for name, one in schema.items() if name != "patternProperties"}
             yield from kind.VALIDATORS["additionalProperties"](validator, inner, value, without)
 
+    def check_unique(validator: Any, wanted: Any, value: Any, _: Any) -> Iterator[Any]:
+        if wanted and validator.is_type(value, "array") and len(set(map(_hashable, value))) < len(value):
+            yield jsonschema.ValidationError(f"{value!r} has the same item twice")
+
     def in_time(check: Any) -> Any:
         def check_in_time(validator: Any, *args: Any) -> Iterator[Any]:
             if _left_s() < 0:
@@ -156,8 +160,18 @@ def _limited(kind: Any) -> Any:
         "pattern": check_pattern,
         "patternProperties": check_pattern_properties,
         "additionalProperties": check_additional_properties,
+        "uniqueItems": check_unique,
     }
     return jsonschema.validators.extend(kind, {name: own[name] for name in kind.VALIDATORS})
+
+
+def _hashable(value: Any) -> Any:
+    """Return a hashable value; those of equal JSON values, such as 1 and 1.0 but not true, are equal."""
+    if isinstance(value, dict):
+        return frozenset((name, _hashable(inner)) for name, inner in value.items())
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    return str(value).encode() if isinstance(value, bool) else value
 
 
 def _is_found(pattern: str, text: str) -> bool:
