@@ -291,9 +291,11 @@ class _Evaluator:
 
     def value(self, node: Node) -> Any:
         value = self.compute(node)
-        size = abs(value)
-        if size and abs(self.context.mag(size)) > _LARGEST_LOGARITHM:
-            raise UndefinedError("too large")
+        if size := abs(value):
+            magnitude = abs(self.context.mag(size))
+            if magnitude > _LARGEST_LOGARITHM:
+                raise UndefinedError("too large")
+            charge(magnitude // 25)  # functions of large numbers take longer
         return value
 
     def compute(self, node: Node) -> Any:

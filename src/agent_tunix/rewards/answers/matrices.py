@@ -31,6 +31,7 @@ def folded(node: Node) -> Node:
 
 
 def _has_matrix(part: object) -> bool:
+    charge(1)
     if isinstance(part, Node):
         return part.kind == "matrix" or any(map(_has_matrix, part.args))
     return isinstance(part, tuple) and any(map(_has_matrix, part))
