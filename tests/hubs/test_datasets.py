@@ -267,6 +267,17 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
 
 
 @pytest.mark.parametrize("is_local", [False, True])
+def test_rows_of_parquet_that_are_far_more_than_their_file_are_refused(
+    is_local: bool, dataset_hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_UNPACKED_BYTES", 100_000)
+    content = as_parquet([{"question": "a" * 1000, "answer": "1"}] * 1000)
+    dataset_hub.add_dataset(REPO, {"train.parquet": content})
+    (tmp_path / "train.parquet").write_bytes(content)
+    refusal("oversized_file", config_of(str(tmp_path) if is_local else REPO, subset=None))
+
+
+@pytest.mark.parametrize("is_local", [False, True])
 @pytest.mark.parametrize(("name", "pack"), [("train.jsonl.gz", gzip.compress), ("train.jsonl.zip", zipped)])
 def test_a_compressed_file(
     name: str, pack: Callable[[bytes], bytes], is_local: bool, dataset_hub: LoopbackHub, tmp_path: Path

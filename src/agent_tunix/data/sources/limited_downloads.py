@@ -1,4 +1,4 @@
-"""Downloads of the library `datasets`, which unpacks files without a limit."""
+"""Downloads of the library `datasets`, which unpacks archives, compressed files and Parquet without a limit."""
 
 import tarfile
 import zipfile
@@ -7,20 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.data.sources.files import most_unpacked
+from agent_tunix.data.sources.parquet import READ_AHEAD_BYTES, limited_batches
 from agent_tunix.data.sources.remote import RemoteLocation
 from agent_tunix.errors import DataError
 
 
 def limited_downloads(place: RemoteLocation, builder: Any) -> Any:
-    """Return a download manager with the limit on decompressed files that our own sources have.
+    """Return a download manager with the limits on unpacked files that our own sources have.
 
     Raises:
-        DataError: A method of it was called with such a file.
+        DataError: A method of it was called with a file that exceeds them.
     """
     import datasets
     from datasets.utils.py_utils import NestedDataStructure
 
     class LimitedDownloads(datasets.DownloadManager):  # type: ignore[misc]  # the library has no types
+        def download(self, url_or_urls: Any) -> Any:
+            found = super().download(url_or_urls)
+            for path in NestedDataStructure(found).flatten():
+                _require_little_parquet(Path(path))
+            return found
+
         def extract(self, path_or_paths: Any) -> Any:
             for path in NestedDataStructure(path_or_paths).flatten():
                 _require_little_growth(place, Path(path))
@@ -56,6 +63,20 @@ def _require_little_growth(place: RemoteLocation, path: Path) -> None:
             f"{path.name} has more; unpack the file first",
             code="unreadable_file",
         )
+
+
+def _require_little_parquet(path: Path) -> None:
+    """Read a file, if it is Parquet: a text that its rows share is stored once, so its metadata does not say enough."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path, buffer_size=READ_AHEAD_BYTES, pre_buffer=False)
+    except (pa.ArrowException, OSError):  # another format, or damaged, which the library finds as well
+        return
+    with file:
+        for _ in limited_batches(file, path):
+            pass
 
 
 def _unpacked_sizes(path: Path, packing: str) -> Iterator[int]:

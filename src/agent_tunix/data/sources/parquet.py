@@ -75,22 +75,38 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                     "rename them",
                     code="duplicate_column",
                 )
-            largest_row = _largest_row_group(file.metadata, path)
-            batch_size = min(max(MAX_BATCH_BYTES // max(largest_row, 1), 1), ROWS_AT_ONCE)
             try:
-                unpacked = 0
-                for batch in file.iter_batches(batch_size=batch_size, use_threads=False):
-                    unpacked += batch.nbytes
-                    if unpacked > max(MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
-                        raise _oversized(
-                            path, f"more than {unpacked:,} bytes", "as several files, or read it streaming"
-                        )
+                for batch in limited_batches(file, path):
                     yield batch if schema is None else batch.cast(schema, safe=False)
-            except (pa.ArrowException, OSError) as error:
-                raise DataError(
-                    f"{path} is damaged: {' '.join(str(error).split())}; write or download it again",
-                    code="damaged_file",
-                ) from error
+            except pa.ArrowException as error:
+                raise _damaged(path, error) from error
+
+
+def limited_batches(file: Any, path: Path) -> Iterator[Any]:
+    """Yield the rows of a `ParquetFile` in batches.
+
+    Raises:
+        DataError: The file is damaged or unpacks to too much.
+    """
+    import pyarrow as pa
+
+    largest_row = _largest_row_group(file.metadata, path)
+    batch_size = min(max(MAX_BATCH_BYTES // max(largest_row, 1), 1), ROWS_AT_ONCE)
+    try:
+        unpacked = 0
+        for batch in file.iter_batches(batch_size=batch_size, use_threads=False):
+            unpacked += batch.nbytes
+            if unpacked > max(MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
+                raise _oversized(path, f"more than {unpacked:,} bytes", "as several files, or read it streaming")
+            yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{path} is damaged: {' '.join(str(error).split())}; write or download it again", code="damaged_file"
+    )
 
 
 def _largest_row_group(metadata: Any, path: Path) -> int:
