@@ -159,6 +159,7 @@ ENDLESS = [
     *(form.replace("M", r"\begin{pmatrix}1&1\\1&0\end{pmatrix}" * 50) for form in (r"\det(M)", "|M|", "(M)^2")),
     *(r"2\frac{" * 19 + "5" + "}y" * 19, "+".join(r"2\frac{" * 18 + x + "}y" * 18 for x in "abcdefghij")),
     r"\begin{pmatrix}x" + "!" * 1200 + r"\end{pmatrix}",
+    *("+".join([r"\binom i{9^6e3}"] * 110), "y=" + "+".join(["(10^{5999}x)!"] * 120)),
 ]
 ATTACKS = [*SEVERAL, *RANGES, *UNKNOWNS, *NOTHING, *CANCELLED, *DISGUISED, *ENDLESS]
 FORMS = (r"so it is \boxed{%s}", "<answer>%s</answer>", "#### %s")

@@ -18,6 +18,8 @@ _MOST_BITS = 100_000
 _LARGEST_EXPONENT = 20_000
 _DIGITS = 40
 _LARGEST_LOGARITHM = 20_000
+# Arguments of the gamma function, which takes a third of a second for the largest numbers.
+_LARGEST_OF_GAMMA = 1_000_000
 # Of values that count as equal, relative to them and for small ones absolute. Larger terms that cancel leave noise.
 _LARGEST_ERROR = 1e-12
 _CONSTANTS = frozenset(("e", "i", "pi"))
@@ -395,6 +397,8 @@ class _Evaluator:
             if any(map(_imaginary, values)):
                 raise UndefinedError("an imaginary argument")
             return (max if name == "max" else min)(map(context.re, values))
+        if name in ("binomial", "factorial") and max(map(abs, values)) > _LARGEST_OF_GAMMA:
+            raise UndefinedError("too large")
         if name == "binomial":
             return context.binomial(*values)
         function = _FUNCTIONS.get(name)

@@ -397,8 +397,8 @@ def _formula_around(line: str, number: re.Match[str]) -> str | None:
     if "\\" not in line and "$" not in line:
         return None
     start = max(0, number.end() - _LONGEST_FORMULA_LINE)
-    if line.count("$", 0, start) % 2:  # inside a formula
-        start = line.find("$", start) + 1
+    if line.count("$", 0, start) % 2 and (end := line.find("$", start)) >= 0:  # inside a formula
+        start = end + 1
     for formula in _FORMULA.finditer(line, start, number.end() + _LONGEST_FORMULA_LINE):
         if formula.start() < number.end() <= formula.end():
             content = _content(formula)
