@@ -1,5 +1,6 @@
 """The features of the decoder, in one vocabulary for all families; `families` reads them from a `config.json`."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -168,7 +169,12 @@ class Architecture:
 
     def lends(self, layer: int) -> bool:
         """Return True if later layers use the keys and values of a layer."""
-        return any(self.lender_of(other) == layer for other in range(self.num_layers))
+        return layer in self._lenders
+
+    @functools.cached_property
+    def _lenders(self) -> frozenset[int | None]:
+        kinds: dict[LayerKind, int] = {kind: layer for layer, kind in enumerate(self.layer_kinds)}
+        return frozenset(self.lender_of(layer) for layer in kinds.values())
 
     def mlp_size_of(self, layer: int) -> int:
         """Return the width inside the MLP of a layer."""

@@ -41,12 +41,12 @@ def charge_number(bits: int) -> None:
 
 
 def limited(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """Return what a function returns; None if its work exceeds the limit."""
+    """Return what a function returns; None if its work exceeds the limit, or its calls Python's."""
     outside = _counter.units, _counter.most
     _counter.units, _counter.most = 0, MOST_UNITS
     try:
         return function(*args, **kwargs)
-    except TooMuchWorkError:
+    except (TooMuchWorkError, RecursionError):
         return None
     finally:
         _counter.units, _counter.most = outside
