@@ -1,7 +1,10 @@
 """The limit on the work of a comparison, which counts the same whatever was compared before."""
 
+import sys
+
 import pytest
 
+from agent_tunix.rewards.answers.tree import constant
 from agent_tunix.rewards.answers.work import MOST_UNITS, TooMuchWorkError, charge, limited, remembered
 
 
@@ -31,3 +34,9 @@ def test_only_the_outermost_caller_hears_of_it_and_the_next_has_all_units_again(
     assert limited(fail) is None
     assert limited(square, MOST_UNITS) == MOST_UNITS**2
     charge(MOST_UNITS + 1)  # without a limit
+
+
+def test_numbers_whose_hashes_are_equal_have_nodes_whose_hashes_differ() -> None:
+    numbers = [7 + k * sys.hash_info.modulus for k in range(100)]
+    assert len(set(map(hash, numbers))) == 1
+    assert len({hash(constant(number)) for number in numbers}) == 100

@@ -34,7 +34,7 @@ from agent_tunix.rewards.answers.numbers import Number, number_text, read_number
 from agent_tunix.rewards.answers.scalars import units_differ
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import turn_inward
-from agent_tunix.rewards.answers.tree import Node
+from agent_tunix.rewards.answers.tree import Node, constant
 from agent_tunix.rewards.answers.work import limited
 
 _NO_NUMBER_IN_IT = re.compile(
@@ -281,7 +281,7 @@ def _node(text: str, number: Number | None) -> Node | None:
 
 def _node_of(number: Number) -> Node:
     decimals = _DECIMALS.search(number.text)
-    node = Node("number", (number.written, len(decimals[1]) if decimals else 0))
+    node = constant(number.written, len(decimals[1]) if decimals else 0)
     node = Node("percent", (node,)) if number.percent else node
     return Node("relation", (("=",), _subject_node(number.subject), node)) if number.subject else node
 

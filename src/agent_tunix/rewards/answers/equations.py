@@ -6,7 +6,7 @@ from itertools import product as cartesian
 
 from agent_tunix.rewards.answers.evaluation import UndefinedError, are_equal, rational_at, symbols, value_at
 from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
-from agent_tunix.rewards.answers.tree import Node, negative, walk
+from agent_tunix.rewards.answers.tree import Node, constant, negative, walk
 from agent_tunix.rewards.answers.work import charge, remembered
 
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
@@ -57,18 +57,18 @@ def _solves(pair: Pair, other: Node) -> bool:
     for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
         if subject.kind != "symbol" or subject.args[0] in symbols(value):
             continue
-        if not are_equal(_replaced(other, subject, value), _constant(0)):
+        if not are_equal(_replaced(other, subject, value), constant(0)):
             continue
-        slope = _replaced(other, subject, Node("sum", (value, _constant(1))))
+        slope = _replaced(other, subject, Node("sum", (value, constant(1))))
         linear = all(
             are_equal(
-                _replaced(other, subject, Node("sum", (value, _constant(step)))),
-                Node("product", (_constant(step), slope)),
+                _replaced(other, subject, Node("sum", (value, constant(step)))),
+                Node("product", (constant(step), slope)),
             )
             for step in (2, -1000)
         )
-        if linear and not are_equal(slope, _constant(0)):
-            return not _vanish_together(slope, _replaced(other, subject, _constant(0)))
+        if linear and not are_equal(slope, constant(0)):
+            return not _vanish_together(slope, _replaced(other, subject, constant(0)))
     return False
 
 
@@ -77,14 +77,10 @@ def _vanish_together(slope: Node, rest: Node) -> bool:
     for name in symbols(slope):
         unknown = Node("symbol", (name,))
         for value in _SIMPLE:
-            there = [_replaced(part, unknown, _constant(value)) for part in (slope, rest)]
-            if all(are_equal(part, _constant(0)) for part in there):
+            there = [_replaced(part, unknown, constant(value)) for part in (slope, rest)]
+            if all(are_equal(part, constant(0)) for part in there):
                 return True
     return False
-
-
-def _constant(value: int | Fraction) -> Node:
-    return Node("number", (Fraction(value), 0))
 
 
 def _replaced(node: Node, old: Node, new: Node) -> Node:

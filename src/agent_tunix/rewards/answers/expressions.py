@@ -6,7 +6,7 @@ from fractions import Fraction
 from agent_tunix.rewards.answers.cursor import Cursor
 from agent_tunix.rewards.answers.numbers import MOST_DIGITS
 from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, STOPPING, VULGAR, Token, UnreadableError
-from agent_tunix.rewards.answers.tree import Node, negative, product
+from agent_tunix.rewards.answers.tree import Node, constant, negative, product
 from agent_tunix.rewards.answers.work import charge
 
 # Words after a number that are not its unit.
@@ -256,7 +256,7 @@ class ExpressionParser(Cursor):
             return Node("call", ("root", self.root_argument(), number_node("2")))
         if token.text in VULGAR and token.kind == "symbol":
             self.take()
-            return _fraction(VULGAR[token.text])
+            return constant(VULGAR[token.text])
         if token.text == "{":
             return self.group()
         if token.text in ("(", "["):
@@ -343,17 +343,13 @@ def number_node(text: str) -> Node:
     _, _, exponent = text.lower().partition("e")
     if len(text) > 2 * MOST_DIGITS or abs(int(exponent or 0)) > MOST_DIGITS:
         raise UnreadableError("too many digits")
-    return Node("number", (Fraction(text), len(text.partition("e")[0].partition(".")[2])))
-
-
-def _fraction(value: Fraction) -> Node:
-    return Node("number", (value, 0))
+    return constant(Fraction(text), len(text.partition("e")[0].partition(".")[2]))
 
 
 def _mixed(whole: Node, part: Fraction) -> Node:
     if whole.kind == "negative":
-        return negative(_fraction(whole.args[0].args[0] + part))
-    return _fraction(whole.args[0] + part)
+        return negative(constant(whole.args[0].args[0] + part))
+    return constant(whole.args[0] + part)
 
 
 def text_of(node: Node) -> str:

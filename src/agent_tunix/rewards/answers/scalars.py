@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from agent_tunix.rewards.answers.evaluation import are_equal, number_of, rational, symbols
-from agent_tunix.rewards.answers.tree import Node
+from agent_tunix.rewards.answers.tree import Node, constant
 
 _FEWEST_DIGITS = 6
 SCALARS = frozenset(
@@ -148,7 +148,7 @@ def compare_ratios(given: Node, true: Node) -> bool | None:
 
 
 def _is_zero(node: Node) -> bool:
-    return are_equal(node, Node("number", (Fraction(0), 0))) is not False
+    return are_equal(node, constant(0)) is not False
 
 
 def all_true(verdicts: Sequence[bool | None]) -> bool | None:

@@ -4,11 +4,10 @@ A set is a tuple of pieces, in order and without overlap. `x > 2`, `2 < x`, `(2,
 same pieces.
 """
 
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.evaluation import are_equal, number_of, symbols
-from agent_tunix.rewards.answers.tree import Node, negative
+from agent_tunix.rewards.answers.tree import Node, constant, negative
 
 _INFINITE = "oo"
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
@@ -203,7 +202,7 @@ def _distance(node: Node) -> tuple[Node, Node] | None:
         return None
     inner = node.args[1]
     if inner.kind == "symbol" and symbols(inner):
-        return inner, Node("number", (Fraction(0), 0))
+        return inner, constant(0)
     if inner.kind == "sum" and len(inner.args) == 2 and inner.args[0].kind == "symbol" and not symbols(inner.args[1]):
         return inner.args[0], negative(inner.args[1])
     return None

@@ -1,6 +1,7 @@
 r"""The tree of a parsed answer."""
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.work import charge
@@ -11,7 +12,7 @@ class Node(NamedTuple):
 
     Values:
 
-    - `number`: a Fraction, and the number of digits written after a decimal point
+    - `number`: a Fraction, the number of digits written after a decimal point, and the Fraction as text
     - `symbol`: a name: a letter with its subscript, primes and accents
     - `infinity`: nothing
     - `sum`: terms
@@ -40,6 +41,16 @@ class Node(NamedTuple):
 
     kind: str
     args: tuple[Any, ...]
+
+
+def constant(value: Fraction | int, digits: int = 0) -> Node:
+    """Return the node of a number.
+
+    The text makes hashes that nobody can make equal on purpose, which would slow down caches: Python salts those of
+    texts, but not those of numbers.
+    """
+    value = Fraction(value)
+    return Node("number", (value, digits, f"{value.numerator:x}/{value.denominator:x}"))
 
 
 def negative(node: Node) -> Node:
