@@ -99,6 +99,7 @@ NOTHING = [
         r"\max()",
         r"\sqrt{}",
     ),
+    *(r"\max(x)", r"\max\{\}", r"\gcd(1/2)", r"\langle 4\rangle", r"\log_2e3", r"\begin{pmatrix}\pm 4\end{pmatrix}"),
     *(r"\text{the answer}", r"\text{equal to the reference}", r"\boxed{\text{the value of }x}", "How many apples"),
 ]
 # Large terms that cancel leave only noise, which is near every number.

@@ -96,7 +96,10 @@ class CommandParser(ExpressionParser):
                 power = negative(self.exponent()) if self.skip("-") else self.exponent()
         if name in ("max", "min", "gcd", "lcm"):
             inside = self.bracketed() if self.peek() == "(" else self.braced()
-            return Node("call", (name, *(inside.args[1:] if inside.kind == "bracket" else inside.args)))
+            if inside.kind in ("named", "builder"):
+                raise UnreadableError("a set of unknown size")
+            items = inside.args[1:] if inside.kind == "bracket" else inside.args if inside.kind == "set" else (inside,)
+            return Node("call", (name, *items))
         argument = self.call_argument()
         if power is not None and power == negative(number_node("1")) and name in ("sin", "cos", "tan", "cot"):
             return Node("call", ("arc" + name, argument))
@@ -145,10 +148,9 @@ class CommandParser(ExpressionParser):
         inside = self.items()
         self.bars = bars
         self.expect(closing[name])
-        if name == "langle":
-            return Node("bracket", ("()", *inside.args[1:]))
-        if name == "lbrace":
-            return Node("set", inside.args[1:] if inside.kind == "list" else (inside,))
+        if name in ("langle", "lbrace"):
+            items = inside.args[1:] if inside.kind == "list" else (inside,)
+            return Node("set", items) if name == "lbrace" else Node("bracket", ("()", *items))
         return Node("call", ({"lfloor": "floor", "lceil": "ceiling", "lvert": "abs"}[name], inside))
 
     def environment(self) -> Node:

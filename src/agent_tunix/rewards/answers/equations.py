@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import product as cartesian
+from typing import Any
 
 from agent_tunix.rewards.answers.evaluation import UndefinedError, are_equal, rational_at, symbols, value_at
 from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
@@ -130,4 +131,10 @@ def _signed(node: Node, sign: int) -> Node:
     if node.kind == "plusminus":
         inner = _signed(node.args[0], sign)
         return inner if node.args[1] * sign > 0 else negative(inner)
-    return Node(node.kind, tuple(_signed(part, sign) if isinstance(part, Node) else part for part in node.args))
+    return Node(node.kind, tuple(_signed_part(part, sign) for part in node.args))
+
+
+def _signed_part(part: Any, sign: int) -> Any:
+    if isinstance(part, Node):
+        return _signed(part, sign)
+    return tuple(_signed_part(inner, sign) for inner in part) if isinstance(part, tuple) else part

@@ -215,11 +215,11 @@ def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
     if name == "factorial" and whole and first >= 0:
         if first > 5000:
             raise UndefinedError("too large")
-        return Fraction(math.factorial(int(first)))
+        return _checked(Fraction(math.factorial(int(first))))
     if name == "binomial" and whole and 0 <= arguments[1] <= first:
         if first > 5000:
             raise UndefinedError("too large")
-        return Fraction(math.comb(int(first), int(arguments[1])))
+        return _checked(Fraction(math.comb(int(first), int(arguments[1]))))
     if name in ("gcd", "lcm") and whole:
         found, combine = Fraction(int(first)), math.gcd if name == "gcd" else math.lcm
         for argument in arguments[1:]:

@@ -220,11 +220,16 @@ class ExpressionParser(Cursor):
             if token.text[0] == ".":
                 raise UnreadableError("a point is no digit")
             if len(token.text) > 1:
-                self.tokens[self.place] = Token("number", token.text[1:], False)
-                if self.tokens[self.place].text[0] == ".":
-                    raise UnreadableError("a point after an argument")
-                return number_node(token.text[0])
+                return number_node(self.first_digit())
         return self.atom()
+
+    def first_digit(self) -> str:
+        """Return the first digit of the next token, a number, and leave the others."""
+        text = self.tokens[self.place].text
+        if text[1] in ".eE":
+            raise UnreadableError("a point or an exponent after an argument")
+        self.tokens[self.place] = Token("number", text[1:], False)
+        return text[0]
 
     def group(self) -> Node:
         """Read a group in braces."""
@@ -313,8 +318,7 @@ class ExpressionParser(Cursor):
             token = self.take()
             if token.kind == "number" and len(token.text) > 1:
                 self.place -= 1
-                self.tokens[self.place] = Token("number", token.text[1:], False)
-                return token.text[0]
+                return self.first_digit()
             return token.text
         texts: list[str] = []
         depth = 0
