@@ -74,6 +74,32 @@ def test_a_call_finds_the_surroundings_of_the_first(write: Write) -> None:
 
 
 @pytest.mark.slow
+def test_workers_that_die_while_idle_are_replaced(write: Write, tmp_path: Path) -> None:
+    spec = write(
+        f"""
+        import os, pathlib, signal, threading, time
+        place = pathlib.Path("{tmp_path}")
+        def die():
+            while not (place / "go").exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if os.getpid() != {os.getpid()}:
+            threading.Thread(target=die, daemon=True).start()
+            (place / f"pid_{{os.getpid()}}").touch()
+        def reward(response):
+            return 1.0
+        """
+    )
+    with make_runner(resolve_reward(spec), "process", num_workers=8) as runner:
+        assert runner.reward.score([Sample("x")])[0].value == 1.0
+        wait_until(lambda: len(list(tmp_path.glob("pid_*"))) == 8)
+        (tmp_path / "go").touch()
+        wait_until(lambda: not any(Path("/proc", path.name[4:]).exists() for path in tmp_path.glob("pid_*")))
+        (tmp_path / "go").unlink()
+        assert [one.value for one in runner.reward.score([Sample("x")] * 8)] == [1.0] * 8
+
+
+@pytest.mark.slow
 def test_what_is_printed_is_logged_and_not_without_end(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     spec = write(
         """

@@ -394,7 +394,7 @@ class Supervisor:
             self._backlog.put_back(worker.task)
             self._failed_starts += 1
         elif not worker.doomed:
-            self._failed_starts += not worker.used
+            self._failed_starts += not (worker.used or worker.built)
         if self._failed_starts > _MOST_FAILED_STARTS:
             raise RewardError(f"reward workers cannot be started: {worker.verdict or how}", code="workers_failed")
 
