@@ -68,12 +68,52 @@ def test_what_is_printed_without_end_is_read_and_cut() -> None:
     (score,) = score_upload(
         """
         def reward(completions, **kwargs):
-            for _ in range(2000):
+            for _ in range(1000):
                 print("x" * 10_000)
             return [1.0]
         """
     )
     assert score.value == 1.0
+
+
+@pytest.mark.slow
+def test_a_worker_that_prints_without_end_is_killed() -> None:
+    (score,) = score_upload(
+        """
+        import os
+        def reward(completions, **kwargs):
+            while True:
+                os.write(1, bytes(2**20))
+        """,
+        timeout_s=60.0,
+    )
+    assert score.detail.startswith("the worker process printed more than 16,777,216 bytes")
+
+
+SPOILED_WORKERS = {
+    "ends at each delivery": "w._Worker._work = lambda self, chunk: os._exit(1)",
+    "refuses after a failed load": "w._Worker._build = lambda self, _: refuse(self); raise RuntimeError",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPOILED_WORKERS)
+def test_a_worker_that_its_upload_spoiled_gives_errors_and_does_not_end_the_run(name: str) -> None:
+    code = f"""
+        import os, time
+        import agent_tunix.rewards.execution.worker as w
+        def refuse(self):
+            self._process.send("refused", "there is no kernel")
+            time.sleep(60)
+        def reward(completions, **kwargs):
+            return [1.0] * len(completions)
+        {SPOILED_WORKERS[name]}
+        """
+    mixture = resolve_uploads(upload(code))
+    with make_runner(mixture.components[0].reward, num_workers=8) as runner:
+        for _ in range(2):
+            scores = runner.reward.score([Sample(str(number)) for number in range(8)])
+            assert {score.outcome for score in scores} == {Outcome.ERROR}
 
 
 @pytest.mark.slow

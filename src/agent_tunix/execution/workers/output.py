@@ -5,7 +5,6 @@ import logging
 import os
 import selectors
 import time
-from collections.abc import Sequence
 
 from agent_tunix.visible_text import one_line
 
@@ -48,28 +47,36 @@ class OutputLimit:
 
 
 class OutputLog:
-    """Log of the output of one worker, by lines, as far as the limit of its pool admits them."""
+    """Log of the output of one worker, by lines, as far as the limit of its pool admits them.
+
+    Attributes:
+        num_bytes: Bytes that were written; its owner may set it back to 0.
+    """
 
     def __init__(self, source: str, limit: OutputLimit) -> None:
         self._source = source
         self._limit = limit
         self._unfinished = b""
+        self.num_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Log printed bytes by lines."""
-        *lines, self._unfinished = (self._unfinished + data).split(b"\n")
-        self._unfinished = self._unfinished[:_LONGEST_LINE]
-        self._log(lines)
+        self.num_bytes += len(data)
+        data = self._unfinished + data
+        *lines, rest = data.split(b"\n", self._limit.admit(data.count(b"\n")))
+        self._unfinished = rest[rest.rfind(b"\n") + 1 :][:_LONGEST_LINE]
+        for line in lines:
+            self._log(line)
 
     def close(self) -> None:
         """Log the unfinished line."""
-        self._log([self._unfinished] if self._unfinished else [])
+        if self._unfinished and self._limit.admit(1):
+            self._log(self._unfinished)
         self._unfinished = b""
 
-    def _log(self, lines: Sequence[bytes]) -> None:
-        for line in lines[: self._limit.admit(len(lines))]:
-            text = one_line(line[:_LONGEST_LINE].decode("utf-8", "replace"))
-            logger.info("%s: %s", self._source, text[:_LONGEST_LINE])
+    def _log(self, line: bytes) -> None:
+        text = one_line(line[:_LONGEST_LINE].decode("utf-8", "replace"))
+        logger.info("%s: %s", self._source, text[:_LONGEST_LINE])
 
 
 class OutputPipe:

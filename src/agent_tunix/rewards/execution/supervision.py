@@ -42,9 +42,12 @@ _DELIVERY_S = 60.0
 ISOLATED_DELIVERY_S = 10.0
 # Time for such a worker to cancel a late call before it is killed.
 _GRACE_S = 5.0
-# Failed starts, failed deliveries or deaths while idle, in a row, after which no further worker is tried.
+# Failed starts, and failed deliveries to or deaths of workers that loaded no reward, in a row, after which no further
+# worker is tried.
 _MOST_FAILED_STARTS = 5
 _KILLED = "died of SIGKILL"
+# Bytes that an uploaded reward may print during a call, because reading them is work of the trainer.
+_MOST_PRINTED_BYTES = 16 * 2**20
 # Time for a worker without a connection to end by itself. Its exit status is the best hint at the cause.
 _FAREWELL_S = 2.0
 # Reads from a worker before its deadline is checked, enough to empty the socket's buffer.
@@ -57,10 +60,12 @@ class _Worker:
 
     number: int  # number by which the nursery knows it
     connection: Connection
+    log: OutputLog
     built: set[int] = field(default_factory=set)  # keys of the rewards that it has loaded
     attempted: set[int] = field(default_factory=set)  # keys of the rewards that it was told to load
     building: int | None = None  # key of the reward that it loads now
     loads: bool = False  # True once it has begun to load it
+    has_loaded: bool = False  # True once it has begun to load any reward
     task: Task | None = None
     sent: bool = False  # True if its task was sent
     ready: bool = False  # True if it has begun its task
@@ -238,13 +243,14 @@ class Supervisor:
 
     def _hear(self, worker: _Worker, reply: tuple[Any, ...]) -> None:
         match reply:
-            case ("refused", str(why)) if self._settings.sandboxed and not (worker.loads or worker.built):
+            case ("refused", str(why)) if self._settings.sandboxed and not worker.has_loaded:
                 raise unavailable("uploaded code", why, REMEDY_FOR_UPLOADS)
             case ("building", int(key)) if key == worker.building and not worker.loads:
-                worker.loads = True
+                worker.loads = worker.has_loaded = True
                 worker.deadline = time.monotonic() + self._settings.start_timeout_s
             case ("built", int(key)) if key == worker.building:
                 worker.built.add(key)
+                worker.log.num_bytes = 0
                 worker.building = worker.deadline = None
                 self._failed_starts = 0
                 if worker.task is not None:
@@ -270,6 +276,7 @@ class Supervisor:
                     self._wait_for_call(worker, worker.task)
             case ("ended", int(number), list(plain)) if worker.ready and worker.task.has(number):
                 self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
+                worker.log.num_bytes = 0
                 self._wait_for_call(worker, worker.task)
             case ("broke", str(why)):
                 worker.verdict = f"had to stop: {why}"
@@ -302,9 +309,12 @@ class Supervisor:
     # --- limits and deaths -------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """Kill workers whose time is up, after reading what they have sent."""
+        """Kill workers that print without end, and those whose time is up, after reading what they have sent."""
         now = time.monotonic()
         for worker in list(self._workers.values()):
+            if self._settings.sandboxed and worker.log.num_bytes > _MOST_PRINTED_BYTES and not worker.doomed:
+                worker.verdict = f"printed more than {_MOST_PRINTED_BYTES:,} bytes"
+                self._kill(worker)
             if worker.deadline is None or worker.deadline > now or worker.doomed:
                 continue
             self._listen_on(worker)
@@ -328,7 +338,7 @@ class Supervisor:
             reader = FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
         log = OutputLog(f"reward worker {number}", self._output_limit)
         connection = Connection(log, self._selector, lambda: self._listen(worker), reader)
-        worker = self._workers[number] = _Worker(number, connection)
+        worker = self._workers[number] = _Worker(number, connection, log)
         self._nursery.spawn(number, connection.remote_ends)
         connection.hand_over()
 
@@ -392,7 +402,7 @@ class Supervisor:
             if worker.task.work.failed_deliveries > _MOST_FAILED_STARTS:
                 worker.task.work.broken = f"the worker process {worker.verdict or how} each time it was called"
             self._backlog.put_back(worker.task)
-            self._failed_starts += 1
+            self._failed_starts += not worker.built
         elif not worker.doomed:
             self._failed_starts += not (worker.used or worker.built)
         if self._failed_starts > _MOST_FAILED_STARTS:
