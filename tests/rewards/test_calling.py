@@ -201,8 +201,8 @@ async def coroutine(response: str) -> float:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (lambda response: math.nan, "returned nan; a reward is finite and at most 1e+60 in size"),
-        (lambda response: Score(1e61), "ValueError: a score must be finite"),
+        (lambda response: math.nan, "returned nan; a reward is finite and at most 1e+12 in size"),
+        (lambda response: Score(1e13), "ValueError: a score must be finite"),
         (lambda response: [1, 2, 3], "returned a list of length 3; a per-response reward returns one number"),
         (lambda response: coroutine(response), "returned a coroutine"),
         (lambda response: 10**400, "OverflowError"),

@@ -6,6 +6,7 @@ The fixture `finished` is the unbroken run of four steps that most tests read or
 import copy
 import hashlib
 import json
+import math
 import re
 import shlex
 import signal
@@ -419,6 +420,22 @@ def test_an_update_that_is_not_finite_stops_the_run_with_a_checkpoint_before_it(
         train_config(config, tmp_path / "run")
     assert re.search(r"(?s)step 2: the loss is .* norm nan.*checkpoint of step 1 is saved", str(caught.value))
     assert Checkpoints(tmp_path / "run" / "checkpoints", 2).steps() == [1]
+
+
+@pytest.mark.slow
+def test_the_largest_scores_train_without_scaling(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "large.py").write_text(
+        "import zlib\n"
+        "from agent_tunix.rewards.sample import LARGEST_VALUE\n"
+        "def reward(response):\n    return LARGEST_VALUE * (-1) ** zlib.crc32(response.encode())\n"
+    )
+    config.grpo.advantage_scaling = "none"
+    config.training.eval_every_n_steps = 0
+    config.training.num_batches = 2
+    config.training.reward_function = f"{tmp_path}/large.py:reward"
+    rows = train_config(config, tmp_path / "run")
+    assert all(0 < row["policy/grad_norm"] < math.inf for row in rows if "policy/grad_norm" in row)
+    assert rows[-1]["step"] == 2
 
 
 @pytest.mark.slow

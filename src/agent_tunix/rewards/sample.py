@@ -13,8 +13,8 @@ from typing import Any
 
 from agent_tunix.visible_text import one_line
 
-# Up to this size, values and their moments, even the third, stay far from overflowing.
-LARGEST_VALUE = 1e60
+# Up to this size, values, their moments in 64 bits and the squares of gradients in 32 bits stay far from overflowing.
+LARGEST_VALUE = 1e12
 
 
 class Outcome(enum.StrEnum):

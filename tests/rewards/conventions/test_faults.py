@@ -50,7 +50,7 @@ FAULTS: dict[str, tuple[Callable[[str], Any], Outcome, str]] = {
     "nan": (lambda response: math.nan, Outcome.ERROR, "nan; a reward is finite"),
     "numpy nan": (lambda response: np.float32("nan"), Outcome.ERROR, "nan; a reward is finite"),
     "inf": (lambda response: math.inf, Outcome.ERROR, "inf; a reward is finite"),
-    "huge": (lambda response: 1e61, Outcome.ERROR, "at most 1e+60"),
+    "huge": (lambda response: 1e13, Outcome.ERROR, "at most 1e+12"),
     "huge integer": (lambda response: 10**400, Outcome.ERROR, "OverflowError"),
     "decimal nan": (lambda response: Decimal("nan"), Outcome.ERROR, "nan; a reward is finite"),
     "string": (lambda response: "1.0", Outcome.ERROR, "a str of length 3"),

@@ -40,7 +40,7 @@ FORGED = {
     "a score with parts left out": b'["ended", 0, [[1.0, "scored"]]]',
     "a value that is a text": with_part(0, "1.0"),
     "a value that is a truth": with_part(0, True),
-    "a value beyond bounds": with_part(0, 1e61),
+    "a value beyond bounds": with_part(0, 1e13),
     "a value that is no number": b'["ended", 0, [[NaN, "scored", "", {}, 0.1, {}, {}]]]',
     "no value of a score": with_part(0, None),
     "an outcome that is none": with_part(1, "won"),

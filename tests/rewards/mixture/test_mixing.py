@@ -38,10 +38,10 @@ def test_components_are_kept_raw_and_unscaled() -> None:
 
 def test_weight_zero_is_tracked_and_never_trains() -> None:
     mixture = Mixture([by_column("a"), by_column("oracle", 0.0)])
-    rows = samples({"a": 1.0, "oracle": 1e50}, {"a": 2.0, "oracle": math.nan}, {"a": 3.0, "oracle": None})
+    rows = samples({"a": 1.0, "oracle": 1e11}, {"a": 2.0, "oracle": math.nan}, {"a": 3.0, "oracle": None})
     scores = mixture.score(rows)
     assert values(scores) == [1.0, 2.0, 3.0]
-    assert [score.components["oracle"] for score in scores] == [1e50, None, None]
+    assert [score.components["oracle"] for score in scores] == [1e11, None, None]
     assert scores[1].parts["oracle"].outcome is Outcome.ERROR
 
 
@@ -70,9 +70,9 @@ def test_groups_are_told_by_their_id_wherever_their_members_stand() -> None:
 
 
 def test_a_total_beyond_all_sense_is_an_error() -> None:
-    (score,) = Mixture([by_column("a", 10.0)]).score(samples({"a": 1e60}))
+    (score,) = Mixture([by_column("a", 10.0)]).score(samples({"a": 1e12}))
     assert score.outcome is Outcome.ERROR
-    assert "at most 1e+60" in score.detail
+    assert "at most 1e+12" in score.detail
 
 
 def test_the_detail_shows_how_a_total_came_about() -> None:

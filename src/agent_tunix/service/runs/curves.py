@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_tunix.rewards.sample import LARGEST_VALUE
 from agent_tunix.service.runs.metrics import MetricsTail
 from agent_tunix.tracking.report.charts import curves_for, draw_curves
 from agent_tunix.tracking.report.curves import Curves
@@ -15,6 +14,8 @@ from agent_tunix.tracking.summary import components_of
 _ROWS_AT_ONCE = 1000
 _PAGES_A_LOOK = 2
 _MOST_METRICS = 1000
+# Largest value of a metric that is drawn.
+_LARGEST = 1e60
 # Rows kept until one has components: the number of components decides how many points a curve gets.
 _MOST_EARLY = 100
 
@@ -80,7 +81,7 @@ class LiveCurves:
         self._pictures = None
         kept = {"step": row["step"]}
         for name, value in row.items():
-            if type(value) in (int, float) and abs(value) <= LARGEST_VALUE and name != "step":
+            if type(value) in (int, float) and abs(value) <= _LARGEST and name != "step":
                 if len(self._names) < _MOST_METRICS:
                     self._names.add(name)
                 if name in self._names:
