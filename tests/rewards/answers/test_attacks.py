@@ -197,10 +197,11 @@ def test_an_attack_as_a_reference_is_refused_or_compared(attack: str) -> None:
         assert score.value != 1.0
 
 
-def test_no_attack_takes_long() -> None:
-    references = [read_reference(reference) for reference in REFERENCES[:-2]]
-    for attack, reference in itertools.product(ATTACKS, references):
-        assert min(itertools.islice(_times(attack, reference), 3)) <= LIMIT_S, (attack[:60], reference.text)
+@pytest.mark.parametrize("reference", REFERENCES[:-2])
+def test_no_attack_takes_long(reference: str) -> None:
+    read = read_reference(reference)
+    for attack in ATTACKS:
+        assert min(itertools.islice(_times(attack, read), 3)) <= LIMIT_S, attack[:60]
 
 
 def _times(attack: str, reference: Reference) -> Iterator[float]:
