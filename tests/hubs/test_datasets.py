@@ -8,7 +8,6 @@ import lzma
 import os
 import shutil
 import struct
-import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from agent_tunix.data.sources import read_rows
 from agent_tunix.errors import DataError
 from tests.hubs.gsm8k import TEST, TRAIN, as_jsonl, as_parquet
 from tests.hubs.loopback_hub import TOKEN, LoopbackHub
-from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource
+from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource, archive
 from tests.raising import raises
 
 REPO = "owner/sums"
@@ -221,22 +220,12 @@ def test_a_token_opens_what_is_closed(
     assert rows_of(config_of()) == TRAIN
 
 
-def tarred(files: dict[str, bytes]) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return file.getvalue()
-
-
 @pytest.mark.parametrize(
     ("files", "code"),
     [
         ({"sums.py": b"import datasets\n"}, "dataset_program"),
         ({"train.parquet": as_parquet(TRAIN)[:100]}, "damaged_dataset"),
-        ({"train.tar": tarred({"0.txt": b"1 + 1", "0.cls": b"2"})}, "unsupported_format"),
+        ({"train.tar": archive({"0.txt": b"1 + 1", "0.cls": b"2"})}, "unsupported_format"),
         ({"1/task.toml": b"", "1/instruction.md": b"1 + 1"}, "unsupported_format"),
     ],
 )
