@@ -117,13 +117,13 @@ def take_bare_steps(config: Any, words: int) -> None:
     """Take two steps with Tunix's own learner and sampler, on the same model and optimiser."""
     import optax
     from benchmarks.peers.bare_tunix import load_model, make_mesh
+    from benchmarks.peers.tunix_tokenizer import TunixTokenizer
     from made_model import make_prompts, reward
     from tunix.rl import rl_cluster as rl_cluster_lib
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
 
     from agent_tunix.config.schema import SchedulerConfig
-    from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.optimizer import make_optimizer
     from agent_tunix.policy.schedules import make_schedules
 
@@ -135,7 +135,7 @@ def take_bare_steps(config: Any, words: int) -> None:
     cluster = rl_cluster_lib.RLCluster(
         actor=load_model(directory, mesh),
         reference=load_model(directory, mesh),
-        tokenizer=Tokenizer(directory),
+        tokenizer=TunixTokenizer(directory),
         cluster_config=rl_cluster_lib.ClusterConfig(
             role_to_mesh=dict.fromkeys(roles, mesh),
             rollout_engine="vanilla",

@@ -19,9 +19,11 @@ import argparse
 import dataclasses
 import functools
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +33,6 @@ from flax import nnx
 
 from agent_tunix.config.schema import DistributedConfig, ModelConfig
 from agent_tunix.planning.cache_plan import Stage, plan_stages
-from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
@@ -40,6 +41,8 @@ from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.decode_loop import generate
 from agent_tunix.sampling.token_choice import SamplingParams, choose, uniforms
 from agent_tunix.startup.devices import prepare
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 GENERATE = jax.jit(generate, static_argnames=("num_generations", "stages", "sampling", "pad_id", "eos_ids"))
 MEAN_LENGTH = 0.3
@@ -140,12 +143,13 @@ def compare_stages(rounds: int) -> None:
 
 def compare_vanilla(rounds: int) -> None:
     """Compare Tunix's sampler with ours, on completions of full length."""
+    from benchmarks.peers.tunix_tokenizer import TunixTokenizer
     from tunix.generate import sampler as tunix_sampler
 
     prompts, generations, tokens = 16, 8, 24
     mesh = make_mesh([1, 1])
     policy = load_policy(EMBEDDED_MODEL, ModelConfig(), mesh)
-    tokenizer = Tokenizer(EMBEDDED_MODEL)
+    tokenizer = TunixTokenizer(EMBEDDED_MODEL)
     texts = [tokenizer.render_chat([{"role": "user", "content": f"What is {n} plus {n}?"}]) for n in range(10, 26)]
     ids = [tokenizer.encode(text) for text in texts]
     width = max(map(len, ids))

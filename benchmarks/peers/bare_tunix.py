@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.scenario import Scenario
+from benchmarks.peers.tunix_tokenizer import TunixTokenizer
 from benchmarks.peers.turns import Turns
 
 from agent_tunix.startup.program_cache import prepare_cache
@@ -53,8 +54,6 @@ def build(scenario: Scenario) -> Any:
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
 
-    from agent_tunix.policy.chat.tokenizer import Tokenizer
-
     directory = Path(scenario.model)
     mesh = make_mesh()
     roles = (rl_cluster_lib.Role.ACTOR, rl_cluster_lib.Role.REFERENCE, rl_cluster_lib.Role.ROLLOUT)
@@ -67,7 +66,7 @@ def build(scenario: Scenario) -> Any:
     cluster = rl_cluster_lib.RLCluster(
         actor=load_model(directory, mesh),
         reference=load_model(directory, mesh),
-        tokenizer=Tokenizer(directory),
+        tokenizer=TunixTokenizer(directory),
         cluster_config=rl_cluster_lib.ClusterConfig(
             role_to_mesh=dict.fromkeys(roles, mesh),
             rollout_engine="vanilla",
