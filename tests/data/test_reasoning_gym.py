@@ -161,6 +161,38 @@ def test_code_in_an_answer_neither_runs_nor_scores(task: str, answer: str) -> No
     assert score(f"<answer>{row['answer']}</answer>", metadata=row) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("puzzle24", "1*2*3*4"),
+        ("countdown", "0e0*(NUMBERS)+TARGETe0"),
+        ("countdown", "0*(NUMBERS)" + "+cos(pi-pi)" * 5),
+        ("countdown", "(NUMBERS)**0"),
+        ("complex_arithmetic", "nan"),
+        ("complex_arithmetic", "nan+nanj"),
+        ("coin_flip", "0"),
+        ("game_of_life_halting", "0"),
+        ("game_of_life_halting", "True or False"),
+    ],
+)
+def test_no_answer_is_right_in_every_row(task: str, answer: str) -> None:
+    score = get_reward_function("reasoning_gym")
+    for row in make_task(task, {}, size=10, seed=5):
+        details = row["metadata"]
+        numbers = "+".join(map(str, details.get("numbers", ())))
+        given = answer.replace("NUMBERS", numbers).replace("TARGET", str(details.get("target")))
+        assert score(f"<answer>{given}</answer>", metadata=row) in (0.0, 0.01)
+        if row["answer"] is not None:
+            assert score(f"<answer>{row['answer']}</answer>", metadata=row) == 1.0
+
+
+def test_a_rounded_probability_is_right() -> None:
+    rows = make_task("coin_flip", {}, size=10, seed=5)
+    score = get_reward_function("reasoning_gym")
+    for row in rows:
+        assert score(f"<answer>{float(row['answer']):.3g}</answer>", metadata=row) not in (0.0, None)
+
+
 def test_scoring_loads_no_jax() -> None:
     program = (
         "import sys, reasoning_gym; from agent_tunix.rewards import get_reward_function;"

@@ -153,6 +153,7 @@ MALFORMED: list[tuple[ToolCallFormat, str, CallFault]] = [
     (G, fence("add(a=0x" + "f" * 5000 + ")"), CallFault.NOT_A_LITERAL),
     (G, fence("add(a=" + "[" * 150 + "]" * 150 + ")"), CallFault.TOO_DEEP),
     (G, fence("add(a=" + "(" * 1000 + ")" * 1000 + ")"), CallFault.NOT_PYTHON),
+    (G, fence("add(a=f'" + "{a}" * 20_000 + "')"), CallFault.NOT_PYTHON),
     (G, fence(" "), CallFault.EMPTY),
     (O, block(""), CallFault.EMPTY),
     (O, block("add(1)"), CallFault.POSITIONAL_ARGUMENT),

@@ -18,12 +18,12 @@ import enum
 import json
 import math
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent_tunix.environments.tools import Tool
+from agent_tunix.python_text import parse_python
 
 # Limit on the calls that are read in one turn.
 MOST_CALLS = 32
@@ -463,9 +463,7 @@ def _read_olmo3(text: str, tools: Sequence[Tool]) -> Iterator[_Part]:
 def _python_calls(body: str) -> list[ToolCall]:
     """Return the calls that a text of Python expressions makes; nothing is run."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in the model's strings
-            tree = ast.parse(body.strip())
+        tree = parse_python(body.strip())
     except (RecursionError, MemoryError):
         raise _Fault(CallFault.TOO_DEEP) from None
     except (SyntaxError, ValueError):

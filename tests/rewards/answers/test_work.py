@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from agent_tunix.rewards.answers import work
 from agent_tunix.rewards.answers.tree import constant
 from agent_tunix.rewards.answers.work import MOST_UNITS, TooMuchWorkError, charge, limited, remembered
 
@@ -40,3 +41,22 @@ def test_numbers_whose_hashes_are_equal_have_nodes_whose_hashes_differ() -> None
     numbers = [7 + k * sys.hash_info.modulus for k in range(100)]
     assert len(set(map(hash, numbers))) == 1
     assert len({hash(constant(number)) for number in numbers}) == 100
+
+
+def test_caches_are_emptied_before_they_hold_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_MOST_REMEMBERED_UNITS", 100)
+    calls = []
+
+    @remembered(1000)
+    def costly(number: int) -> int:
+        calls.append(number)
+        charge(30)
+        return number
+
+    for _ in range(2):
+        for number in range(3):
+            costly(number)
+    assert calls == [0, 1, 2]
+    for number in (3, 4, 0):
+        costly(number)
+    assert calls == [0, 1, 2, 3, 4, 0]

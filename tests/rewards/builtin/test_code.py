@@ -73,6 +73,11 @@ def test_json_schema(response: str, value: float) -> None:
     assert score("json_schema", response).value == value
 
 
+@pytest.mark.parametrize("response", ["1e400", "1" + "0" * 400])
+def test_json_schema_and_numbers_too_large_to_divide(response: str) -> None:
+    assert score("json_schema", response, schema={"multipleOf": 0.01}).value == 0.25
+
+
 @pytest.mark.parametrize(
     "schema",
     [

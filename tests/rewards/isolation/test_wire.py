@@ -1,5 +1,6 @@
 """Replies that no worker sends: each is refused, and none of them is ever run or believed."""
 
+import itertools
 import json
 import pickle
 from typing import Any
@@ -71,6 +72,13 @@ def test_a_reply_too_large_is_refused_before_it_has_come() -> None:
     reader = frames.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
     with pytest.raises(frames.BrokenFrameError, match="bytes"):
         list(reader.feed(b"ATRW" + (plain_wire.LARGEST_REPLY_BYTES + 1).to_bytes(4, "big")))
+
+
+def test_a_reply_in_too_many_pieces_is_refused() -> None:
+    reader = frames.FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
+    assert not list(reader.feed(b"ATRW" + (1_000_000).to_bytes(4, "big")))
+    with pytest.raises(frames.BrokenFrameError, match="pieces"):
+        list(itertools.chain.from_iterable(map(reader.feed, [b" "] * 100_000)))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ _HEADER = struct.Struct("!4sI")
 _MARK = b"ATRW"
 HEADER_BYTES = _HEADER.size
 LARGEST_REPLY_BYTES = 64 * 2**20
+_MOST_PIECES = 50_000
 
 
 class BrokenFrameError(Exception):
@@ -55,6 +56,7 @@ class FrameReader:
         self._load = load or load_plain
         self._largest_bytes = largest_bytes
         self._buffer = bytearray()
+        self._num_pieces = 0  # of the reply that is being read
 
     def feed(self, data: bytes) -> Iterator[Any]:
         """Yield the replies that these bytes complete.
@@ -63,6 +65,9 @@ class FrameReader:
             BrokenFrameError: The bytes are not a frame, or not one that a worker sends.
         """
         self._buffer += data
+        self._num_pieces += 1
+        if self._num_pieces > _MOST_PIECES:
+            raise BrokenFrameError(f"a reply in more than {_MOST_PIECES} pieces")
         start = 0
         while len(self._buffer) - start >= HEADER_BYTES:
             length = read_header(bytes(self._buffer[start : start + HEADER_BYTES]))
@@ -73,6 +78,7 @@ class FrameReader:
                 break
             yield self._load(bytes(self._buffer[start + HEADER_BYTES : end]))
             start = end
+            self._num_pieces = 0
         del self._buffer[:start]
 
 

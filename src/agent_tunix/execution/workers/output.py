@@ -14,6 +14,8 @@ MOST_LINES = 20
 PERIOD_S = 10.0
 _LONGEST_LINE = 1000
 _READ_BYTES = 2**18
+# A read counts as at least so many bytes, because each takes time.
+_LEAST_COUNTED = 512
 
 
 class OutputLimit:
@@ -50,7 +52,7 @@ class OutputLog:
     """Log of the output of one worker, by lines, as far as the limit of its pool admits them.
 
     Attributes:
-        num_bytes: Bytes that were written; its owner may set it back to 0.
+        num_bytes: Bytes that were written, at least 512 for each read; its owner may set it back to 0.
     """
 
     def __init__(self, source: str, limit: OutputLimit) -> None:
@@ -61,7 +63,7 @@ class OutputLog:
 
     def write(self, data: bytes) -> None:
         """Log printed bytes by lines."""
-        self.num_bytes += len(data)
+        self.num_bytes += max(len(data), _LEAST_COUNTED)
         data = self._unfinished + data
         *lines, rest = data.split(b"\n", self._limit.admit(data.count(b"\n")))
         self._unfinished = rest[rest.rfind(b"\n") + 1 :][:_LONGEST_LINE]

@@ -35,7 +35,7 @@ from agent_tunix.rewards.answers.scalars import units_differ
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import turn_inward
 from agent_tunix.rewards.answers.tree import Node, constant
-from agent_tunix.rewards.answers.work import limited
+from agent_tunix.rewards.answers.work import limited, remembered_by_length
 
 _NO_NUMBER_IN_IT = re.compile(
     r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
@@ -86,7 +86,7 @@ _ASCII_DIGITS = frozenset("0123456789")
 _NOTHING = frozenset(("n/a", "?"))
 _WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
-    r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\(?:text|mbox|mathrm) | \\lim(?![A-Za-z])
+    r"""\n | [;] | ,(?!\d{3}(?!\d)) | \\[cl]?dots(?![A-Za-z]) | \\(?:text|mbox|mathrm) | \\lim(?![A-Za-z]) | \\\).*\\\(
       | (?<![A-Za-z\\])(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|det|gcd|lcm|mod)(?![A-Za-z]))[A-Za-z]{3,}
         (?![A-Za-z*]*\})""",
     re.VERBOSE,
@@ -268,7 +268,7 @@ def _is_formula(text: str) -> bool:
     return _MATHEMATICAL_WORDS.issuperset(words) and _SIGN_OF_A_FORMULA.search(bare) is not None
 
 
-@lru_cache(maxsize=4096)
+@remembered_by_length
 def _node(text: str, number: Number | None) -> Node | None:
     try:
         node = parse(text)

@@ -5,7 +5,15 @@ from fractions import Fraction
 from itertools import product as cartesian
 from typing import Any
 
-from agent_tunix.rewards.answers.evaluation import UndefinedError, are_equal, rational_at, symbols, value_at
+from agent_tunix.rewards.answers.evaluation import (
+    REAL_POINTS,
+    UndefinedError,
+    are_equal,
+    is_real_only,
+    rational_at,
+    symbols,
+    value_at,
+)
 from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
 from agent_tunix.rewards.answers.tree import Node, constant, negative, walk
 from agent_tunix.rewards.answers.work import charge, remembered
@@ -58,19 +66,73 @@ def _solves(pair: Pair, other: Node) -> bool:
     for subject, value in ((pair[0], pair[2]), (pair[2], pair[0])):
         if subject.kind != "symbol" or subject.args[0] in symbols(value):
             continue
-        if not are_equal(_replaced(other, subject, value), constant(0)):
-            continue
-        slope = _replaced(other, subject, Node("sum", (value, constant(1))))
-        linear = all(
-            are_equal(
-                _replaced(other, subject, Node("sum", (value, constant(step)))),
-                Node("product", (constant(step), slope)),
-            )
-            for step in (2, -1000)
-        )
-        if linear and not are_equal(slope, constant(0)):
-            return not _vanish_together(slope, _replaced(other, subject, constant(0)))
+        parts = _linear_parts(other, subject)
+        beside = Node("sum", (value, constant(1)))
+        if parts and _is_root(_replaced(other, subject, value), _replaced(other, subject, beside)):
+            return not _vanish_together(*parts)
     return False
+
+
+def _linear_parts(node: Node, y: Node) -> tuple[Node, Node] | None:
+    """Return a and b of an expression that is written as `a y + b`; None if y is in a function, a power or a divisor.
+
+    In such an expression the value of y does not decide whether it is defined.
+    """
+    charge(1)
+    if node == y:
+        return constant(1), constant(0)
+    if y.args[0] not in symbols(node):
+        return constant(0), node
+    if node.kind == "negative" and (parts := _linear_parts(node.args[0], y)):
+        return negative(parts[0]), negative(parts[1])
+    if node.kind == "quotient" and y.args[0] not in symbols(node.args[1]) and (parts := _linear_parts(node.args[0], y)):
+        return Node("quotient", (parts[0], node.args[1])), Node("quotient", (parts[1], node.args[1]))
+    if node.kind == "sum":
+        terms = [_linear_parts(term, y) for term in node.args]
+        known = [term for term in terms if term is not None]
+        if len(known) == len(terms):
+            return Node("sum", tuple(term[0] for term in known)), Node("sum", tuple(term[1] for term in known))
+    if node.kind == "product":
+        places = [place for place, factor in enumerate(node.args) if y.args[0] in symbols(factor)]
+        if len(places) == 1 and (parts := _linear_parts(node.args[places[0]], y)):
+            before, after = node.args[: places[0]], node.args[places[0] + 1 :]
+            return Node("product", (*before, parts[0], *after)), Node("product", (*before, parts[1], *after))
+    return None
+
+
+def _is_root(here: Node, beside: Node) -> bool:
+    """Return True if one expression is 0 at random points, and another, defined at the same points, nowhere there."""
+    agreed = 0
+    for number in range(5):
+        try:
+            values = rational_at(here, number), rational_at(beside, number)
+        except UndefinedError:
+            continue
+        if None in values:
+            break
+        if values[0] or not values[1]:
+            return False
+        agreed += 1
+        if agreed == 3:
+            return True
+    for real, points in ((False, 3), (True, REAL_POINTS)):
+        if real or not is_real_only(here):
+            verdicts = [_is_root_at(here, beside, number, real) for number in range(points)]
+            if False not in verdicts and verdicts.count(True) >= 2:
+                return True
+    return False
+
+
+def _is_root_at(here: Node, beside: Node, number: int, real: bool) -> bool | None:
+    value, other = value_at(here, number, real), value_at(beside, number, real)
+    if value is None and other is None:
+        return None
+    if value is None or other is None:
+        return False
+    is_zero, is_other_zero = value.is_zero(), other.is_zero()
+    if is_zero is False or is_other_zero is True:
+        return False
+    return None if is_zero is None or is_other_zero is None else True
 
 
 def _vanish_together(slope: Node, rest: Node) -> bool:

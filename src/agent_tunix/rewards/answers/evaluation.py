@@ -25,7 +25,7 @@ _LARGEST_ERROR = 1e-12
 _CONSTANTS = frozenset(("e", "i", "pi"))
 _REAL_FUNCTIONS = frozenset(("abs", "floor", "ceiling", "max", "min", "gcd", "lcm", "sgn"))
 # Number of real points. Their coordinates are below and above 1, and have both signs.
-_REAL_POINTS = 10
+REAL_POINTS = 10
 
 
 class UndefinedError(Exception):
@@ -250,6 +250,10 @@ class Value:
             return False
         return True if error <= max(_LARGEST_ERROR, _LARGEST_ERROR * max(sizes)) else None
 
+    def is_zero(self) -> bool | None:
+        """Return True if the value is 0 up to its error, None if the error is too large to say."""
+        return self.agrees(Value(_context().mpf(0), _context().mpf(0)))
+
 
 @functools.lru_cache(maxsize=1)
 def _context() -> Any:
@@ -460,7 +464,34 @@ def are_equal(one: Node, other: Node) -> bool | None:
         decided = _compare_at(one, other, range(3), real=False)
         if decided:
             return True
-    return _compare_at(one, other, range(_REAL_POINTS), real=True)
+    return _compare_at(one, other, range(REAL_POINTS), real=True)
+
+
+def has_values(node: Node, beside: Node) -> bool:
+    """Return True if an expression has a known value at every random point at which another one has.
+
+    `are_equal` skips points without a value. So two verdicts about an expression may look at different points.
+    """
+    if not symbols(node):
+        return True
+    for number in range(5):
+        if _is_defined(beside, number) and not _is_defined(node, number):
+            return False
+    for real, points in ((False, 3), (True, REAL_POINTS)):
+        if real or not (is_real_only(node) or is_real_only(beside)):
+            for number in range(points):
+                value = value_at(node, number, real)
+                if value_at(beside, number, real) is not None and (value is None or value.is_zero() is None):
+                    return False
+    return True
+
+
+def _is_defined(node: Node, number: int) -> bool:
+    try:
+        rational_at(node, number)
+    except UndefinedError:
+        return False
+    return True
 
 
 def _compare_rationally(one: Node, other: Node) -> bool | None:

@@ -5,13 +5,11 @@ never guesses, and raises `UnreadableError` for everything else, such as prose. 
 and `parse("½x")` return trees of the same value. The docstring of `Node` lists the kinds of nodes.
 """
 
-from functools import lru_cache
-
 from agent_tunix.rewards.answers.commands import CommandParser
 from agent_tunix.rewards.answers.cursor import DEEPEST
 from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, UnreadableError, tokens_of
 from agent_tunix.rewards.answers.tree import Node, depth_of
-from agent_tunix.rewards.answers.work import limited
+from agent_tunix.rewards.answers.work import limited, remembered_by_length
 
 __all__ = ["LONGEST", "UnreadableError", "parse"]
 
@@ -41,7 +39,7 @@ def parse(text: str, commas: str = "number") -> Node:
     return read
 
 
-@lru_cache(maxsize=4096)
+@remembered_by_length
 def _read(text: str, commas: str) -> Node | str:
     """Return the tree of an answer, or the reason why it cannot be read."""
     try:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from agent_tunix.rewards.answers.evaluation import are_equal, number_of, rational, symbols
+from agent_tunix.rewards.answers.evaluation import are_equal, has_values, number_of, rational, symbols
 from agent_tunix.rewards.answers.tree import Node, constant
 
 _FEWEST_DIGITS = 6
@@ -140,6 +140,8 @@ def compare_ratios(given: Node, true: Node) -> bool | None:
         return True
     if any(_is_zero(part) for part in (*given.args, *true.args)):
         return all_true(first)
+    if not all(has_values(part, Node("product", true.args)) for part in given.args):
+        return False
     pairs = zip(given.args[1:], true.args[1:], strict=True)
     crossed = [
         are_equal(Node("product", (given.args[0], other)), Node("product", (true.args[0], one))) for one, other in pairs

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.evaluation import are_equal, number_of, symbols
 from agent_tunix.rewards.answers.tree import Node, constant, negative
+from agent_tunix.rewards.answers.work import charge
 
 _INFINITE = "oo"
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
@@ -247,6 +248,7 @@ def _union(pieces: Pieces) -> Pieces:
     )
     merged: list[Piece] = []
     for piece in ordered:
+        charge(5)
         last = merged[-1] if merged else None
         touches = last is not None and last.high.equals(piece.low) and (last.high_closed or piece.low_closed)
         if last is None or not (touches or piece.low.value < last.high.value):
@@ -263,6 +265,7 @@ def _intersection(one: Pieces, other: Pieces) -> Pieces:
     found = []
     for first in one:
         for second in other:
+            charge(10)
             if first.low.equals(second.low):
                 low, low_closed = first.low, first.low_closed and second.low_closed
             else:

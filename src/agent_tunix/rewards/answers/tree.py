@@ -12,7 +12,7 @@ class Node(NamedTuple):
 
     Values:
 
-    - `number`: a Fraction, the number of digits written after a decimal point, and the Fraction as text
+    - `number`: a Fraction, the number of digits written after a decimal point, and a hash of the Fraction as text
     - `symbol`: a name: a letter with its subscript, primes and accents
     - `infinity`: nothing
     - `sum`: terms
@@ -46,11 +46,11 @@ class Node(NamedTuple):
 def constant(value: Fraction | int, digits: int = 0) -> Node:
     """Return the node of a number.
 
-    The text makes hashes that nobody can make equal on purpose, which would slow down caches: Python salts those of
-    texts, but not those of numbers.
+    Nobody can make the hashes of texts equal on purpose, which would slow down caches: Python salts them, but not those
+    of numbers.
     """
     value = Fraction(value)
-    return Node("number", (value, digits, f"{value.numerator:x}/{value.denominator:x}"))
+    return Node("number", (value, digits, hash(f"{value.numerator:x}/{value.denominator:x}")))
 
 
 def negative(node: Node) -> Node:
@@ -66,7 +66,7 @@ def product(one: Node, other: Node) -> Node:
 
 def walk(node: Node, visit: Callable[[Node], None]) -> None:
     """Call `visit` with the node and all its parts."""
-    charge(1)
+    charge(1 + node.args[0].numerator.bit_length() // 64 if node.kind == "number" else 1)
     visit(node)
     for part in _parts(node):
         walk(part, visit)

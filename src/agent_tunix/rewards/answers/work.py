@@ -11,6 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 
 # Equal answers in the tests need up to 7,000.
 MOST_UNITS = 100_000
+# A cache is emptied when its entries took more work than this, because work is a measure of their size: the trees of
+# long answers would take gigabytes.
+_MOST_REMEMBERED_UNITS = 500_000
+_LONGEST_SHORT = 200
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,13 +60,23 @@ def remembered(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return `functools.lru_cache`, which also remembers and counts the work of what it remembers."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        total = 0
+
         @functools.lru_cache(maxsize)
         def measured(*args: Any) -> tuple[T, int]:
+            nonlocal total
             before = _counter.units
-            return function(*args), _counter.units - before  # type: ignore[call-arg]
+            result = function(*args)  # type: ignore[call-arg]
+            units = _counter.units - before
+            total += units
+            return result, units
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            nonlocal total
+            if total > _MOST_REMEMBERED_UNITS:
+                measured.cache_clear()
+                total = 0
             before = _counter.units
             result, units = measured(*args, **kwargs)  # type: ignore[arg-type]
             _counter.units = before
@@ -72,3 +86,15 @@ def remembered(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return call
 
     return decorate
+
+
+def remembered_by_length(function: Callable[P, T]) -> Callable[P, T]:
+    """Return `functools.lru_cache` for a function whose first argument is a text, with few entries for long texts."""
+    short, long = (functools.lru_cache(maxsize)(function) for maxsize in (4096, 64))
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        cache = short if len(args[0]) <= _LONGEST_SHORT else long  # type: ignore[arg-type]
+        return cache(*args, **kwargs)  # type: ignore[arg-type]
+
+    return call

@@ -1,15 +1,12 @@
 """Rewards for the form of code. They never run the code; `code_tests` runs it in a separate process."""
 
-import ast
 import re
-import threading
-import warnings
 
+from agent_tunix.python_text import parse_python
 from agent_tunix.rewards.sample import Score
 
 _FENCE = re.compile(r"^[ \t]{0,3}+```[ \t]*+(?P<mark>[\w+#.-]{0,30}+)[^\n`]*+$", re.MULTILINE)
 _LONGEST_CODE = 20_000
-_warnings_lock = threading.Lock()
 
 
 def code_format_reward(response: str, language: str = "python") -> Score:
@@ -73,11 +70,9 @@ def syntax_problem(code: str) -> str:
     if len(code) > _LONGEST_CODE:
         return f"the code is longer than {_LONGEST_CODE} characters"
     try:
-        with _warnings_lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about invalid escapes
-            tree = ast.parse(code)
+        tree = parse_python(code)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nested too deeply
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, nested too deeply or takes too long
         return f"it cannot be parsed: {error or type(error).__name__}"
     return "" if tree.body else "there is no statement in it"

@@ -57,6 +57,8 @@ def _score(response: str, validator: Any) -> Score:
             fault = next(validator.iter_errors(value), None)
     except RecursionError:
         return Score(0.25, detail="it is nested too deeply to check")
+    except OverflowError:
+        return Score(0.25, detail="a number is too large to check")
     except BadReferenceError:
         raise
     except Exception as error:  # the schema has a reference that does not resolve

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from agent_tunix.errors import BadReferenceError, RewardError
@@ -29,6 +30,13 @@ _FUNCTIONS = {f"{arc}{name}{end}" for arc in ("", "a") for name in ("sin", "cos"
 _WORDS = {"pi", "exp", "log", "ln", "sqrt", "sec", "csc", "Abs", "factorial"} | _FUNCTIONS
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NO_FORMULA = ")"
+# Tasks whose scorers do not check what the question demands, so that one text is right in every row.
+_ARITHMETIC = ("countdown", "puzzle24")
+_OPERATORS = re.compile(r"(?!.*(?:\*\*|//))[\d\s+*/()-]*", re.DOTALL)
+_PROBABILITIES = ("coin_flip",)
+_LARGEST_RELATIVE_ERROR = 0.01
+_WORD_ANSWERS = ("game_of_life_halting",)
+_NOT_FINITE = re.compile(r"(?<![a-z])(?:nan|inf|infinity)j?(?![a-z])", re.IGNORECASE)
 
 
 def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
@@ -61,8 +69,14 @@ def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
         name, json.dumps(parameters if isinstance(parameters, Mapping) else {}, sort_keys=True, default=str)
     )
     answer = extract_task_answer(response)
-    is_given = name not in _FORMULAS or answer is None or answer == entry["answer"] or _is_formula(answer)
-    given = answer if is_given else _NO_FORMULA
+    given = answer
+    if answer is not None and answer != entry["answer"]:
+        if _is_surely_wrong(name, answer, entry):
+            return Score(0.0, detail=f"{excerpt(answer)} cannot be the answer")
+        if (name in _FORMULAS and not _is_formula(answer)) or (
+            name in _ARITHMETIC and not _uses_numbers(answer, entry)
+        ):
+            given = _NO_FORMULA
     try:
         value = float(scorer(given, entry))
     except Exception as error:  # a scorer may raise anything about an answer that it cannot read
@@ -79,6 +93,25 @@ def extract_task_answer(response: str) -> str | None:
         return tagged
     found = find_answer(response)
     return found.text if found is not None and found.source in (Source.BOXED, Source.HASHES) else None
+
+
+def _is_surely_wrong(name: str, answer: str, entry: Mapping[str, Any]) -> bool:
+    """Return True for an answer that a scorer may take although it is wrong."""
+    if _NOT_FINITE.search(answer):
+        return True
+    if name in _PROBABILITIES:
+        try:
+            given, true = (Fraction(text.replace(",", "")) for text in (answer, str(entry["answer"])))
+        except (ValueError, ZeroDivisionError):
+            return False  # the scorer cannot read it either
+        return abs(given - true) > _LARGEST_RELATIVE_ERROR * true
+    return name in _WORD_ANSWERS and answer.strip().lower() != str(entry["answer"]).lower()
+
+
+def _uses_numbers(answer: str, entry: Mapping[str, Any]) -> bool:
+    """Return True if an answer is arithmetic with each of the row's numbers."""
+    numbers = sorted(map(str, entry["metadata"].get("numbers", ())))
+    return _OPERATORS.fullmatch(answer) is not None and sorted(re.findall(r"\d+", answer)) == numbers
 
 
 def _is_formula(answer: str) -> bool:

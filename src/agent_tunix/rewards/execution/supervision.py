@@ -271,9 +271,8 @@ class Supervisor:
             case ("began", int(number)) if worker.ready and worker.task.share and worker.task.may_begin(number):
                 worker.task.begun[number] = time.monotonic()
                 self._wait_for_call(worker, worker.task)
-            case ("beat",) if worker.ready and worker.task.share:
-                if not self._settings.sandboxed:  # other people's code could send beats to gain time
-                    self._wait_for_call(worker, worker.task)
+            case ("beat",) if worker.ready and worker.task.share and not self._settings.sandboxed:
+                self._wait_for_call(worker, worker.task)
             case ("ended", int(number), list(plain)) if worker.ready and worker.task.has(number):
                 self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
                 worker.log.num_bytes = 0
@@ -281,6 +280,8 @@ class Supervisor:
             case ("broke", str(why)):
                 worker.verdict = f"had to stop: {why}"
                 worker.connection.ignore()
+                if self._settings.sandboxed:  # it may write on without end
+                    self._kill(worker)
             case ("done", str(tired)) if worker.ready and (worker.task.ended or not worker.task.left):
                 self._finish(worker, worker.task, tired)
             case _:
