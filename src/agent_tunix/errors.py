@@ -26,6 +26,7 @@
     │       └── AccessDeniedError (PermissionError)   the key is unknown, revoked or not allowed to do this
     ├── ServiceError (RuntimeError)       the service cannot be started
     ├── NonFiniteUpdateError (RuntimeError)    a loss or gradient was NaN or infinite
+    ├── DeviceMemoryError (RuntimeError)  a program needs more memory than a device has
     ├── LostProcessError (RuntimeError)   another process of the run failed or disappeared
     └── Interrupted (RuntimeError)        a signal stopped the run after it saved a checkpoint
 
@@ -214,6 +215,12 @@ class NonFiniteUpdateError(AgentTunixError, RuntimeError):
     """A loss or gradient was NaN or infinite. The weights were not updated with it."""
 
     code = "non_finite_update"
+
+
+class DeviceMemoryError(AgentTunixError, RuntimeError):
+    """A program of the run needs more memory than a device has."""
+
+    code = "out_of_device_memory"
 
 
 class LostProcessError(AgentTunixError, RuntimeError):

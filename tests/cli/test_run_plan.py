@@ -85,6 +85,7 @@ def test_a_device_can_be_described_by_its_figures() -> None:
         "flops": 181e12,
         "bandwidth": 864e9,
         "link": None,
+        "layer_s": 0.0,
     }
 
 

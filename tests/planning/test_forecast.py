@@ -106,6 +106,7 @@ def test_an_evaluation_goes_through_the_weights_once_a_batch() -> None:
         (Accelerator("a", 10**9, flops=1.0, bandwidth=1e12, link=1e12), "compute"),
         (Accelerator("b", 10**9, flops=1e15, bandwidth=1.0, link=1e12), "memory"),
         (Accelerator("c", 10**9, flops=1e15, bandwidth=1e12, link=1.0), "links"),
+        (Accelerator("d", 10**9, flops=1e15, bandwidth=1e12, link=1e12, layer_s=1e6), "launches"),
     ],
 )
 def test_a_phase_takes_as_long_as_its_slowest_part(device: Accelerator, bound: str) -> None:
@@ -115,6 +116,7 @@ def test_a_phase_takes_as_long_as_its_slowest_part(device: Accelerator, bound: s
         "compute": decode.work.flops / 2 / 0.5,
         "memory": decode.work.read / 0.25,
         "links": decode.work.sent / 0.25,
+        "launches": decode.work.layers * device.layer_s,
     }
     assert decode.bound == bound
     assert decode.seconds == pytest.approx(expected[bound])

@@ -5,11 +5,15 @@ import os
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from agent_tunix.config.schema import DistributedConfig
+from agent_tunix.errors import DeviceMemoryError
 from agent_tunix.startup import devices, garbage
-from agent_tunix.startup.devices import prepare
+from agent_tunix.startup.devices import explained_memory, prepare
+from tests.raising import raises
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +105,14 @@ def test_within_a_start_garbage_is_sought_rarely_and_after_it_as_before() -> Non
         garbage.sought_as_usual()
         assert gc.get_threshold() == before
     assert gc.get_threshold() == before
+
+
+def test_a_device_without_enough_memory_is_explained() -> None:
+    with raises(DeviceMemoryError, "out_of_device_memory") as caught, explained_memory():
+        jax.jit(lambda: jnp.zeros(2**46) + 1)()
+    assert "training.micro_batch_size" in str(caught.value)
+
+
+def test_other_errors_of_a_device_stay_as_they_are() -> None:
+    with pytest.raises(RuntimeError, match="INTERNAL"), explained_memory():
+        raise RuntimeError("INTERNAL: no memory of this kind")

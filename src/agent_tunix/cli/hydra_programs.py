@@ -246,7 +246,8 @@ def _evaluate(cfg: DictConfig) -> None:
     request = read_request(compose.to_evaluate(cfg))
     devices.prepare(request.subject.run.config.distributed)
     devices.require(request.subject.run.config.distributed)
-    evaluate_checkpoint(request)
+    with devices.explained_memory():
+        evaluate_checkpoint(request)
 
 
 def _join(config: Config) -> None:

@@ -166,6 +166,7 @@ def _device(
         tflops * 1e12 if tflops else base.flops,
         bandwidth * 1e9 if bandwidth else base.bandwidth,
         link * 1e9 if link else base.link,
+        base.layer_s,
     )
 
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from agent_tunix.errors import ConfigError
 
+# Measured on an H200 with Qwen 3 0.6B: 1.67 s for 512 tokens through 28 layers. A TPU runs a layer as one program.
+_GPU_LAYER_S = 1.2e-4
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -15,6 +18,7 @@ class Accelerator:
     flops: float | None = None
     bandwidth: float | None = None  # bytes per second between memory and cores; None if not known
     link: float | None = None  # bytes per second that it can send to its neighbours, one way; None if not known
+    layer_s: float = 0.0  # seconds in which the kernels of one layer are started for one token
 
 
 def _device(name: str, gigabytes: float, teraflops: float, bandwidth: float, link: float) -> Accelerator:
@@ -27,7 +31,8 @@ def _device(name: str, gigabytes: float, teraflops: float, bandwidth: float, lin
         bandwidth: GB/s between memory and cores.
         link: GB/s one way, over NVLink, PCIe or the interconnect of a TPU slice.
     """
-    return Accelerator(name, round(gigabytes * 1e9), teraflops * 1e12, bandwidth * 1e9, link * 1e9)
+    layer_s = 0.0 if name.startswith("v") else _GPU_LAYER_S
+    return Accelerator(name, round(gigabytes * 1e9), teraflops * 1e12, bandwidth * 1e9, link * 1e9, layer_s)
 
 
 ACCELERATORS = {

@@ -1,7 +1,8 @@
 """A forecast of a run: memory of a device, seconds per step, tokens per second and cost; loads no JAX.
 
-A phase takes as long as the slowest of three: computing, reading the device's own memory, and sending to other devices,
-each at a share of the rate in the device's data sheet. Rewards, compilation, start and checkpoints are not included.
+A phase takes as long as the slowest of these: computing, reading the device's own memory and sending to other devices,
+each at a share of the rate in the device's data sheet, and starting the kernels of sampled tokens on a GPU. Rewards,
+compilation, start and checkpoints are not included.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ class Phase:
 
     work: WorkEstimate  # operations and bytes of the phase
     seconds: float | None  # duration; None if the device's speed is not known
-    bound: str  # the slowest part: compute, memory or links; "" if not known
+    bound: str  # the slowest part: compute, memory, links or launches; "" if not known
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ def _time(work: WorkEstimate, device: Accelerator, shape: MeshShape, assumptions
         seconds["memory"] = work.read / (device.bandwidth * share)
     if device.link is not None:
         seconds["links"] = work.sent / (device.link * share)
+    if work.layers and device.layer_s:
+        seconds["launches"] = work.layers * device.layer_s
     bound = max(seconds, key=lambda name: seconds[name])
     return Phase(work, seconds[bound], bound)
 

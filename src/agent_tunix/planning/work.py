@@ -34,6 +34,7 @@ class WorkEstimate:
     flops: float  # floating-point operations of all devices; a multiply-add counts as two
     read: float  # bytes that a device reads from its memory
     sent: float  # bytes that a device sends to others
+    layers: int = 0  # layers in sequence, of passes that are too short to hide the start of their kernels
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def work_of_sampling(
             flops=N * T * (counts.of_token + counts.of_logits + (P + T) * counts.of_pair),
             read=T * (batches * gathered + cache + logits),
             sent=T * batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, N * T),
+            layers=T * batches * a.num_layers,
         ),
     }
 

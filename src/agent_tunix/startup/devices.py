@@ -11,11 +11,12 @@ import importlib.util
 import logging
 import os
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from agent_tunix.closing import Closing
 from agent_tunix.config.schema import DistributedConfig
-from agent_tunix.errors import ConfigError
+from agent_tunix.errors import ConfigError, DeviceMemoryError
 from agent_tunix.startup.program_cache import prepare_cache
 
 # Compiled programs are cleared if a process uses more than this share of the memory mappings that it may have.
@@ -43,6 +44,28 @@ def prepare(distributed: DistributedConfig) -> None:
                 _add_flag(flag)
     if distributed.compilation_cache is not None:
         prepare_cache(distributed.compilation_cache)
+
+
+@contextlib.contextmanager
+def explained_memory() -> Iterator[None]:
+    """Turn XLA's error for a lack of memory into one that names the settings that need less.
+
+    Raises:
+        DeviceMemoryError: A device ran out of memory in this block.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        status, _, detail = str(error).partition(": ")
+        if status != "RESOURCE_EXHAUSTED":
+            raise
+        raise DeviceMemoryError(
+            f"the memory of a device is too small: {detail.splitlines()[0]}\n"
+            "Lower training.micro_batch_size, generation.max_generation_steps, grpo.num_generations or "
+            "evaluation.batch_size, or set model.remat=true, model.lora_rank=16 or model.quantization=nf4; "
+            "`agent-tunix plan` with the same settings prints what each part needs and what would fit. On a GPU, JAX "
+            "takes three quarters of the memory; XLA_PYTHON_CLIENT_MEM_FRACTION=0.95 gives it more."
+        ) from error
 
 
 def require(distributed: DistributedConfig) -> None:

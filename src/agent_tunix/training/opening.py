@@ -30,6 +30,7 @@ from agent_tunix.runs.stopping import StopRequest
 from agent_tunix.runs.trust import sign_run
 from agent_tunix.runs.weights.initial import describe_initial, pin_initial
 from agent_tunix.startup import timeline
+from agent_tunix.startup.devices import explained_memory
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import RunAttempt, record_failure, recorded_outcome
 from agent_tunix.training.components import TrainingComponents
@@ -74,6 +75,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         _check_shared(processes, root)
         quieten_libraries()
         attempt = stack.enter_context(recorded_outcome(root, overrides)) if processes.is_first else RunAttempt()
+        stack.enter_context(explained_memory())
         # Signal handlers come before the log, because a program that sees the log may send a signal.
         stop = stack.enter_context(StopRequest())
         log = paths.log if processes.is_first else paths.log_of(processes.index)
