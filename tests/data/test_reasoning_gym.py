@@ -171,6 +171,8 @@ def test_code_in_an_answer_neither_runs_nor_scores(task: str, answer: str) -> No
         ("complex_arithmetic", "nan"),
         ("complex_arithmetic", "nan+nanj"),
         ("coin_flip", "0"),
+        ("coin_flip", "1e999999999"),
+        ("coin_flip", "1.e-1_000_000_000"),
         ("game_of_life_halting", "0"),
         ("game_of_life_halting", "True or False"),
     ],

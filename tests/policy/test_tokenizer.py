@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.peers.tunix_tokenizer import TunixTokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import chat_tokenizers as chat
 from tests.raising import raises
 from transformers import AutoTokenizer
+from tunix.generate.tokenizer_adapter import TokenizerAdapter
 
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.errors import ConfigError, ModelError
@@ -389,3 +391,9 @@ def test_an_id_beyond_the_vocabulary_has_no_text(directory: Path) -> None:
     tokenizer = Tokenizer(directory)
     tokenizer.encode_prompts([["", "<|im_start|>", "user"]])
     assert tokenizer.decode([*tokenizer.encode("four"), tokenizer.vocab_size, tokenizer.vocab_size + 1]) == "four"
+
+
+def test_tunix_accepts_the_tokenizer_that_benchmarks_give_it() -> None:
+    assert TokenizerAdapter(TunixTokenizer(EMBEDDED_MODEL)).encode("What is 2 plus 2?") == TOKENIZER.encode(
+        "What is 2 plus 2?"
+    )
