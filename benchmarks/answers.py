@@ -150,7 +150,9 @@ def race(
     samples: Sequence[Sample], name: str, score: Score, wanted: int = WANTED, batch_size: int = BATCH
 ) -> list[Difference]:
     """Let ours and math-verify judge batches in turns, print their speeds, and return the differences."""
-    ours_s, theirs_s, differing = [], [], []
+    ours_s: list[float] = []
+    theirs_s: list[float] = []
+    differing = []
     for number, start in enumerate(range(0, len(samples), batch_size)):
         batch = samples[start : start + batch_size]
         verdicts = {}

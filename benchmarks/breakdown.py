@@ -17,6 +17,7 @@ the rewards, runs on the host.
 import argparse
 import logging
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,9 +27,12 @@ from typing import Any
 import absl.logging
 import jax
 import jax.numpy as jnp
-from arithmetic import Shapes, forward_terms
 from flax import nnx
-from phases import make_phases
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.arithmetic import Shapes, forward_terms
+from benchmarks.phases import make_phases
 
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.grpo.logps import completion_statistics

@@ -20,6 +20,7 @@ the softmax between the products of attention is accounted for). If a time's exp
 import argparse
 import logging
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -28,10 +29,13 @@ from pathlib import Path
 
 import absl.logging
 import numpy as np
-from arithmetic import PASSES, Shapes, forward_terms, step_operations
-from made_model import build, make_config, write_model
-from phases import make_phases
 from scipy.optimize import nnls
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.arithmetic import PASSES, Shapes, forward_terms, step_operations
+from benchmarks.made_model import build, make_config, write_model
+from benchmarks.phases import make_phases
 
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.planning.work import count_operations
@@ -102,7 +106,7 @@ class Bench:
                 directory, prompts=case.prompts, group=case.group, prompt_tokens=case.prompt, tokens=case.completion
             )
             learner, batch = build(config)
-            self._phases = make_phases(learner, batch.token_ids, config).run
+            self._phases = make_phases(learner, batch).run
         self._taken: dict[str, list[float]] = {name: [] for name in self._phases}
         for run in self._phases.values():
             run()

@@ -20,6 +20,7 @@ import gc
 import logging
 import os
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -32,7 +33,10 @@ os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 import jax
 import jax.numpy as jnp
 from jax._src import compiler
-from real_shapes import SHAPES, write_model
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.real_shapes import SHAPES, write_model
 
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, DistributedConfig

@@ -50,8 +50,9 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
-        self._spent: collections.Counter[str] = collections.Counter()
+        self._spent: dict[str, float] = collections.defaultdict(float)
         self._inside: list[float] = []
+        self._began = time.perf_counter()
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function with its time counted for a part."""
@@ -71,15 +72,17 @@ class Stopwatch:
         return call
 
     def stepped(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that takes a step, with a record of its parts after each call."""
-        whole = self.timed("all else", function)
+        """Return the function that ends a step, with a record of the parts since the step before after each call."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._spent.clear()
             try:
-                return whole(*args, **kwargs)
+                return function(*args, **kwargs)
             finally:
-                self.steps.append(dict(self._spent))
+                ended = time.perf_counter()
+                rest = ended - self._began - sum(self._spent.values())
+                self.steps.append({**self._spent, "all else": rest})
+                self._spent.clear()
+                self._began = ended
 
         return call
 
@@ -102,7 +105,7 @@ def parts() -> list[tuple[str, str, Any, str]]:
 
     return [
         (DEVICE, "completions and updates", jax, "device_get"),
-        (HOST, "prompts", RunSession, "_batch"),
+        (HOST, "prompts", RunSession, "batch"),
         (HOST, "beginning the rollout", Sampler, "sample"),
         (HOST, "texts of completions", Tokenizer, "decode_batch"),
         (HOST, "samples", grpo_step, "make_samples"),
@@ -114,8 +117,8 @@ def parts() -> list[tuple[str, str, Any, str]]:
         (HOST, "evaluation", RunSession, "_evaluate"),
         (OUTPUTS, "metrics of the updates", grpo_step, "describe_updates"),
         (OUTPUTS, "row of metrics", StepMetrics, "row"),
-        (OUTPUTS, "learning rate", RunSession, "_learning_rate"),
-        (OUTPUTS, "log of scores", train.GrpoSession, "_log_scores"),
+        (OUTPUTS, "learning rate", RunSession, "learning_rate"),
+        (OUTPUTS, "log of scores", train, "_log_scores"),
         (OUTPUTS, "completions handed over", Recorder, "store"),
         (OUTPUTS, "completions made ready", train, "to_stored"),
         (OUTPUTS, "row handed over", Recorder, "record"),
@@ -136,7 +139,7 @@ def watched() -> Iterator[Stopwatch]:
     with ExitStack() as stack:
         for _, name, owner, attribute in parts():
             stack.enter_context(mock.patch.object(owner, attribute, watch.timed(name, getattr(owner, attribute))))
-        stack.enter_context(mock.patch.object(RunSession, "_take_step", watch.stepped(RunSession._take_step)))
+        stack.enter_context(mock.patch.object(RunSession, "finish_step", watch.stepped(RunSession.finish_step)))
         yield watch
 
 
@@ -196,7 +199,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="seven steps")
     parser.add_argument("--long", action="store_true", help="long completions in micro-batches")
     parser.add_argument("--bar", type=float, default=2.0, help="percent of a step that may be waiting for outputs")
-    arguments, arguments.overrides = parser.parse_known_args()
+    arguments, overrides = parser.parse_known_args()
+    arguments.overrides = overrides
     config = make_config(arguments)
     prepare(config.distributed)
     logging.disable(logging.WARNING)

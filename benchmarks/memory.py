@@ -83,8 +83,8 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
     if program == "ours":
         devices.prepare(DistributedConfig(platform="cpu", compilation_cache=None))
     import absl.logging
+    from benchmarks.made_model import make_config, make_step
     from jax._src import compiler
-    from made_model import make_config, make_step
 
     from agent_tunix.training import components  # noqa: F401  (what a run imports)
 
@@ -116,9 +116,9 @@ def child(program: str, directory: Path, sequences: int, words: int, remat: bool
 def take_bare_steps(config: Any, words: int) -> None:
     """Take two steps with Tunix's own learner and sampler, on the same model and optimiser."""
     import optax
+    from benchmarks.made_model import make_prompts, reward
     from benchmarks.peers.bare_tunix import load_model, make_mesh
     from benchmarks.peers.tunix_tokenizer import TunixTokenizer
-    from made_model import make_prompts, reward
     from tunix.rl import rl_cluster as rl_cluster_lib
     from tunix.rl.grpo import grpo_learner
     from tunix.rl.rollout import base_rollout
@@ -229,7 +229,7 @@ def main() -> None:
     sizes = [8, 16, 32] if arguments.quick else sorted(arguments.sequences)
     if any(size % GROUP for size in sizes) or len(sizes) < 2:
         parser.error(f"--sequences takes two sizes at least, multiples of {GROUP}")
-    from made_model import write_model
+    from benchmarks.made_model import write_model
 
     found: dict[str, dict[int, Measured]] = {"ours": {}, "tunix": {}}
     with tempfile.TemporaryDirectory() as temporary:

@@ -38,7 +38,7 @@ import numpy as np
 
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
-from agent_tunix.rewards import Component, Mixture, Sample
+from agent_tunix.rewards import Component, Mixture, Sample, fingerprint
 from agent_tunix.rewards.calling import PlainReward
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.reporter import scoring_settings, to_stored
@@ -47,7 +47,7 @@ from agent_tunix.tracking.rollouts import RolloutWriter
 from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics
 
-COMPONENTS = {
+COMPONENTS: dict[str, dict[str, Any]] = {
     "correct": {"function": "math"},
     "tags": {"function": "format", "weight": 0.2},
     "brevity": {"function": "conciseness", "weight": 0.1},
@@ -98,7 +98,7 @@ class Rollouts:
     """Writer of every completion to Parquet."""
 
     def __init__(self, mixture: Mixture, config: Config, directory: Path) -> None:
-        self._settings = scoring_settings(config, mixture)
+        self._settings = scoring_settings(config, fingerprint(mixture))
         self._writer = RolloutWriter(directory, config.rollouts, config.seed)
 
     def take(self, step: int, result: StepResult, row: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def synthetic_mixture() -> Mixture:
     def reader(name: str) -> Callable[[str, Mapping[str, Any]], float]:
         return lambda response, metadata: float(metadata[name])
 
-    weights = {name: float(settings.get("weight", 1.0)) for name, settings in COMPONENTS.items()}  # type: ignore[arg-type]
+    weights = {name: float(settings.get("weight", 1.0)) for name, settings in COMPONENTS.items()}
     return Mixture(Component(name, PlainReward(reader(name), name), weight) for name, weight in weights.items())
 
 

@@ -39,7 +39,7 @@ def measure(count: int, cores: Sequence[int], steps: int, root: Path) -> list[di
 
 def step_time(rows: Sequence[dict[str, Any]]) -> float:
     """Return the median seconds of a step, without the first one."""
-    return statistics.median(row["time/step_s"] for row in rows if row["step"] > 1)
+    return statistics.median(float(row["time/step_s"]) for row in rows if row["step"] > 1)
 
 
 def main() -> None:

@@ -166,7 +166,7 @@ def measured_run(result: Path, overrides: list[str]) -> None:
     from agent_tunix.training import components
 
     seen: dict[str, Any] = {"compile_s": 0.0, "activation_bytes": 0}
-    compile_program, load_policy = compiler.backend_compile_and_load, components.load_policy
+    compile_program, load_policy = compiler.backend_compile_and_load, vars(components)["load_policy"]
 
     def watch_compiling(*args: Any, **kwargs: Any) -> Any:
         started = time.perf_counter()
@@ -184,7 +184,7 @@ def measured_run(result: Path, overrides: list[str]) -> None:
         return policy
 
     compiler.backend_compile_and_load = watch_compiling
-    components.load_policy = watch_loading  # type: ignore[assignment]
+    vars(components)["load_policy"] = watch_loading
     sys.argv = ["run_training.py", *overrides]
     try:
         runpy.run_path(str(Path(__file__).parents[1] / "run_training.py"), run_name="__main__")

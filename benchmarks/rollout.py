@@ -74,7 +74,7 @@ def make_model(shape: Shape) -> Decoder:
     architecture = dataclasses.replace(
         read_architecture(EMBEDDED_MODEL),
         num_layers=shape.layers,
-        layer_kinds=("full_attention",) * shape.layers,
+        layer_kinds=("full_attention",) * shape.layers,  # type: ignore[arg-type]
         hidden_size=shape.width,
         intermediate_size=3 * shape.width,
         num_heads=4,

@@ -150,7 +150,7 @@ def time_import() -> float:
 
 def median_of(runs: Sequence[Mapping[str, Any]], phase: str) -> float:
     """Return the median time of a phase; runs without it count as 0."""
-    return statistics.median(told["phases_s"].get(phase, 0.0) for told in runs)
+    return statistics.median(float(told["phases_s"].get(phase, 0.0)) for told in runs)
 
 
 def print_row(name: str, values: Sequence[float]) -> None:
