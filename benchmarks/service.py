@@ -156,7 +156,7 @@ def kinds_of_request(ids: list[str], secret: str) -> dict[str, Callable[[], byte
     """Return functions that make a request, by kind."""
 
     def request(path: str) -> bytes:
-        return f"GET /v1/reward_functions{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n".encode()
+        return f"GET /v1/reward_functions{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n".encode()
 
     newest = request("?limit=20")
     return {
