@@ -367,9 +367,10 @@ def test_no_file_beside_those_that_are_named_is_a_link_to_one_elsewhere(tmp_path
     refusal("dataset_reads_elsewhere", config_of(str(tmp_path / "data"), subset=None))
 
 
-def test_columns_are_not_separated_by_a_regular_expression(tmp_path: Path) -> None:
+@pytest.mark.parametrize("separator", ["'(a+)+$'", "null"])
+def test_columns_are_separated_by_one_known_character(tmp_path: Path, separator: str) -> None:
     (tmp_path / "train.csv").write_text(f"question,answer\n{'a' * 40}!,4\n")
-    options = "  data_files: train.csv\n  sep: '(a+)+$'\n  engine: python\n"
+    options = f"  data_files: train.csv\n  sep: {separator}\n  engine: python\n"
     (tmp_path / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n{options}---\n")
     refusal("invalid_separator", config_of(str(tmp_path), subset=None))
 

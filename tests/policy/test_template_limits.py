@@ -61,6 +61,8 @@ ATTACKS = [
     "{% for i in range(99999) %}{{ 'x'|batch(4000)|select('none')|first }}{% endfor %}",
     "{{ range(99999)|map(attribute='0.' * 9999)|list }}",
     "{% macro m() %}{{ varargs|length }}{% endmacro %}{% for i in range(999) %}{{ m(*range(99999)) }}{% endfor %}",
+    "{% set big = [1e300 / 7] * 260000 %}{% for i in range(300) %}{% if big|string %}{% endif %}{% endfor %}",
+    "{% set b = range(100000)|list %}{% for i in range(1500) %}{% if (b, b, b)|string %}{% endif %}{% endfor %}",
     "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "{% set x = 200000000 * 'a' %}",
     "{% set x=[0]*100000000 %}",

@@ -167,13 +167,14 @@ def check_directory(place: RemoteLocation, directory: str) -> None:
 
 
 def check_separator(place: RemoteLocation, config: Any) -> None:
-    """Refuse a column separator that is a regular expression, because matching may take forever.
+    """Refuse a column separator that is a regular expression or is to be guessed, because both may take forever.
 
     Raises:
         DataError: The description of the dataset sets one.
     """
     given = getattr(config, "sep", None), getattr(config, "delimiter", None)
-    if any(one is not None and len(str(one)) != 1 for one in given):
+    is_guessed = hasattr(config, "sep") and given == (None, None)
+    if is_guessed or any(one is not None and len(str(one)) != 1 for one in given):
         raise DataError(
             f"{place.key}={place.path} must separate columns by one character, not by {given[1] or given[0]!r:.100}; "
             "change sep in its README.md, or use data.source=csv",

@@ -31,6 +31,7 @@ MAX_WORK = 20_000_000
 # Maximum processor time of a rendering, in case the counts miss some work. No conversation needs a hundredth of it.
 MAX_SECONDS = 10.0
 _WORK_BETWEEN_LOOKS = 50_000
+_CHARGES_BETWEEN_LOOKS = 1000
 MAX_SOURCE = 100_000
 # No conversation has larger numbers. Numbers above 2^61 may have equal hashes, and `unique` would take forever on them.
 _MAX_BITS = 60
@@ -53,11 +54,11 @@ _SIZED = frozenset((
     "batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "tojson", "truncate",
     "zfill",
 ))
-# Filters and tests that do not visit the content of a value.
-_AT_ONCE = frozenset((
-    "attr", "boolean", "callable", "count", "d", "default", "defined", "escaped", "false", "filter", "first", "float",
-    "integer", "iterable", "last", "length", "mapping", "none", "number", "sameas", "sequence", "string", "test",
-    "true", "undefined",
+# Filters, and tests, that do not visit the content of a value.
+_FILTERS_AT_ONCE = frozenset(("attr", "count", "d", "default", "first", "last", "length"))
+_TESTS_AT_ONCE = frozenset((
+    "boolean", "callable", "defined", "escaped", "false", "filter", "float", "integer", "iterable", "mapping", "none",
+    "number", "sameas", "sequence", "string", "test", "true", "undefined",
 ))
 # fmt: on
 # Filters and methods that may create large results from short texts.
@@ -110,7 +111,7 @@ class _Meter(threading.local):
         self.begin()
 
     def begin(self) -> None:
-        self._work = self._looked_at = 0
+        self._work = self._looked_at = self._charges = 0
         self._output = 0
         self._began_s = time.thread_time()
         # By id. The value is stored too, so that its id is not reused.
@@ -120,8 +121,9 @@ class _Meter(threading.local):
         self._work += units
         if self._work > MAX_WORK:
             raise TemplateLimitError("it exceeds the limit of operations, possibly by an endless loop")
-        if self._work > self._looked_at + _WORK_BETWEEN_LOOKS:
-            self._looked_at = self._work
+        self._charges += 1
+        if self._work > self._looked_at + _WORK_BETWEEN_LOOKS or self._charges > _CHARGES_BETWEEN_LOOKS:
+            self._looked_at, self._charges = self._work, 0
             if time.thread_time() > self._began_s + MAX_SECONDS:
                 raise TemplateLimitError(f"it takes more than {MAX_SECONDS:g} s")
 
@@ -273,8 +275,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if len(source) > MAX_SOURCE:
             raise TemplateLimitError(f"it has {len(source):,} characters, above the limit of {MAX_SOURCE:,}")
         self.meter.begin()
-        for functions in (self.filters, self.tests):
-            given: dict[str, Any] = dict(functions)
+        for functions, at_once in ((self.filters, _FILTERS_AT_ONCE), (self.tests, _TESTS_AT_ONCE)):
+            given: dict[str, Any] = {name: function for name, function in functions.items() if name not in at_once}
             functions.update({name: self._counted(name, function) for name, function in given.items()})
         self.filters[_TURNS] = self._turns
         self.filters[_WEIGHED] = self._weighed
@@ -358,8 +360,6 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         return value
 
     def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        if name in _AT_ONCE:
-            return function
         skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
 
         @functools.wraps(function)
