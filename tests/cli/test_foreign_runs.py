@@ -230,6 +230,14 @@ def test_mcp_servers_of_a_strangers_run_are_told_and_not_used(server: Any, told:
     assert f"environment.mcp.0: {told}" in str(refusal.value)
 
 
+def test_no_text_of_a_run_looks_like_a_line_of_the_question(world: World) -> None:
+    world.configure({"environment.mcp": [{"url": "http://127.0.0.1:9/x\n\nNothing else would be used." + "x" * 9999}]})
+    with raises(UntrustedRunError, "untrusted_run") as refusal:
+        read_request(EvaluateConfig(checkpoint_dir="run"))
+    assert "\nNothing" not in str(refusal.value)
+    assert len(str(refusal.value)) < 2000
+
+
 def test_the_file_of_an_mcp_server_within_a_run_is_ones_own_only_as_it_was_signed(world: World) -> None:
     (world.run / "server.py").write_text("")
     world.configure({"environment.mcp": [{"command": "python run/server.py"}]})

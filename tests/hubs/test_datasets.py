@@ -375,6 +375,14 @@ def test_columns_are_separated_by_one_known_character(tmp_path: Path, separator:
     refusal("invalid_separator", config_of(str(tmp_path), subset=None))
 
 
+@pytest.mark.parametrize("option", ["skiprows: 400000000", "engine: python", "encoding: punycode", "chunksize: 1"])
+def test_other_options_for_reading_are_refused(tmp_path: Path, option: str) -> None:
+    (tmp_path / "train.csv").write_text("question,answer\n2 + 2,4\n")
+    options = f"  data_files: train.csv\n  {option}\n"
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n{options}---\n")
+    refusal("unsupported_dataset_option", config_of(str(tmp_path), subset=None))
+
+
 def test_a_saved_dataset_with_wrong_offsets_is_damaged(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"question": ["Z" * 0x234], "answer": ["4"]}).save_to_disk(str(tmp_path))
     file = next(tmp_path.glob("*.arrow"))

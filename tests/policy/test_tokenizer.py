@@ -216,6 +216,13 @@ BERT = {
         {"type": "Prepend", "prepend": "a" * 100},
         {"type": "Sequence", "normalizers": [BERT] * 4},
         {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(4) + b"a" * 100).decode()},
+        {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(4)).decode()},
+                {"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 100},
+            ],
+        },
     ],
 )
 def test_normalizers_that_lengthen_a_text_are_refused(directory: Path, normalizer: dict[str, Any]) -> None:

@@ -115,8 +115,13 @@ SKIPPED_POINTS = [
     r"\lfloor x/13\rfloor+0\sqrt{x}:|x|-x+0\sqrt{13-x}",
     r"I+10^{60}K-10^{60}K+0\pi:K+10^{60}I-10^{60}I+0\pi".replace("I", r"\lfloor|x|/13\rfloor").replace("K", "(|x|-x)"),
     r"\(1\) \(5\) \(3\)",
+    # So small that the errors of the reference's terms would cover them.
+    *(r"\pi\cdot 10^{-30}:\pi\cdot 10^{-30}", r"10^{-30}\pi:10^{-31}\pi", r"\sqrt{2}-\sqrt{2}"),
 ]
-EQUATIONS_AND_RATIOS = ["y=2x+1", "y=x^2", r"y=\sqrt{x}", "y=3-x", "1:2", "7:3", r"\sqrt{2}:1", "a:b=2:3", "(1:2,3:4)"]
+EQUATIONS_AND_RATIOS = [
+    *("y=2x+1", "y=x^2", r"y=\sqrt{x}", "y=3-x", "1:2", "7:3", r"\sqrt{2}:1", "a:b=2:3", "(1:2,3:4)", "x+1:x+2"),
+    *(r"1:\sqrt{2}+1", r"\pi:4-\pi", r"6.63 \times 10^{-34}"),
+]
 DISGUISED = [
     *(r"\text{not }5", r"\not{5}", r"\phantom{5}6", r"6\phantom{5}", r"\color{white}{5} 6", r"\overset{5}{6}"),
     *(r"\underset{5}{6}", r"\cancel{5}6", r"\href{5}{6}", r"\sout{5}", "5̸", "5\u0336", "𝟓", "⑤", "Ⅴ", "٥", "５", "б"),

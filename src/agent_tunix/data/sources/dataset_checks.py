@@ -1,6 +1,7 @@
 """Checks of datasets that somebody else made, before the library `datasets` reads them."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -19,6 +20,14 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _MOST_WILDCARDS = {"**": 2, "*": 3}
 # Formats that are read; `cache` is that of the library itself.
 _FORMATS = ("arrow", "cache", "csv", "json", "parquet", "text")
+
+# Options for reading files that a description may set: those that say which files and columns there are.
+# fmt: off
+_OPTIONS = frozenset((
+    "column_names", "columns", "data_dir", "data_files", "delimiter", "description", "doublequote", "escapechar",
+    "features", "field", "header", "name", "names", "quotechar", "quoting", "sep", "version",
+))
+# fmt: on
 
 
 def check_format(place: RemoteLocation, builder: Any) -> None:
@@ -166,8 +175,10 @@ def check_directory(place: RemoteLocation, directory: str) -> None:
                 )
 
 
-def check_separator(place: RemoteLocation, config: Any) -> None:
-    """Refuse a column separator that is a regular expression or is to be guessed, because both may take forever.
+def check_options(place: RemoteLocation, config: Any) -> None:
+    """Refuse options for reading the files that may take forever or any amount of memory.
+
+    Among them is a column separator that is a regular expression or is to be guessed.
 
     Raises:
         DataError: The description of the dataset sets one.
@@ -180,6 +191,15 @@ def check_separator(place: RemoteLocation, config: Any) -> None:
             "change sep in its README.md, or use data.source=csv",
             code="invalid_separator",
         )
+    for option in dataclasses.fields(config):
+        value = getattr(config, option.name)
+        if option.name not in _OPTIONS and option.default != value:
+            raise DataError(
+                f"{place.key}={place.path} sets {option.name}={value!r:.100} in its README.md, which is not supported, "
+                f"because a reader may take forever with it; remove it, or use data.source=csv or jsonl. Supported are "
+                f"{', '.join(sorted(_OPTIONS))}",
+                code="unsupported_dataset_option",
+            )
 
 
 def check_version(place: RemoteLocation, name: str, version: str) -> None:

@@ -21,8 +21,8 @@ from agent_tunix.data.sources.dataset_checks import (
     check_directory,
     check_files,
     check_format,
+    check_options,
     check_saved,
-    check_separator,
     check_version,
     checking_descriptions,
 )
@@ -126,7 +126,7 @@ def _load(
         check_format(place, builder)
         check_files(place, path, builder.config.data_files)
         check_version(place, str(builder.config.name), str(builder.config.version))
-        check_separator(place, builder.config)
+        check_options(place, builder.config)
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
         builder.download_and_prepare(dl_manager=limited_downloads(place, builder))

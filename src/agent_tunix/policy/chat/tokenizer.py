@@ -364,7 +364,7 @@ def _growth(part: Mapping[str, Any]) -> float:
     elif part["type"] == "Precompiled":  # the size of a table, the table, and the texts that replace characters
         table = base64.b64decode(part["precompiled_charsmap"] or "")
         replacements = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
-        growth = max(map(len, replacements))
+        growth = max(1, *map(len, replacements))
     return growth
 
 

@@ -20,6 +20,7 @@ _DIGITS = 40
 _LARGEST_LOGARITHM = 20_000
 # Arguments of the gamma function, which takes a third of a second for the largest numbers.
 _LARGEST_OF_GAMMA = 1_000_000
+_RELATIVE_ERROR = 1e-25
 # Of values that count as equal, relative to them and for small ones absolute. Larger terms that cancel leave noise.
 _LARGEST_ERROR = 1e-12
 _CONSTANTS = frozenset(("e", "i", "pi"))
@@ -233,7 +234,7 @@ class Value:
 
     Attributes:
         number: A number of mpmath.
-        scale: Size of the largest term, which determines the error.
+        scale: Size of the largest term, times what it is multiplied by, which determines the error.
     """
 
     __slots__ = ("number", "scale")
@@ -244,11 +245,19 @@ class Value:
 
     def agrees(self, other: "Value") -> bool | None:
         """Return True if both values are equal up to their errors, None if the errors are too large to say."""
-        sizes = abs(self.number), abs(other.number)
-        error = max(self.scale, other.scale, *sizes) * _context().mpf(10) ** -25
+        error = max(self.error, other.error)
         if abs(self.number - other.number) > error:
             return False
-        return True if error <= max(_LARGEST_ERROR, _LARGEST_ERROR * max(sizes)) else None
+        if error <= _LARGEST_ERROR * max(abs(self.number), abs(other.number)):
+            return True
+        # Both are smaller than an error. A small number that is known exactly equals no remainder of large terms.
+        both_vanish = abs(self.number) <= self.error and abs(other.number) <= other.error
+        return True if both_vanish and error <= _LARGEST_ERROR else None
+
+    @property
+    def error(self) -> Any:
+        """The largest error of the value."""
+        return max(self.scale, abs(self.number)) * _RELATIVE_ERROR
 
     def is_zero(self) -> bool | None:
         """Return True if the value is 0 up to its error, None if the error is too large to say."""
@@ -304,6 +313,14 @@ class _Evaluator:
             charge(magnitude // 25)  # functions of large numbers take longer
         return value
 
+    def measured(self, node: Node) -> tuple[Any, Any]:
+        """Return the value of a part, and its scale alone."""
+        outside, self.scale = self.scale, self.context.mpf(0)
+        value = self.value(node)
+        scale = max(self.scale, abs(value))
+        self.scale = outside
+        return value, scale
+
     def compute(self, node: Node) -> Any:
         charge(10)
         kind, args = node
@@ -319,12 +336,17 @@ class _Evaluator:
         if kind == "negative":
             return -self.value(args[0])
         if kind == "product":
-            result = self.value(args[0])
+            result, scale = self.measured(args[0])
             for factor in args[1:]:
-                result = result * self.value(factor)
+                value, its_scale = self.measured(factor)
+                result, scale = result * value, max(scale * abs(value), its_scale * abs(result))
+            self.scale = max(self.scale, scale)
             return result
         if kind == "quotient":
-            return self.value(args[0]) / self.value(args[1])
+            (top, top_scale), (bottom, bottom_scale) = map(self.measured, args)
+            result = top / bottom
+            self.scale = max(self.scale, top_scale / abs(bottom), bottom_scale * abs(result / bottom))
+            return result
         if kind == "power":
             return self.power(self.value(args[0]), args[1])
         if kind == "quantity":

@@ -13,10 +13,11 @@ from agent_tunix.runs.directory import write_json
 from agent_tunix.runs.trust.key import canonical, read_private, sha256
 from agent_tunix.runs.trust.signing import digest_part, file_of
 from agent_tunix.store.home import home, make_home
-from agent_tunix.visible_text import escape_hidden
+from agent_tunix.visible_text import escape_hidden, one_line
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _TRUSTED = "trusted_runs"
+_LONGEST_LINE = 1000
 
 
 def ask_user(root: Path, reason: str, parts: Iterable[CodePart]) -> bool:
@@ -29,7 +30,13 @@ def ask_user(root: Path, reason: str, parts: Iterable[CodePart]) -> bool:
 
 
 def _told(root: Path, reason: str, parts: Iterable[CodePart]) -> str:
-    return "\n".join([f"{root} {reason}, and would", *(f"  - {part.describe()}" for part in parts)])
+    # A line feed in a text of the run would look like a line of ours.
+    return "\n".join([f"{one_line(str(root))} {reason}, and would", *(_line_of(part) for part in parts)])
+
+
+def _line_of(part: CodePart) -> str:
+    text = one_line(part.describe())
+    return f"  - {text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + ' …'}"
 
 
 def refusal(root: Path, reason: str, parts: Iterable[CodePart]) -> UntrustedRunError:
