@@ -156,7 +156,8 @@ def kinds_of_request(ids: list[str], secret: str) -> dict[str, Callable[[], byte
     """Return functions that make a request, by kind."""
 
     def request(path: str) -> bytes:
-        return f"GET /v1/reward_functions{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n".encode()
+        headers = f"Host: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n"
+        return f"GET /v1/reward_functions{path} HTTP/1.1\r\n{headers}".encode()
 
     newest = request("?limit=20")
     return {
