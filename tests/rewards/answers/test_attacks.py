@@ -117,10 +117,14 @@ SKIPPED_POINTS = [
     r"\(1\) \(5\) \(3\)",
     # So small that the errors of the reference's terms would cover them.
     *(r"\pi\cdot 10^{-30}:\pi\cdot 10^{-30}", r"10^{-30}\pi:10^{-31}\pi", r"\sqrt{2}-\sqrt{2}"),
+    *(r"\pi-\pi+9\cdot 10^{12}-9\cdot 10^{12}", r"\pi-\pi+9\cdot 10^{13}-9\cdot 10^{13}"),
+    r"\pi\cdot 1.4331\cdot 10^{-13} y+C(1+S)-C(1+S)=0".replace("C", "9000000000000").replace(
+        "S", "10^{12}(x-0.2129991)^2(x-0.2614456)^2"
+    ),
 ]
 EQUATIONS_AND_RATIOS = [
     *("y=2x+1", "y=x^2", r"y=\sqrt{x}", "y=3-x", "1:2", "7:3", r"\sqrt{2}:1", "a:b=2:3", "(1:2,3:4)", "x+1:x+2"),
-    *(r"1:\sqrt{2}+1", r"\pi:4-\pi", r"6.63 \times 10^{-34}"),
+    *(r"1:\sqrt{2}+1", r"\pi:4-\pi", r"6.63 \times 10^{-34}", "10^{-20}", r"e^{-40}", r"y=\ln x+3"),
 ]
 DISGUISED = [
     *(r"\text{not }5", r"\not{5}", r"\phantom{5}6", r"6\phantom{5}", r"\color{white}{5} 6", r"\overset{5}{6}"),

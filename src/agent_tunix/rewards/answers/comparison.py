@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.answers.equality import compare
-from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, rational
+from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, number_of, rational
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, number_text, read_number, undressed
@@ -45,6 +45,8 @@ _PROSE = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _LONGEST_REMEMBERED = 80
+# math-verify takes smaller numbers for 0.
+_SMALLEST = 1e-10
 _DIGITS = re.compile(r"\d++", re.ASCII)
 _SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*∅\s*\Z")
@@ -184,6 +186,9 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
             + ": they have parts that the grammar does not support, and math-verify compares only single formulas"
         )
         return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, ours.is_number)
+    if _is_tiny(reference):
+        detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EVALUATED)
+        return Comparison(Verdict.DIFFERENT, detail, Tier.EVALUATED, ours.is_number)
     verdict, reason, timed_out = ask(answer, reference.text)
     detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
     return Comparison(verdict, detail, Tier.THOROUGH, ours.is_number, timed_out=timed_out)
@@ -373,6 +378,12 @@ def _is_one_formula(text: str) -> bool:
         and _GROUP.sub("", text).count("=") < 2
         and text.strip("$ .").count("$") == 0
     )
+
+
+def _is_tiny(reference: Reference) -> bool:
+    """Return True if math-verify would find 0 equal to a reference."""
+    value = None if reference.node is None else limited(number_of, reference.node)
+    return value is not None and 0 < abs(value) < _SMALLEST
 
 
 def _is_unbalanced(text: str) -> bool:

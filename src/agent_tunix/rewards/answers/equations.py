@@ -21,6 +21,8 @@ from agent_tunix.rewards.answers.work import charge, remembered
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 # Values of an unknown at which a factor of an equation may vanish.
 _SIMPLE = (*range(-5, 6), Fraction(1, 2), Fraction(-1, 2))
+# Of an expression at a root and beside it.
+_LARGEST_RATIO = 1e-15
 Pair = tuple[Node, str, Node]
 
 
@@ -101,7 +103,10 @@ def _linear_parts(node: Node, y: Node) -> tuple[Node, Node] | None:
 
 
 def _is_root(here: Node, beside: Node) -> bool:
-    """Return True if one expression is 0 at random points, and another, defined at the same points, nowhere there."""
+    """Return True if one expression is 0 at random points, and another, defined at the same points, nowhere there.
+
+    What counts as 0 is relative to the other value, because an answer may choose both as small as it likes.
+    """
     agreed = 0
     for number in range(5):
         try:
@@ -129,10 +134,10 @@ def _is_root_at(here: Node, beside: Node, number: int, real: bool) -> bool | Non
         return None
     if value is None or other is None:
         return False
-    is_zero, is_other_zero = value.is_zero(), other.is_zero()
-    if is_zero is False or is_other_zero is True:
-        return False
-    return None if is_zero is None or is_other_zero is None else True
+    slope = abs(other.number - value.number)
+    if max(value.error, other.error) > _LARGEST_RATIO * slope:
+        return None if slope else False
+    return bool(abs(value.number) <= _LARGEST_RATIO * slope)
 
 
 def _vanish_together(slope: Node, rest: Node) -> bool:

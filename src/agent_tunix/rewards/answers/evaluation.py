@@ -250,9 +250,10 @@ class Value:
             return False
         if error <= _LARGEST_ERROR * max(abs(self.number), abs(other.number)):
             return True
-        # Both are smaller than an error. A small number that is known exactly equals no remainder of large terms.
-        both_vanish = abs(self.number) <= self.error and abs(other.number) <= other.error
-        return True if both_vanish and error <= _LARGEST_ERROR else None
+        if error > _LARGEST_ERROR:
+            return None
+        # A small number that is known exactly is not what remains of large terms.
+        return bool(abs(self.number) <= self.error and abs(other.number) <= other.error)
 
     @property
     def error(self) -> Any:
