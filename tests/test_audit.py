@@ -64,7 +64,6 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("runs/stored_rewards.py", "resolve_from_config"): (1, "its one caller, `replay`, asks settle_trust before"),
     ("runs/preflight.py", "resolve_from_config"): (2, "as preflight and resolve_for_evaluation were called"),
     ("runs/preflight.py", "resolve_correct"): (2, "as preflight and resolve_for_evaluation were called"),
-    ("rewards/code_parts.py", "entry_points"): (1, "lists them; loads none"),
     ("rewards/code_parts.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
     ("data/sources/tfds.py", "find_spec"): (1, "settle_trust asks before a run's dataset of this source is read"),
     ("data/sources/tfds.py", "import_module"): (1, "settle_trust asks before a run's dataset of this source is read"),

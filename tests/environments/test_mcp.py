@@ -305,6 +305,13 @@ def test_schemas_of_a_server_are_not_run(tmp_path: Path) -> None:
         assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
 
 
+def test_a_server_of_too_many_tools_is_refused(tmp_path: Path) -> None:
+    text = (GALLERY / "mcp" / "dice.py").read_text()
+    (tmp_path / "many.py").write_text(text.replace("TOOLS[1:]}", "TOOLS[1:] * 2000}"))
+    with pytest.raises(InvalidEnvironmentError, match="1,000 tools"):
+        McpAdapter(McpServer.read({"command": "python many.py"}, tmp_path)).open()
+
+
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     with raises(InvalidEnvironmentError, "missing_dependency") as raised:

@@ -383,6 +383,14 @@ def test_other_options_for_reading_are_refused(tmp_path: Path, option: str) -> N
     refusal("unsupported_dataset_option", config_of(str(tmp_path), subset=None))
 
 
+def test_rows_of_a_large_fixed_size_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"question": "2 + 2", "answer": "4"}\n')
+    columns = "".join(f"  - name: {name}\n    dtype: string\n" for name in ("question", "answer"))
+    features = f"  features:\n{columns}  - name: x\n    list: int64\n    length: 300000000\n"
+    (tmp_path / "README.md").write_text(f"---\ndataset_info:\n{features}---\n")
+    refusal("large_rows", config_of(str(tmp_path), subset=None))
+
+
 def test_a_saved_dataset_with_wrong_offsets_is_damaged(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"question": ["Z" * 0x234], "answer": ["4"]}).save_to_disk(str(tmp_path))
     file = next(tmp_path.glob("*.arrow"))

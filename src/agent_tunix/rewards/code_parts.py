@@ -5,7 +5,6 @@ that would be loaded, so that the user can decide.
 """
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -176,7 +175,7 @@ class _Lookup:
             if os.path.isfile(file):
                 yield CodePart("custom_rewards", name, file.name, _real(file))
         for candidate in (function, f"{function}_reward"):
-            for point in importlib.metadata.entry_points(group=registry.ENTRY_POINTS, name=candidate):
+            for point in registry.installed_rewards(candidate):
                 yield CodePart("entry_point", name, f"{candidate} = {point.value}")
         if not registry.is_name(function):
             return

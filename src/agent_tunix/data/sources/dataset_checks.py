@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -18,6 +19,8 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 # Wildcards of a pattern for files, of each kind. Matching takes time to the power of their number. The library's own
 # patterns have two of each.
 _MOST_WILDCARDS = {"**": 2, "*": 3}
+# Values of a row.
+_LARGEST_ROW = 1_000_000
 # Formats that are read; `cache` is that of the library itself.
 _FORMATS = ("arrow", "cache", "csv", "json", "parquet", "text")
 
@@ -200,6 +203,29 @@ def check_options(place: RemoteLocation, config: Any) -> None:
                 f"{', '.join(sorted(_OPTIONS))}",
                 code="unsupported_dataset_option",
             )
+
+
+def check_features(place: RemoteLocation, features: Any) -> None:
+    """Refuse columns whose values are lists or arrays of a large fixed size, which the library makes for each row.
+
+    Raises:
+        DataError: The description of the dataset has such a column.
+    """
+    if (size := _fixed_size(features)) > _LARGEST_ROW:
+        raise DataError(
+            f"{place.key}={place.path} must have rows of at most {_LARGEST_ROW:,} values, but the lengths in its "
+            f"README.md make {size:,}; remove `length` there",
+            code="large_rows",
+        )
+
+
+def _fixed_size(feature: Any) -> int:
+    if isinstance(feature, Mapping | list | tuple):
+        return sum(map(_fixed_size, feature.values() if isinstance(feature, Mapping) else feature))
+    inner = getattr(feature, "feature", None)
+    size: int = math.prod(one or 1 for one in getattr(feature, "shape", ()))
+    length: int = getattr(feature, "length", 1)
+    return max(length, 1) * size * (1 if inner is None else _fixed_size(inner))
 
 
 def check_version(place: RemoteLocation, name: str, version: str) -> None:

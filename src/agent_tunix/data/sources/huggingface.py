@@ -19,6 +19,7 @@ from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.dataset_checks import (
     check_directory,
+    check_features,
     check_files,
     check_format,
     check_options,
@@ -127,6 +128,7 @@ def _load(
         check_files(place, path, builder.config.data_files)
         check_version(place, str(builder.config.name), str(builder.config.version))
         check_options(place, builder.config)
+        check_features(place, builder.info.features)
         if streaming:
             return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
         builder.download_and_prepare(dl_manager=limited_downloads(place, builder))

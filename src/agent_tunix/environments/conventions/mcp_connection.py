@@ -29,6 +29,8 @@ _START_S = 60.0
 _END_S = 10.0
 _CONNECTION_CLOSED = -32000
 _MOST_PAGES = 100
+# Each episode asks for the tools again. No prompt holds so many.
+_MOST_TOOLS = 1000
 _SHOWN_BYTES = 1000
 _LARGEST_MESSAGE = 2**26
 
@@ -239,13 +241,16 @@ def _http_client() -> Any:
 
 async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:
     """Yield the tools of all pages."""
-    left = _LARGEST_MESSAGE
+    left, num_tools = _LARGEST_MESSAGE, 0
     page = await session.list_tools()
     for _ in range(_MOST_PAGES):
         found = page.model_dump(by_alias=True, mode="json")
         left -= len(page.model_dump_json())
         if left < 0:
             raise ConnectionError(f"the tools of the server have more than {_LARGEST_MESSAGE:,} bytes")
+        num_tools += len(found["tools"])
+        if num_tools > _MOST_TOOLS:
+            raise ConnectionError(f"the server has more than {_MOST_TOOLS:,} tools")
         for tool in found["tools"]:
             yield tool
         if not (cursor := found.get("nextCursor")):
