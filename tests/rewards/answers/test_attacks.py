@@ -4,15 +4,18 @@ None is right for any of the references. None may be paid, raise, or keep a read
 """
 
 import itertools
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, get_reward_function
 from agent_tunix.rewards.answers import Reference, Ruling, Verdict, compare_answers, read_reference, set_thorough_runner
 
+# The longest comparison, and what one `_work` takes on the same machine.
 LIMIT_S = 0.05
+WORK_S = 0.0013
 REWARDS = ("math", "answer_correctness")
 REFERENCES = [
     *("5", "-3/7", "50%", r"\sqrt{2}", r"\frac{\pi}{4}", "4+i", "x^2+1", "(1, 2)", "[0, 5)", "3, 4", "x=2 or x=3"),
@@ -226,12 +229,22 @@ def test_no_text_solves_every_equation_or_is_every_ratio(reference: str) -> None
 def test_no_attack_takes_long(reference: str) -> None:
     read = read_reference(reference)
     for attack in ATTACKS:
-        assert min(itertools.islice(_times(attack, read), 3)) <= LIMIT_S, attack[:60]
+        assert any(_is_fast(attack, read) for _ in range(3)), attack[:60]
 
 
-def _times(attack: str, reference: Reference) -> Iterator[float]:
-    """Yield the time of a comparison, over and over; a machine that halts for a moment is not our fault."""
-    while True:
-        started = time.thread_time()
-        compare_answers(attack, reference, thorough=False)
-        yield time.thread_time() - started
+def _is_fast(attack: str, reference: Reference) -> bool:
+    """Whether a comparison is within the limit, which is longer while the machine is slow."""
+    taken_s = _seconds(lambda: compare_answers(attack, reference, thorough=False))
+    return taken_s <= LIMIT_S or taken_s <= LIMIT_S * _seconds(_work) / WORK_S
+
+
+def _work() -> None:
+    """Do what comparisons spend their time on: large numbers, and many small steps."""
+    math.gcd(3**9999, 7**9999)
+    sum(number & 1 for number in range(10_000))
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    started = time.thread_time()
+    function()
+    return time.thread_time() - started
