@@ -16,8 +16,8 @@ _LONGEST, _LARGEST, _DEEPEST = 10_000, 50_000, 50
 # comments and POSIX classes have other brackets than the rest.
 _TOKEN = re.compile(
     r"""\\.
-    | (?P<set> \[\^?+\]?+ (?:\\.|[^\]\\])*+ \] )
-    | (?P<open> \( (?P<refused> \? (?: [A-Za-z-]*[fxV] | [#R&] | P[>&] | [+-]?\d ) )?+ )
+    | (?P<set> \[\^?+\]?+ (?>(?:\\.|[^\]\\])*) \] )
+    | (?P<open> \( (?>(?P<refused> \? (?: [A-Za-z-]*[fxV] | [#R&] | P[>&] | [+-]?\d ) )?) )
     | (?P<close> \) )
     | (?P<repeat> \+ | \{ (?P<least>\d*) (?:,\d*)? \} ) [?+]?+
     | . """,

@@ -38,10 +38,10 @@ from agent_tunix.rewards.answers.tree import Node, constant
 from agent_tunix.rewards.answers.work import limited, remembered_by_length
 
 _NO_NUMBER_IN_IT = re.compile(
-    r"(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*+", re.VERBOSE
+    r"(?>(?: [^\W\d_πeiEI] | I(?=[ ][a-z]{2}) | [^\W\d_]{2,} | [\s.,;:!?'\"()*#-] )*)", re.VERBOSE
 )
 _PROSE = re.compile(
-    r"(?: [A-Za-z]{2,}+ | a(?=\ ) | [$]?\d++(?:[.,]\d++)*+%?+ | [\s.,;:!?'\"] | (?<=[A-Za-z])-(?=[A-Za-z]) )*+",
+    r"(?>(?: [A-Za-z]{2,}+ | a(?=\ ) | [$]?\d++(?>(?:[.,]\d++)*)%?+ | [\s.,;:!?'\"] | (?<=[A-Za-z])-(?=[A-Za-z]) )*)",
     re.VERBOSE | re.ASCII,
 )
 _LONGEST_REMEMBERED = 80
@@ -56,7 +56,7 @@ _WORD = re.compile(r"\\?[A-Za-z]{2,}")
 _DELIMITER = re.compile(r"(?<!\\)\$")
 # Words of at least two letters, or one letter: not mathematics unless dollars or a backslash mark it.
 _WORDS_ALONE = re.compile(
-    r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*+ )[)\"'.!?]*",
+    r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?>(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*) )[)\"'.!?]*",
     re.VERBOSE,
 )
 _THREE_LETTERS = re.compile(r"[A-Za-z]{3}")

@@ -25,9 +25,9 @@ _PLAIN_BOX = re.compile(r"\\boxed\{([^{}\\]{0,100}+)\}")
 # Between boxes that form one answer: commas, joining words and the name of the next value, or a few words that end with
 # a joining word.
 _BETWEEN_BOXES = re.compile(
-    r"""(?: [\s$,;.]++ | \\[()\[\],;:!\s] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )*+
-        (?: [A-Za-z](?:_(?:\w|\{\w{1,3}\}))?'? \s{0,3} = [\s$]*+ )?+
-      | [\s$,;\\()\]]* (?:\\text\{\s*)? (?:[A-Za-z()]{1,12}\s){0,4}+ (?<=and\s|.or\s) [\s$}\\(]*+""",
+    r"""(?>(?: [\s$,;.]++ | \\[()\[\],;:!\s] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )*)
+        (?>(?: [A-Za-z](?:_(?:\w|\{\w{1,3}\}))?'? \s{0,3} = [\s$]*+ )?)
+      | [\s$,;\\()\]]* (?:\\text\{\s*)? (?>(?:[A-Za-z()]{1,12}\s){0,4}) (?<=and\s|.or\s) [\s$}\\(]*+""",
     re.VERBOSE,
 )
 _MOST_BOXES = 24
@@ -41,7 +41,7 @@ _PLAIN_END = re.compile(
 )
 _PHRASE = re.compile(r"answer(?:\*\*)?\s{0,3}(?:is|=|:)(?:\s{0,3}:)?", re.IGNORECASE | re.ASCII)
 _FORMULA = re.compile(
-    r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>(?:\\[^\n]|[^\n$\\])++)\$",
+    r"\\\((?P<round>[^\n]*?)\\\)|\\\[(?P<square>.*?)\\\]|(?<![\\\d])\$\$?(?P<dollar>(?>(?:\\[^\n]|[^\n$\\])+))\$",
     re.DOTALL,
 )
 # Text that is not a formula, although it stands between two dollars: "$5 and then $".
@@ -71,9 +71,9 @@ _WHOLE = re.compile(
     r"""\s* (?: \$[^\n]*\$ | \\\([^\n]*\\\) | \\\[.*\\\] | \d{1,3}(?:[ ]\d{3})+ | \d+,\d+
       | [(\[][^()\[\]\n]*,[^()\[\]\n]*[)\]]
       | (?=[^A-Za-z]*[A-Za-z])
-        (?: (?:sqrt|sin|cos|tan|log|ln|exp|pi)(?![A-Za-z])
+        (?>(?: (?:sqrt|sin|cos|tan|log|ln|exp|pi)(?![A-Za-z])
           | (?<![A-Za-z])[A-Za-z](?![A-Za-z]|\s+\d)
-          | [\d+\-*/^=<>().,\[\]{}| ] )*+ ) \s* \.? \s*""",
+          | [\d+\-*/^=<>().,\[\]{}| ] )*) ) \s* \.? \s*""",
     re.DOTALL | re.ASCII | re.VERBOSE,
 )
 _SIGN = re.compile(r"[\d√π∞=<>≤≥±$]")
@@ -86,7 +86,7 @@ _STATEMENTS_TRIED = 8
 _OPERATORS = ("+", "-", "/", "=")  # a formula that ends with one continues in the next formula
 _LONGEST_FORMULA_LINE = 1000
 _QUOTES = "\"'“”‘’"
-_OPENING = re.compile(rf"(?:[\s*:{_QUOTES}]|\\\")*+")
+_OPENING = re.compile(rf"(?>(?:[\s*:{_QUOTES}]|\\\")*)")
 
 _CHOICE_STATED = re.compile(
     r"(?:answer|option|choice)(?:\*\*)?\s{0,3}(?:is|=|:)?\s{0,3}:?\s{0,3}(?:\*\*|[$\"'“‘])?\(?"
@@ -101,7 +101,7 @@ _LATEX_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{([^{}]*+)\}")
 _CHOICE_FIRST = re.compile(r"[(\[]?((?!a\s[a-z])[A-Za-z])(?![A-Za-z0-9'’])")
 _CHOICE_NAMED = re.compile(r"(?:answer(?:\sis)?|option|choice):?\s\(?([A-Za-z])(?![A-Za-z0-9'’])", re.IGNORECASE)
 _CHOICE_LAST = re.compile(r"\(([A-Z])\)\.?\Z")
-_SEVERAL_CHOICES = re.compile(r"(?:[(\[]?[A-Z][)\].]?(?:\s*[,;/&]\s*|\s+(?:and|or)\s+|\s*\Z)){2,20}+")
+_SEVERAL_CHOICES = re.compile(r"(?>(?:[(\[]?[A-Z][)\].]?(?:\s*[,;/&]\s*|\s+(?:and|or)\s+|\s*\Z)){2,20})")
 
 
 class Source(StrEnum):

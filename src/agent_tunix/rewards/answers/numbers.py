@@ -46,31 +46,31 @@ NUMBER = re.compile(
             (?P<numerator>\d++) / (?P<denominator>\d++)
         )
       |
-        (?P<continental> [1-9]\d{{0,2}}+ (?: (?:\.\d{{3}}(?!\d)){{2,300}}+ (?:,\d++)?+
-                                       | (?:[\xa0\u2009\u202f]\d{{3}}(?!\d)){{1,300}}+ (?:[.,]\d++)?+
+        (?P<continental> [1-9]\d{{0,2}}+ (?: (?>(?:\.\d{{3}}(?!\d)){{2,300}}) (?>(?:,\d++)?)
+                                       | (?>(?:[\xa0\u2009\u202f]\d{{3}}(?!\d)){{1,300}}) (?>(?:[.,]\d++)?)
                                        | \.\d{{3}},\d{{1,2}}(?![\d,])
-                                       | (?:[ ]\d{{3}}(?!\d)){{1,6}}+ ,\d{{1,2}}(?![\d,]) ) )
+                                       | (?>(?:[ ]\d{{3}}(?!\d)){{1,6}}) ,\d{{1,2}}(?![\d,]) ) )
       |
-        (?: (?P<digits> [1-9]\d{{0,2}} (?: ,\d{{3}}(?!\d) )++ | \d++ ) (?P<decimals> \.\d++ )?+
+        (?: (?P<digits> [1-9]\d{{0,2}} (?>(?:,\d{{3}}(?!\d))+) | \d++ ) (?>(?P<decimals>\.\d++)?)
           | (?P<bare_decimals> \.\d++ ) )
-        (?: [eE] (?P<exponent>[-+]?\d++)
+        (?>(?: [eE] (?P<exponent>[-+]?\d++)
           | [ ]?(?:\\times|\\cdot|[×·*xX])[ ]?10 (?: (?:\^|\*\*)(?P<power>[-+]?\d++)
                                                    | \^\{{(?P<braced_power>[-+]?\d++)\}}
-                                                   | (?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]++) ) )?+
+                                                   | (?P<raised>[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]++) ) )?)
     )
-    (?P<percent> [ ]? (?: \\?% | per[ ]?cent\b | pct\b ) )?+
+    (?>(?P<percent> [ ]? (?: \\?% | per[ ]?cent\b | pct\b ) )?)
     """,
     re.VERBOSE | re.ASCII,
 )
 # Text allowed around the only number of an answer: words, units and their powers, hyphens and slashes between letters,
 # harmless punctuation.
 _AROUND = re.compile(
-    r"""(?: (?<![^\W\d_]) (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? )
+    r"""(?>(?: (?<![^\W\d_]) (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? )
         [ ]?\^ (?: [23] | \{[23]\} ) (?!\d)
       | [^\W\d_π¹²³¼-¾⁰-₉⅐-ↈ]
       | [\s.,;:!?'"`()\[\]°$€£¥₹¢≈]
       | (?<=[A-Za-z]) [²³]
-      | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*+""",
+      | (?<=[^\W\d_]) [-/] (?=[^\W\d_]) )*)""",
     re.VERBOSE,
 )
 # Superscript and subscript digits, and fractions. They are not letters, although `\w` matches them.

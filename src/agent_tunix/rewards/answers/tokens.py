@@ -104,7 +104,7 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,]|
 
 _TOKEN = re.compile(
     r"""\s*+ (?:
-        (?P<number> (?: \d++(?:\.\d++|\.(?=/))?+ | \.\d++ ) (?: [eE][-+]?\d{1,9}(?![\d.]) )?+ )
+        (?P<number> (?: \d++(?>(?:\.\d++|\.(?=/))?) | \.\d++ ) (?>(?:[eE][-+]?\d{1,9}(?![\d.]))?) )
       | (?P<text> \\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname\*?|mathit|mathsf|texttt|textnormal|emph|rm)
             \s*+ \{ (?P<words> [^{}]*+ ) \} )
       | (?P<command> \\[A-Za-z]++\*?+ )
