@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import functools
-import importlib.metadata
 import json
 import logging
 import os
@@ -23,6 +22,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.raising import raises
+from tests.rewards.conventions.test_entry_points import install
 from tests.tracking.report.support import default_config, write_run
 
 from agent_tunix.cli import main
@@ -196,12 +196,9 @@ def test_what_a_strangers_run_names_is_told_and_not_used(
     (world.here / "conf" / "reward").mkdir(parents=True)
     composite = {"components": {"a": {"function": f"{world.elsewhere / 'evil.py'}:reward"}}}
     (world.here / "conf" / "reward" / "mystery_composite.yaml").write_text(yaml.safe_dump(composite))
-    point = importlib.metadata.EntryPoint("mystery_installed", "evil_here:reward", "agent_tunix.rewards")
-    monkeypatch.setattr(
-        importlib.metadata,
-        "entry_points",
-        lambda **wanted: [point] if wanted.get("name", point.name) == point.name else [],
-    )
+    (site := world.here.parent / "site").mkdir()
+    install(site, "installed", "", "mystery_installed = evil_here:reward\n")
+    monkeypatch.syspath_prepend(site)
     changes = json.dumps(ATTACKS[name]).replace("FILE", str(world.elsewhere / "evil.py"))
     world.configure(json.loads(changes))
     if name in TOLD_BY_COMMANDS:

@@ -56,7 +56,7 @@ class Form:
         servers = [McpServer.read({"command": [sys.executable, "workshop.py"]}, DIRECTORY)] if is_mcp else []
         template = EnvironmentRecipe(None, working_directory=DIRECTORY)
         # A server that has died starts again within a call. Hanging ones are in test_mcp.py.
-        limits = HostingLimits(timeout_s=30.0 if is_mcp else 0.5, num_workers=4)
+        limits = HostingLimits(timeout_s=30.0 if is_mcp else 3.0, num_workers=4)
         return EnvironmentSet(make_recipes(name, tools, template), limits, servers)
 
 

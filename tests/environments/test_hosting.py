@@ -15,6 +15,8 @@ from tests.raising import raises
 from tests.tiers import slow_after
 
 DIRECTORY = Path(__file__).parent
+# Long enough for calls that do not hang, on a busy machine.
+LIMIT_S = 2.0
 
 
 def host(fault: str = "", **limits: Any) -> HostedEnvironment:
@@ -37,12 +39,12 @@ def test_an_episode_runs_in_another_process() -> None:
         4,
         [
             ("forge:tool", "wrote to its connection with the host"),
-            ("hang:tool", "work took longer than 0.3 s"),
+            ("hang:tool", "work took longer than 2 s"),
             ("exit:tool", "exited with status 3"),
             ("raise:score", "broken"),
-            ("hang:reset", "reset took longer than 0.3 s"),
-            ("hang:score", "the score took longer than 0.3 s"),
-            ("hang:close", "close took longer than 0.3 s"),
+            ("hang:reset", "reset took longer than 2 s"),
+            ("hang:score", "the score took longer than 2 s"),
+            ("hang:close", "close took longer than 2 s"),
             ("exit:reset", "exited with status 3"),
             ("raise:reset", "broken"),
             ("raise:close", "broken"),
@@ -51,7 +53,7 @@ def test_an_episode_runs_in_another_process() -> None:
     ),
 )
 def test_a_fault_ends_its_episode_and_the_next_one_begins(fault: str, error: str) -> None:
-    with host(fault, timeout_s=0.3) as hosted:
+    with host(fault, timeout_s=LIMIT_S) as hosted:
         for _ in range(2):
             result = run_episode(hosted.open(), script(call("work"), "done"))
             assert result.stop_reason is StopReason.ERROR
@@ -60,7 +62,7 @@ def test_a_fault_ends_its_episode_and_the_next_one_begins(fault: str, error: str
 
 @pytest.mark.parametrize("fault", slow_after(1, ["exit:init", "hang:init", "raise:init"]))
 def test_a_constructor_that_fails_is_an_error_of_opening(fault: str) -> None:
-    with host(fault, timeout_s=0.3) as hosted, pytest.raises(EnvironmentFailedError):
+    with host(fault, timeout_s=LIMIT_S) as hosted, pytest.raises(EnvironmentFailedError):
         hosted.open()
 
 
@@ -91,7 +93,7 @@ def test_an_episode_whose_worker_died_says_so() -> None:
 
 @pytest.mark.slow
 def test_the_checks_name_the_tool_that_hangs() -> None:
-    with host("hang:tool", timeout_s=0.3) as hosted:
+    with host("hang:tool", timeout_s=LIMIT_S) as hosted:
         report = check_environment(hosted)
     assert not report.passed
-    assert any("work took longer than 0.3 s" in finding.detail for finding in report.findings)
+    assert any("work took longer than 2 s" in finding.detail for finding in report.findings)
