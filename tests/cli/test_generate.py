@@ -251,6 +251,7 @@ def test_control_d_ends_a_conversation_on_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        ([MODEL, "--prompt", "x", "--prompt", "y"], "give several problems with --file"),
         (["nowhere", "--prompt", "x"], "nowhere is not a directory"),
         ([".", "--prompt", "x"], "has no config.json"),
         ([MODEL, "--prompt", "x", "--step", "3"], "is a model directory without a checkpoint of step 3"),

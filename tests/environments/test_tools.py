@@ -1,6 +1,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -41,6 +42,16 @@ def sphinx(query: str, limit: int = 3) -> str:
 class Point:
     x: float
     y: float = 0.0
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def painted(colour: Colour, other: Colour | None = None) -> str:
+    """Paint."""
+    return f"{colour.value} {other}"
 
 
 def typed(
@@ -134,6 +145,7 @@ ACCEPTED: list[tuple[Any, dict[str, Any], str]] = [
     (positional, {"second": 3, "first": "f"}, "f 3"),
     (untyped, {"value": [1, None]}, "[[1, null], null]"),
     (waits, {"seconds": 1}, "1.0 s"),
+    (painted, {"colour": "red"}, "red None"),
 ]
 
 
@@ -152,6 +164,9 @@ REFUSED: list[tuple[Any, dict[str, Any], list[str]]] = [
     (google, {"query": ["a"]}, ["`query` must be", '["a"]']),
     (google, {"query": "a", "limit": "9" * 5000}, ["`limit` must be"]),
     (typed, {"point": {"y": 1}, "kind": "near", "sizes": []}, ["`point.x` is required"]),
+    (painted, {"colour": "green"}, ["`colour` must be 'red' or 'blue'", 'colour ("red" | "blue", required)']),
+    (painted, {}, ['other ("red" | "blue" | null)']),
+    (typed, {"point": 1}, ["point (object, required)"]),
     (typed, {"point": {"x": 1}, "kind": "middle", "sizes": []}, ["`kind` must be 'near' or 'far'", '"middle"']),
     (typed, {"point": {"x": 1}, "kind": "near", "sizes": [1, "a"]}, ["`sizes.1` must be", '"a"']),
     (typed, {"point": {"x": 1}, "kind": "near", "sizes": [], "weight": 0}, ["`weight` must be greater than 0"]),

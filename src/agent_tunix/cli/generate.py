@@ -44,7 +44,10 @@ class _StepType(click.ParamType[int | str]):
 @click.command()
 @click.argument("source", metavar="RUN_OR_MODEL", type=click.Path(path_type=Path))
 @click.option(
-    "--prompt", default=None, help="One problem. Without --prompt and --file, read a conversation line by line."
+    "--prompt",
+    "prompts",
+    multiple=True,
+    help="One problem. Without --prompt and --file, read a conversation line by line.",
 )
 @click.option("--file", type=click.Path(path_type=Path), default=None, help="JSONL file of problems, one row per line.")
 @click.option(
@@ -93,7 +96,7 @@ class _StepType(click.ParamType[int | str]):
 @trust_option
 def generate(
     source: Path,
-    prompt: str | None,
+    prompts: tuple[str, ...],
     file: Path | None,
     output: Path | None,
     step: Any,
@@ -125,6 +128,9 @@ def generate(
 
     Exit status: 0; 2 the command, the directory, the file or the reward cannot be used; 130 interrupted.
     """
+    if len(prompts) > 1:
+        raise click.UsageError(f"only one --prompt is allowed, not {len(prompts)}; give several problems with --file")
+    prompt = next(iter(prompts), None)
     if prompt is not None and file is not None:
         raise click.UsageError(
             "only one of --prompt, for one problem, and --file, for several, is allowed; remove one of them"

@@ -168,7 +168,9 @@ class SchemaTool(Tool):
                 if self.parameters.get("additionalProperties") is False:
                     faults.append(f"there is no argument `{name}`")
             elif not _has_type(value, properties[name]):
-                faults.append(f"`{name}` must be of type {_type_of(properties[name])}, not {_show(value)}")
+                faults.append(
+                    f"`{name}` must be of type {_type_of(properties[name], self.parameters)}, not {_show(value)}"
+                )
         if faults:
             raise BadArgumentsError(_refusal(self, faults))
         return dict(arguments)
@@ -321,20 +323,25 @@ def _refusal(tool: Tool, faults: Sequence[str]) -> str:
     told = "; ".join(faults[:_SHOWN_FAULTS]) + more
     required = tool.parameters.get("required", ())
     takes = [
-        f"{name} ({_type_of(schema)}{', required' if name in required else ''})"
+        f"{name} ({_type_of(schema, tool.parameters)}{', required' if name in required else ''})"
         for name, schema in (tool.parameters.get("properties") or {}).items()
     ]
     return f"bad arguments for {tool.name}: {told}. It takes: {', '.join(takes) or 'no arguments'}."
 
 
-def _type_of(schema: Any) -> str:
+def _type_of(schema: Any, parameters: Mapping[str, Any]) -> str:
     if not isinstance(schema, Mapping):
         return "any"
+    if "$ref" in schema:
+        definitions = parameters.get("$defs")
+        named = definitions.get(str(schema["$ref"]).rpartition("/")[2]) if isinstance(definitions, Mapping) else None
+        found = named if isinstance(named, Mapping) else {}
+        return _type_of({key: found[key] for key in ("enum", "type") if key in found} or {"type": "object"}, {})
     if isinstance(schema.get("enum"), list):
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     if isinstance(schema.get("anyOf"), list):
-        return " | ".join(_type_of(option) for option in schema["anyOf"])
-    return str(schema.get("type", "object" if "$ref" in schema else "any"))
+        return " | ".join(_type_of(option, parameters) for option in schema["anyOf"])
+    return str(schema.get("type", "any"))
 
 
 def _has_type(value: Any, schema: Any) -> bool:

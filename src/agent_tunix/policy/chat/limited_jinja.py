@@ -70,7 +70,7 @@ _MOST_DECIMALS = 300
 _WIDENING = _SIZED | {"format", "format_map", "strftime"}
 _SORTING = frozenset(("dictsort", "groupby", "max", "min", "sort", "unique"))
 # Functions that hash values. Values with equal hashes (tuples of -1 and -2) are each compared with all the others.
-_HASHING = frozenset(("dict", "fromkeys", "unique"))
+_HASHING = frozenset(("Namespace", "dict", "fromkeys", "unique"))
 _HASHED = 16
 # Arguments that Jinja itself adds to a call.
 _OF_JINJA = frozenset(("_loop_vars", "_block_vars"))
@@ -81,7 +81,7 @@ _BACKWARD = frozenset(("rfind", "rindex", "rpartition", "rsplit"))
 _CODING = frozenset(("decode", "encode"))
 # Encodings whose work is proportional to the length of the text. The work of punycode grows with its square.
 _ENCODINGS = frozenset(("ascii", "iso8859-1", "utf-8", "utf-16", "utf-32"))
-_TURNS, _WEIGHED, _MADE = "counted turns", "weighed", "made"
+_TURNS, _WEIGHED, _MADE, _KEY = "counted turns", "weighed", "made", "key"
 _DIGITS = re.compile(r"\d+")
 
 
@@ -281,6 +281,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         self.filters[_TURNS] = self._turns
         self.filters[_WEIGHED] = self._weighed
         self.filters[_MADE] = self._made
+        self.filters[_KEY] = _without_tuples
         return self.from_string(source)
 
     def render(self, template: Any, variables: Mapping[str, Any]) -> str:
@@ -515,6 +516,8 @@ class _Counting(NodeTransformer):
 
     def visit_Dict(self, node: nodes.Dict) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
+        for pair in node.items:
+            pair.key = _as_key(pair.key)
         return _filtered(node, _MADE)
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
@@ -523,11 +526,25 @@ class _Counting(NodeTransformer):
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(node, _MADE) if isinstance(node.arg, nodes.Slice) else node
+        if isinstance(node.arg, nodes.Slice):
+            return _filtered(node, _MADE)
+        node.arg = _as_key(node.arg)
+        return node
 
 
 def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Expr:
     return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _as_key(node: Any) -> Any:
+    return node if isinstance(node, nodes.Const) else _filtered(node, _KEY)
+
+
+def _without_tuples(key: Any) -> Any:
+    """Return a key; refuse a tuple, of which each lookup computes the hash again."""
+    if isinstance(key, tuple):
+        raise TemplateLimitError("it has a tuple as a key; only texts and numbers can be keys")
+    return key
 
 
 def _cost_of(node: nodes.Node) -> int:
