@@ -142,7 +142,7 @@ def test_a_server_that_dies_is_an_error_of_its_episodes_and_the_next_one_gets_a_
 
 @pytest.mark.slow
 def test_a_call_that_takes_too_long_leaves_the_server_to_others() -> None:
-    with McpAdapter(workshop(), timeout_s=1.0) as adapter:
+    with McpAdapter(workshop(), timeout_s=3.0) as adapter:
         pid = pid_of(adapter.open())
         with raises(EnvironmentFailedError, "environment_timeout"):
             adapter.open().call("sleep", {})
@@ -151,7 +151,7 @@ def test_a_call_that_takes_too_long_leaves_the_server_to_others() -> None:
 
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_any_more_is_replaced_and_killed() -> None:
-    with McpAdapter(workshop(), timeout_s=0.5) as adapter:
+    with McpAdapter(workshop(), timeout_s=3.0) as adapter:
         pid = pid_of(adapter.open())
         with raises(EnvironmentFailedError, "environment_timeout"):
             adapter.open().call("block", {})

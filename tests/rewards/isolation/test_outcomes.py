@@ -313,7 +313,8 @@ def reward(completions, **kwargs):
 """
     reward = resolve_uploads(upload(code)).components[0].reward
     samples = [Sample("good", group_id=0), Sample("bad", group_id=1)]
-    with make_runner(reward, num_workers=1, timeout_s=0.5, start_timeout_s=1.0) as runner:
+    start_timeout_s = 1.0 if when == "loaded" else 60.0
+    with make_runner(reward, num_workers=1, timeout_s=0.5, start_timeout_s=start_timeout_s) as runner:
         good, bad = runner.reward.score(samples)
     if when == "loaded":
         assert {good.outcome, bad.outcome} == {Outcome.ERROR}
