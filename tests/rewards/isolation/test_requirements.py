@@ -105,7 +105,7 @@ def test_a_python_that_only_root_reaches_needs_mounts(monkeypatch: pytest.Monkey
 
 
 _PROGRAM = """
-import json, sys
+import json, os, sys
 from tests.rewards.isolation.uploads import score_upload
 if sys.argv[1] == "no-namespaces":
     from tests.execution.namespaces import do_without
@@ -132,6 +132,27 @@ def reward(completions, **kwargs):
         number += 1
         with open(f"file_{number}", "wb") as file: file.write(bytes(1 << 20))
 '''
+hidden = '''
+import os, time
+def reward(completions, **kwargs):
+    os.umask(0)
+    os.mkdir("hidden", 0o300)
+    for number in range(2):
+        with open(f"hidden/{number}", "wb") as file: file.write(bytes(1 << 20))
+    time.sleep(1.0)
+    return [1.0]
+'''
+unlinked = '''
+import os
+def reward(completions, **kwargs):
+    files = []
+    for number in range(3):
+        files.append(open(f"file_{number}", "wb"))
+        os.unlink(f"file_{number}")
+        files[-1].write(bytes(40 << 20))
+        files[-1].flush()
+    return [1.0]
+'''
 program = '''
 import os
 for action in (lambda: open("/etc/passwd"), os.fork, lambda: open("mine", "w"), lambda: os.listdir("/proc")):
@@ -143,10 +164,13 @@ if __name__ == "__main__":
     from agent_tunix.execution.sandbox import run_program
     (score,) = score_upload(code)
     (flooded,) = score_upload(flood, timeout_s=60.0)
+    lists = os.getuid() == 0 or sys.argv[1] == "namespaces"  # who can list every directory needs no help
+    (hid,) = score_upload(hidden, timeout_s=60.0)
+    (removed,) = score_upload(unlinked, timeout_s=60.0)
     run = run_program(program.replace("PARENT", str(__import__("os").getuid())), timeout_s=60.0)
     tested = run_program("def f(x): return 2 * x", checks=["assert f(2) == 4", "assert f(2) == 5"], timeout_s=60.0)
     print(json.dumps([score.value, score.detail, score.extras, flooded.outcome.value, flooded.detail,
-                      run.output.split(), tested.passed]))
+                      run.output.split(), tested.passed, (hid.outcome.value == "scored") == lists, removed.detail]))
 """
 
 
@@ -158,7 +182,7 @@ def test_isolation_as_whom_and_with_what(user: str, namespaces: str) -> None:
     if user == "this" and namespaces == "no-namespaces" and not _is_for_all(os.path.dirname(os.__file__)):
         pytest.skip("this Python lies where only root reads, which needs a root of its own")
     printed = run_as(user, "-c", _PROGRAM, namespaces)
-    value, detail, extras, outcome, why, output, tested = json.loads(printed.splitlines()[-1])
+    value, detail, extras, outcome, why, output, tested, is_found, removed = json.loads(printed.splitlines()[-1])
     assert detail == ""
     assert value == 1.0
     assert extras["user"] not in (0, os.getuid() if os.getuid() == 0 else None)
@@ -168,6 +192,8 @@ def test_isolation_as_whom_and_with_what(user: str, namespaces: str) -> None:
     assert extras["elsewhere"] != "done"
     assert outcome == "error"
     assert "No space left" in why or "wrote more than 64 MB" in why
+    assert is_found
+    assert "No space left" in removed or "Permission denied" in removed or "not permitted" in removed
     is_same = str(user == "nobody" or os.getuid() != 0)
     assert output == ["refused"] * 4 + [is_same, "/scratch" if namespaces == "namespaces" else "/"]
     assert tested == [True, False]

@@ -11,6 +11,7 @@ _CREATE_RULES, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION, _BENEATH = 1, 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REMOVE_FILE = 1 << 5
 _MAKE_DEVICE_OR_SOCKET = 1 << 6 | 1 << 9 | 1 << 11
 _TRUNCATE = 1 << 14
 # Rights that each version can deny: 1 most, 2 moving to another directory, 3 truncating, 5 `ioctl` of devices.
@@ -30,7 +31,7 @@ def landlock_version() -> int:
     return max(0, kernel.syscall(_CREATE_RULES, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
 
 
-def restrict_files(readable: tuple[str, ...], writable: str | None) -> None:
+def restrict_files(readable: tuple[str, ...], writable: str | None, *, may_remove: bool) -> None:
     """Restrict this process to the given files and to the content of the given directories.
 
     It needs `PR_SET_NO_NEW_PRIVS`. If the kernel can, it also denies TCP, abstract UNIX sockets of other processes, and
@@ -38,7 +39,8 @@ def restrict_files(readable: tuple[str, ...], writable: str | None) -> None:
 
     Args:
         readable: Paths that it may read; missing ones are skipped.
-        writable: Directory in which it may create, change and remove files; None for no such directory.
+        writable: Directory in which it may create and change files; None for no such directory.
+        may_remove: True if it may also remove and rename files there.
 
     Raises:
         OSError: The kernel refused.
@@ -61,7 +63,8 @@ def restrict_files(readable: tuple[str, ...], writable: str | None) -> None:
             _allow(rules, path, _READ_FILE | _READ_DIRECTORY if os.path.isdir(path) else _READ_FILE)
         _allow(rules, WRITABLE_DEVICE, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & handled)
         if writable is not None:
-            _allow(rules, writable, handled & ~(_EXECUTE | _MAKE_DEVICE_OR_SOCKET))
+            denied = _EXECUTE | _MAKE_DEVICE_OR_SOCKET | (0 if may_remove else _REMOVE_FILE)
+            _allow(rules, writable, handled & ~denied)
         flags = _UNLOGGED if version >= _UNLOGGED_SINCE else 0
         kernel.check(kernel.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(flags)), "Landlock")
     finally:

@@ -69,7 +69,9 @@ def lock(
     os.chdir(working)
     _check_reach(working if disk_bytes else None)
     readable_too = (working,) if working == WORKING else ()
-    restrict_files((*readable, *readable_too), working if disk_bytes else None)
+    # A removed file that is still open or mapped takes space that only a directory in memory limits.
+    may_remove = working == WORKING
+    restrict_files((*readable, *readable_too), working if disk_bytes else None, may_remove=may_remove)
     os.environ.update(HOME=working, TMPDIR=working)
     os.umask(0o077)
     tasks = most_threads if is_root and user != _NOBODY else most_tasks

@@ -13,21 +13,24 @@ _DEEPEST = 32
 
 
 def holds_more(directory: str, size_bytes: int, most_files: int) -> bool:
-    """Return True if the files in a directory exceed a total size, a number or the allowed depth."""
+    """Return True if the files in a directory exceed a total size, a number or the allowed depth, or are hidden."""
     size = count = 0
     waiting = [(directory, 0)]
-    while waiting:
-        path, depth = waiting.pop()
-        with contextlib.suppress(OSError), os.scandir(path) as entries:  # the worker may change it meanwhile
-            for entry in entries:
-                count += 1
-                with contextlib.suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    size += found.st_blocks * 512
-                    if stat.S_ISDIR(found.st_mode):
-                        waiting.append((entry.path, depth + 1))
-                if size > size_bytes or count > most_files or depth > _DEEPEST:
-                    return True
+    try:
+        while waiting:
+            path, depth = waiting.pop()
+            with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+                for entry in entries:
+                    count += 1
+                    with contextlib.suppress(FileNotFoundError):  # the worker may remove it meanwhile
+                        found = entry.stat(follow_symlinks=False)
+                        size += found.st_blocks * 512
+                        if stat.S_ISDIR(found.st_mode):
+                            waiting.append((entry.path, depth + 1))
+                    if size > size_bytes or count > most_files or depth > _DEEPEST:
+                        return True
+    except OSError:  # such as a directory that only its worker may enter
+        return True
     return False
 
 

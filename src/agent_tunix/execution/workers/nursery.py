@@ -263,7 +263,7 @@ class _Nursery:
         size_bytes = self._isolation.disk_bytes
         for pid, child in self._children.items():
             if not child.why and scratch.holds_more(child.directory, size_bytes, MOST_FILES):
-                child.why = f"wrote more than {size_bytes // 2**20} MB or {MOST_FILES} files"
+                child.why = f"wrote more than {size_bytes // 2**20} MB or {MOST_FILES} files, or hid some"
                 _kill_group(pid)
 
     def _tell(self, event: Ended) -> None:
