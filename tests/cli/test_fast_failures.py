@@ -124,6 +124,7 @@ def test_an_unknown_reward_is_refused_before_jax(train: Run) -> None:
         (["rewards.args.mth.x=3"], ["did you mean 'math'?"]),
         (["rewards.modules=[nowhere.py]"], ["nowhere.py"]),
         (["model=qwen3"], ["model.path=DIR"]),
+        (["data.path=däta.jsonl"], ["needs its own quotes: 'data.path=\"däta.jsonl\"'"]),
         (["hydra.run.dir=/dev/null/run"], ["hydra.run.dir=DIR"]),
         (["hydra.run.dir=${nowhere}"], ["hydra.run.dir", "nowhere"]),
         (["--cfg", "job", "--multirun"], ["Only one of"]),

@@ -29,6 +29,7 @@ from agent_tunix.errors import (
 )
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import EvaluationRequest, read_request
+from agent_tunix.overrides import assign
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.weights.checkpoints import Checkpoints
@@ -63,7 +64,7 @@ hydra_programs.train(overrides)
 
 def run_until_signal(root: Path, method: str, step: int | str, number: signal.Signals) -> tuple[int, str]:
     """Start a run like `finished` in a process of its own; return its exit status and its stderr."""
-    overrides = [*SMALL_RUN, *FINISHED, "tracking.progress=none", f"hydra.run.dir={root}"]
+    overrides = [*SMALL_RUN, *FINISHED, "tracking.progress=none", assign("hydra.run.dir", str(root))]
     done = subprocess.run(
         [sys.executable, "-c", SIGNALLED, method, str(step), str(int(number)), *overrides],
         stdin=subprocess.DEVNULL,
@@ -374,7 +375,7 @@ def test_metadata_that_no_run_writes_is_named(finished: Path, config: Config, tm
 
 @pytest.mark.slow
 def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tmp_path: Path) -> None:
-    root = tmp_path / "run"
+    root = tmp_path / "Größe 1"
     status, errors = run_until_signal(root, "take_step", 3, signal.SIGINT)
     assert status == 130, errors
     saved = re.search(r"after step 3\. The checkpoint of step 3 is saved; resume with:\n(.*)", errors)
@@ -382,7 +383,7 @@ def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tm
     assert Checkpoints(root / "checkpoints", 2).steps() == [2, 3]
     program, command, *overrides = shlex.split(saved[1])
     assert (program, command) == ("agent-tunix", "train")
-    overrides.remove(f"hydra.run.dir={root}")
+    overrides.remove(assign("hydra.run.dir", str(root)))
     train_config(compose_overrides(overrides), root)
     assert_same_run(finished, root)
 

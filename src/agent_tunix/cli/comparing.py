@@ -1,6 +1,7 @@
 """`agent-tunix compare`: many runs in one table, without JAX."""
 
 import difflib
+import shlex
 import sys
 from pathlib import Path
 
@@ -68,4 +69,4 @@ def describe_sweep(directory: Path, metric: str | None = None, mode: str = "max"
         return None
     metric = metric or default_metric(runs)
     table = format_table(sort_table(read_table(runs, metric, mode), "name"), metric, "table", terminal_width())
-    return f"{table}\n\nagent-tunix compare {directory} --sort best shows this again"
+    return f"{table}\n\nagent-tunix compare {shlex.quote(str(directory))} --sort best shows this again"

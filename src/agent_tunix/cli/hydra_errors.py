@@ -62,6 +62,6 @@ def explain(error: Exception, schema: type) -> str:
     text = "\n".join(lines)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         return f"{text}\nHydra could not create the run's directory; choose another with hydra.run.dir=DIR"
-    if reason := explain_override(text, schema):
+    if reason := explain_override(error, text, schema):
         return f"ConfigError: {reason}"
     return text

@@ -8,6 +8,7 @@ import click
 
 from agent_tunix.cli.options import json_option
 from agent_tunix.cli.printing import echo
+from agent_tunix.overrides import assign
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
@@ -98,18 +99,13 @@ def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[
     if data is not None:
         from agent_tunix.cli.rewards.problems import source_of
 
-        given += [f"data.source={source_of(data)}", f"data.path={_quote(data)}"]
+        given += [f"data.source={source_of(data)}", assign("data.path", data)]
     if model is not None:
-        given.append(f"model.path={_quote(model)}")
+        given.append(assign("model.path", model))
     if reward is not None:
         listed = reward.lstrip().startswith(("[", "{"))
-        given.append(f"training.reward_function={reward if listed else _quote(reward)}")
+        given.append(f"training.reward_function={reward}" if listed else assign("training.reward_function", reward))
     return given
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _compose(overrides: list[str]) -> "Config":

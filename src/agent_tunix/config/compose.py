@@ -155,7 +155,7 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
             return to_typed(compose("config", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         text = f"{error}" if error.__cause__ is None else f"{error}\n{error.__cause__}"
-        raise ConfigError(explain_override(text, Config) or text, code="invalid_override") from error
+        raise ConfigError(explain_override(error, text, Config) or text, code="invalid_override") from error
     finally:
         GlobalHydra.instance().hydra = outer
 

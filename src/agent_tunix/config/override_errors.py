@@ -1,18 +1,26 @@
 """Hydra's errors about overrides, in the words of this package."""
 
 import re
+import shlex
 
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config
+from agent_tunix.overrides import assign
 
 
-def explain_override(text: str, schema: type) -> str | None:
+def explain_override(error: Exception, text: str, schema: type) -> str | None:
     """Return a short message for Hydra's error about an override; None if the error is not a known one.
 
     Args:
-        text: Hydra's message, and that of its cause.
+        error: Hydra's error.
+        text: Its message, and that of its cause.
         schema: Schema with the known keys.
     """
+    if isinstance(override := getattr(error, "override", None), str):  # not in the grammar of overrides
+        key, _, value = override.partition("=")
+        quoted = shlex.quote(assign(key, value or "VALUE"))
+        told = text.partition("\nSee ")[0]
+        return f"{told}\nText with other characters than letters, digits and _ . / - needs its own quotes: {quoted}"
     if unknown := re.search(
         r"(?:Could not override|Could not delete from config\.|Error merging override) '?\+*([\w.]+)", text
     ):

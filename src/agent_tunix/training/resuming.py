@@ -12,6 +12,7 @@ from typing import Any
 from agent_tunix.config.compose import from_yaml_text, to_yaml
 from agent_tunix.config.schema import Config, DistributedConfig, RewardGroupConfig
 from agent_tunix.errors import AgentTunixError, CheckpointError
+from agent_tunix.overrides import assign
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
 from agent_tunix.runs.weights.checkpoints import Restored
@@ -32,7 +33,7 @@ def resume_command(root: Path) -> str:
     """Return the command line that resumes this run."""
     arguments = [a for a in sys.argv[1:] if not a.startswith(("hydra.run.dir=", "training.resume="))]
     program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name.split()
-    return shlex.join([*program, *arguments, f"hydra.run.dir={root}", "training.resume=true"])
+    return shlex.join([*program, *arguments, assign("hydra.run.dir", str(root)), "training.resume=true"])
 
 
 @contextlib.contextmanager
@@ -170,9 +171,9 @@ def _compared(config: Config) -> dict[str, str]:
     return {name: repr(value) for name, value in flatten(vars(compared)) if value != {}}
 
 
-def tell_gaps(metrics: Path, step: int) -> None:
-    """Warn of steps up to a checkpoint whose rows `metrics.jsonl` lacks."""
-    if missing := missing_steps(metrics, step):
+def tell_gaps(metrics: Path, step: int, first: int) -> None:
+    """Warn of steps from the first up to a checkpoint whose rows `metrics.jsonl` lacks."""
+    if missing := [one for one in missing_steps(metrics, step) if one >= first]:
         _LOGGER.warning(
             "%s lacks rows of steps before the checkpoint of step %d: %s. Training continues without them; plots of "
             "that file will have gaps",

@@ -359,7 +359,7 @@ class RunSession:
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
-        tell_gaps(self._paths.metrics, step)
+        tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
         return [row for row in read_rows(self._paths.metrics) if row["step"] <= step]
 
     def _save(self, step: int) -> None:

@@ -28,6 +28,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
+from agent_tunix.overrides import assign
 from agent_tunix.regular_files import open_lock
 from agent_tunix.runs.directory import require_no_link
 from agent_tunix.runs.trust import is_own_file, sign_file
@@ -252,7 +253,8 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
 
     require_no_link(root)
     root.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides, f"hydra.run.dir={root}"]
+    command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides]
+    command.append(assign("hydra.run.dir", str(root)))
     reported = 0
     (root / "output.txt").unlink(missing_ok=True)  # a link itself is removed, not its target
     with (root / "output.txt").open("x", encoding="utf-8") as output:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from agent_tunix.errors import AgentTunixError
+from agent_tunix.overrides import assign
 from agent_tunix.runs.directory import require_no_link
 from agent_tunix.tracking.rollouts import RolloutReader
 
@@ -183,7 +184,7 @@ def _count_rows(run: Path) -> int:
 
 def _start(program: str, overrides: Sequence[str], run: Path) -> _Run:
     command = [sys.executable, "-P", "-m", "agent_tunix", program, *overrides]
-    command += [f"hydra.run.dir={run}", "training.resume=true", "tracking.progress=none"]
+    command += [assign("hydra.run.dir", str(run)), "training.resume=true", "tracking.progress=none"]
     # A file, because a pipe could fill up while nobody reads it.
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the run)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)

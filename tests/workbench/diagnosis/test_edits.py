@@ -8,9 +8,10 @@ from hydra import compose, initialize_config_dir
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
 from agent_tunix.config.schema import Config
+from agent_tunix.overrides import assign, write
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.workbench.diagnosis import RunContext, diagnose
-from agent_tunix.workbench.diagnosis.edits import add_component, assign, change_component, write
+from agent_tunix.workbench.diagnosis.edits import add_component, change_component
 from tests.tiers import in_tiers
 from tests.workbench.diagnosis.support import SETTINGS, make_context
 from tests.workbench.diagnosis.test_detectors import SICK
@@ -77,7 +78,8 @@ def test_a_new_component_does_not_take_the_name_of_another() -> None:
 
 def test_a_value_is_read_back_as_it_was() -> None:
     texts = ["plain", "path/to/file.py:name", "it's", "back\\slash", "ends with \\", "\\'", "a, b: [c] {d} = e"]
-    texts += [" spaced ", "", "null", "1e3", "ünï"]
+    texts += [" spaced ", "", "null", "1e3", "ünï", "grün", "/home/jürgen/run", "/plain/path-1.txt"]
+    texts += ['say "no"', '\\"', '\\\\"']
     others = [1e-06, -0.5, 7, True, None, [1, "two", [3.0]], {"a": {"b c": 1, "d:e": "f"}, 0: "zero"}]
     written = {f"key{number}": value for number, value in enumerate([*texts, *others])}
     assert compose_with(assign("training.reward_function", written)).training.reward_function == written

@@ -241,7 +241,7 @@ def test_correct_answers_are_paid_for_by_what_measures_them() -> None:
     }
     assert "function: math" in edits["where mathematics is measured"][0]
     assert edits["on no mathematics"] == ()
-    assert "function: 'support.py:keywords'" in edits["with a measure of the user's"][0]
+    assert 'function: "support.py:keywords"' in edits["with a measure of the user's"][0]
     assert finding("length is paid for, on no mathematics", "length_hacking").edits[0].count("soft_overlong") == 1
     assert "math" not in " ".join(finding("length is paid for, on no mathematics", "length_hacking").edits)
 

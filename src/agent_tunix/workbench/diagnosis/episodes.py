@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from agent_tunix.overrides import assign
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, count_completions, number
-from agent_tunix.workbench.diagnosis.edits import assign
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.hacking import STEPS, Hacking
 from agent_tunix.workbench.diagnosis.views import cut_off

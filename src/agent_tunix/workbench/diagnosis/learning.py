@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from agent_tunix.overrides import assign
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import (
     Detection,
@@ -13,7 +14,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
     number,
     span_of,
 )
-from agent_tunix.workbench.diagnosis.edits import assign, round_figure, slower
+from agent_tunix.workbench.diagnosis.edits import round_figure, slower
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import earnings_of_dead_groups
 

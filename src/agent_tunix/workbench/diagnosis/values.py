@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from agent_tunix.overrides import assign
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import (
     Detection,
@@ -12,7 +13,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
     number,
     span_of,
 )
-from agent_tunix.workbench.diagnosis.edits import assign, change_component, pay_for_form
+from agent_tunix.workbench.diagnosis.edits import change_component, pay_for_form
 from agent_tunix.workbench.diagnosis.findings import Severity
 
 CONSTANT_STEPS = 3

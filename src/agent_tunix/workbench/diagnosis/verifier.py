@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from agent_tunix.overrides import assign
 from agent_tunix.rewards.sample import Outcome
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Fall, Row, Window, count_completions, number
-from agent_tunix.workbench.diagnosis.edits import assign, slower
+from agent_tunix.workbench.diagnosis.edits import slower
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import (
     FAILURES,
