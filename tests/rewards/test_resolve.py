@@ -69,6 +69,8 @@ def test_a_file_of_components_is_a_mixture(here: Path) -> None:
         ("components: {a: math}\nmore: 1", "malformed_reward_file"),
         ("", "malformed_reward_file"),
         ("components: {a: &a [math], b: *a}", "unreadable_reward_file"),
+        (f"components: {{a: {'[' * 50_000}", "unreadable_reward_file"),
+        (f"components: {{a: {{weight: 1{':1' * 50_000}}}}}", "unreadable_reward_file"),
         ("components: {again: {function: careful}}", "nested_components"),
     ],
 )
@@ -222,6 +224,40 @@ def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
     with raises(RewardError, "import_failed") as caught:
         resolve_reward("beside.py:reward", working_directory=here)
     assert "for example `import helper`" in str(caught.value)
+
+
+def test_a_relative_import_in_a_package_is_told_the_name_of_the_module(here: Path) -> None:
+    (here / "package" / "inner").mkdir(parents=True)
+    for directory in ("package", "package/inner"):
+        (here / directory / "__init__.py").touch()
+    (here / "package" / "inner" / "mine.py").write_text("from . import helper\n")
+    with raises(RewardError, "import_failed") as caught:
+        resolve_reward("package/inner/mine.py:reward", working_directory=here)
+    assert f"package.inner.mine.NAME, with {here} as the working directory" in str(caught.value)
+
+
+@pytest.mark.parametrize("middle", [None, "middle"])
+def test_two_files_do_not_share_the_helper_of_one_of_them(here: Path, middle: str | None) -> None:
+    helper = f"helper_below_{middle}"
+    for name, value in (("one", 0.25), ("two", 0.75)):
+        (here / name).mkdir()
+        (here / name / f"{helper}.py").write_text(f"def value():\n    return {value}\n")
+        direct = helper
+        if middle:
+            direct = f"{middle}_of_{name}"
+            (here / name / f"{direct}.py").write_text(f"from {helper} import value\n")
+        code = f"def reward(response):\n    import {direct}\n    return {direct}.value()\n"
+        (here / name / "mine.py").write_text(code)
+    assert total(resolve_reward("one/mine.py:reward", working_directory=here)) == 0.25
+    with raises(RewardError, "ambiguous_import") as caught:
+        resolve_reward("two/mine.py:reward", working_directory=here)
+    assert f"{here / 'one' / helper}.py has the same name" in str(caught.value)
+
+
+def test_a_file_beside_a_reward_does_not_take_the_place_of_an_installed_module(here: Path) -> None:
+    (here / "json.py").write_text("raise ValueError('not this one')\n")
+    (here / "mine.py").write_text("import json\ndef reward(response):\n    return float(json.loads('0.5'))\n")
+    assert total(resolve_reward("mine.py:reward", working_directory=here)) == 0.5
 
 
 def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Path) -> None:

@@ -1,12 +1,15 @@
 """Import of users' modules and files, with errors that point into them."""
 
+import ast
 import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
 import inspect
 import os
+import site
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -26,7 +29,8 @@ def load_file(path: Path) -> ModuleType:
 
     Raises:
         UnknownRewardError: There is no such file.
-        RewardError: It failed to import; the message gives file, line and exception.
+        RewardError: It failed to import; the message gives file, line and exception. Or a module that it imports lies
+            beside it, but another file has the same name and would be imported instead.
     """
     path = path.resolve()
     if not os.path.isfile(path):  # False for a path that is too long, unlike `Path.is_file`
@@ -41,14 +45,14 @@ def load_file(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
+    _check_neighbours(path)
     sys.modules[name] = module
     try:
         with served_imports():
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
-        hint = "; it is not part of a package: import other files by name, for example `import helper`"
-        hint = hint if "attempted relative import" in str(error) else _missing_package(error)
+        hint = _instead_of_relative(path) if "attempted relative import" in str(error) else _missing_package(error)
         raise RewardError(
             f"{path} could not be imported: {describe_fault(error, str(path))}{hint}", code="import_failed"
         ) from error
@@ -56,6 +60,69 @@ def load_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _check_neighbours(path: Path) -> None:
+    """Raise RewardError if an import of a file, or of its neighbours, would find another file than the neighbour."""
+    waiting = [path]
+    seen: set[str] = set()
+    while waiting:
+        file = waiting.pop()
+        for name in _imported_by(file) - seen:
+            seen.add(name)
+            candidates = (path.parent / f"{name}.py", path.parent / name / "__init__.py")
+            beside = next((one for one in candidates if one.is_file()), None)
+            if beside is None:
+                continue
+            found = _file_of(name)
+            if found is not None and found != beside.resolve() and not _is_installed(found):
+                raise RewardError(
+                    f"{file} imports {name}, and {beside} lies beside it, but {found} has the same name and would be "
+                    "used; rename one of them",
+                    code="ambiguous_import",
+                )
+            waiting.append(beside)
+
+
+def _imported_by(file: Path) -> set[str]:
+    """Return the first names of the modules that a file imports."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says so
+        return set()
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def _file_of(name: str) -> Path | None:
+    """Return the file that an import would use; None if there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin).resolve() if spec is not None and spec.origin and spec.has_location else None
+
+
+def _is_installed(file: Path) -> bool:
+    """Return True for a file of Python or of a package: such a module is meant, whatever lies beside a reward."""
+    places = {sys.prefix, sys.base_prefix, site.getusersitepackages(), *sysconfig.get_paths().values()}
+    return any(file.is_relative_to(Path(place).resolve()) for place in places)
+
+
+def _instead_of_relative(path: Path) -> str:
+    """Return how to import what a relative import meant."""
+    top, names = path.parent, [path.stem]
+    while (top / "__init__.py").is_file():
+        names.insert(0, top.name)
+        top = top.parent
+    if len(names) > 1:
+        return f"; name it as a module of its package, {'.'.join(names)}.NAME, with {top} as the working directory"
+    return "; it is not part of a package: import other files by name, for example `import helper`"
 
 
 def _missing_package(error: BaseException) -> str:

@@ -55,6 +55,7 @@ logger = logging.getLogger("agent_tunix.rewards")
 COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind", "reason")
 # Size of a file of components.
 _MOST_BYTES = 2**20
+_MOST_NODES = 20_000
 _BUILTIN_MODULES = "agent_tunix.rewards.builtin."
 
 
@@ -296,15 +297,11 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
     Raises:
         RewardError: The file cannot be read, or does not hold components.
     """
-    import yaml
+    from agent_tunix.plain_yaml import load_plain_yaml
 
     try:
-        text = read_regular(path, _MOST_BYTES).decode()
-        # A few nested aliases can stand for more values than memory holds.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise RewardError(f"{path} has a YAML alias (*name); write the value out", code="unreadable_reward_file")
-        content = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        content = load_plain_yaml(read_regular(path, _MOST_BYTES), max_nodes=_MOST_NODES)
+    except (OSError, ValueError) as error:
         raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:
         raise RewardError(

@@ -110,15 +110,16 @@ def _compare_forms(name: str, attempt: Callable[[str, Sample], FormTrial], sampl
 
 
 def made_up(sample: Sample) -> Iterator[Sample]:
-    """Yield the sample with a right completion, if it has a reference, and with a wrong one."""
+    """Yield the sample with a right completion, if it has a reference, and with a wrong one. Token ids are made up."""
     reference = sample.columns.get("answer")
     right = [] if reference is None else [f"<reasoning>It follows.</reasoning>\n<answer>{reference}</answer>"]
     for response in (*right, "I do not know"):
+        num_tokens = len(response) // 4 + 1
         yield replace(
             sample,
             response=response,
-            tokens=(),
-            num_tokens=0,
+            tokens=tuple(range(num_tokens)),
+            num_tokens=num_tokens,
             messages=(*sample.messages[:-1], {"role": "assistant", "content": response}),
         )
 

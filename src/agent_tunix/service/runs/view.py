@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.config.stored import load_plain_yaml
+from agent_tunix.plain_yaml import load_plain_yaml
 from agent_tunix.service.runs.curves import LiveCurves
 from agent_tunix.service.runs.files import is_step, open_plain, parse_object, plain_status
 from agent_tunix.service.runs.metrics import MetricsPage, MetricsTail
