@@ -1,20 +1,26 @@
 """Figures of an evaluation, and pass@k."""
 
 import itertools
+import json
 import logging
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.data import load_evaluation
+from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, evaluation_sampling
 from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.training.components import build_components
+from tests.raising import raises
 from tests.training.support import small_run
 
 FORMAT = "<reasoning>{reasoning}</reasoning><answer>{answer}</answer>"
@@ -159,3 +165,34 @@ def test_completions_are_grouped_by_problem_whatever_the_size_of_a_batch() -> No
 def test_worked_examples_are_drawn_for_a_model_without_a_run() -> None:
     asked = EvaluateConfig(model={"path": str(EMBEDDED_MODEL)}, prompt={"num_few_shot": 2})
     assert len(read_request(asked).subject.run.config.prompt.few_shot) == 2
+
+
+@pytest.mark.parametrize("of_a_run", [True, False])
+def test_problems_of_ones_own_are_measured_whole(of_a_run: bool, tmp_path: Path) -> None:
+    rows = "".join(json.dumps({"question": f"{n} + 1?", "answer": str(n + 1)}) + "\n" for n in range(10))
+    for name in ("old.jsonl", "new.jsonl"):
+        (tmp_path / name).write_text(rows)
+    config = Config()
+    config.data.source, config.data.path, config.training.train_fraction = "jsonl", str(tmp_path / "old.jsonl"), 0.5
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    (tmp_path / "metrics.jsonl").touch()
+    model = {"checkpoint_dir": str(tmp_path)} if of_a_run else {"model": {"path": str(EMBEDDED_MODEL)}}
+    counts = {}
+    for name in ("old.jsonl", "new.jsonl"):
+        data = {"source": "jsonl", "path": str(tmp_path / name)}
+        asked = EvaluateConfig(**model, data=data, num_samples=20, trust=True)
+        counts[name] = len(load_evaluation(read_request(asked).subject.run.config).examples)
+    assert counts["new.jsonl"] == 10
+    assert counts["old.jsonl"] < 10 if of_a_run else counts["old.jsonl"] == 10
+
+
+@pytest.mark.parametrize("path", ["problems.jsonl", "."])
+def test_an_evaluation_does_not_write_over_its_problems(path: str, tmp_path: Path) -> None:
+    name = "problems" if path != "." else "test"
+    asked = EvaluateConfig(
+        model={"path": str(EMBEDDED_MODEL)},
+        data={"source": "jsonl", "path": str(tmp_path / path)},
+        output=str(tmp_path / f"{name}.json"),
+    )
+    with raises(ConfigError, "output_is_data"):
+        read_request(asked)

@@ -89,7 +89,7 @@ def load_evaluation(config: Config) -> LoadedSplit:
         ConfigError: The source does not exist, or the fraction is not in (0, 1].
         DataError: A file cannot be read, or it has no usable row.
     """
-    if config.evaluation.num_samples == 0 and config.training.train_fraction >= 1.0:
+    if config.evaluation.num_samples == 0 and (config.data.streaming or config.training.train_fraction >= 1.0):
         return LoadedSplit([], Dropped())
     if config.data.streaming:
         return _interleaved(_first_examples(config))

@@ -14,6 +14,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import EVALUATE_GROUPS, compose_overrides, with_values
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data.prompting import settle_prompts
+from agent_tunix.data.sources.paths import SUFFIXES
 from agent_tunix.errors import ConfigError
 from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
@@ -122,7 +123,20 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             f"output must be a .json file, next to which the problems are written as .jsonl, not {asked.output}",
             code="invalid_output",
         )
+    if output is not None:
+        _require_other_file(output.with_suffix(".jsonl"), subject.run.config)
     return EvaluationRequest(subject, other, mixture, correct, replaced, output)
+
+
+def _require_other_file(written: Path, config: Config) -> None:
+    """Raise ConfigError if the evaluation would write its completions over the problems that it reads."""
+    for given in filter(None, (config.data.path, config.training.test_data_dir)):
+        place = Path(given).expanduser().absolute()
+        if written in (place, place / f"{config.data.test_split}.jsonl"):
+            raise ConfigError(
+                f"output must leave {written} as it is, because it holds the problems; give output another name",
+                code="output_is_data",
+            )
 
 
 def _with_config(subject: Subject, config: Config) -> Subject:
@@ -131,7 +145,7 @@ def _with_config(subject: Subject, config: Config) -> Subject:
 
 def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
     """Return the data parts that the user names, which need no trust; the run's checkpoints are left out."""
-    parts = data_parts(with_values(Config(), values), root)
+    parts = data_parts(_with_own(Config(), values), root)
     return [part for part in parts if part.component != "training.checkpoint_dir"]
 
 
@@ -161,7 +175,7 @@ def _read_subject(
     if directory is None:
         return _plain_model(checked, asked, replaced)
     run = find_run(directory, key)
-    config = _with_evaluation(with_values(run.config, replaced), asked)
+    config = _with_evaluation(_with_own(run.config, replaced), asked)
     return _with_config(Subject(run, checked, str(run.root), _working_directory(run.root)), config)
 
 
@@ -189,9 +203,21 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
     config = compose_overrides([])
     if (prompts := find_prompts(Path(path).expanduser())) is not None:
         config = with_prompts(config, prompts)
-    config = with_values(config, {**replaced, "model": model})
+    config = _with_own(config, {**replaced, "model": model})
     run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
     return Subject(run, 0, path, Path.cwd(), is_run=False)
+
+
+def _with_own(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
+    """Return a configuration with the user's values; problems that are not the run's own are measured whole."""
+    changed = with_values(config, values)
+    path = values.get("data", {}).get("path")
+    if not isinstance(path, str) or str(Path(path).expanduser().absolute()) == config.data.path:
+        return changed
+    source = changed.training.data_source or changed.data.source
+    is_file = source in SUFFIXES and not Path(path).expanduser().is_dir()
+    training = dataclasses.replace(changed.training, train_fraction=1.0, test_data_dir=path if is_file else None)
+    return dataclasses.replace(changed, training=training)
 
 
 def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
