@@ -141,6 +141,7 @@ ATTACKS = [
     "{{ ('\u00e9a'*900000).encode('punycode')|length }}",
     "{{ ('\u00e9a'*900000).encode(encoding='Puny_Code')|length }}",
     "{{ ('a'*900000).encode().decode('idna')|length }}",
+    "{% set a = 'a' * 3900000 %}{% set b = a ~ a ~ a ~ a ~ a ~ a ~ a %}",
     "{% set a = (0,) * 9 %}{{ {}[a] }}",
     "{{ {(1, 2): 1}|length }}",
     "{% set ns=namespace(l=[()]) %}{% for i in range(12) %}{% set m=namespace(l=[]) %}{% for t in ns.l %}{% set m.l=m.l+[t+(-1,),t+(-2,)] %}{% endfor %}{% set ns.l=m.l %}{% endfor %}{% set p=namespace(l=[]) %}{% for t in ns.l %}{% set p.l=p.l+[(t,1)] %}{% endfor %}{% set x=namespace(p.l) %}",

@@ -96,6 +96,12 @@ def test_numbers_that_are_no_token_ids_end_nothing(directory: Path) -> None:
     assert Tokenizer(directory).eos_ids == [END, 5]
 
 
+def test_more_end_tokens_than_any_model_has_are_refused(directory: Path) -> None:
+    configure(directory, "generation_config.json", eos_token_id=list(range(200)))
+    with raises(ModelError, "too_many_eos_tokens"):
+        Tokenizer(directory)
+
+
 def test_a_template_file_that_is_not_text_is_named(directory: Path) -> None:
     (directory / "chat_template.jinja").write_bytes(b"\xff")
     with raises(ModelError, "damaged_config"):

@@ -74,3 +74,5 @@ def test_the_plain_prompt_ends_at_the_next_question() -> None:
 def test_too_many_characters_are_refused() -> None:
     with raises(ConfigError, "stop_strings_too_long"):
         make_stop_table(["a"], [f"{number}." for number in range(1000)])
+    with raises(ConfigError, "stop_strings_too_long"):
+        make_stop_table(["a"], ["x" * 201])

@@ -595,6 +595,8 @@ def _divisors(number: int) -> set[int]:
     return low | {number // n for n in low}
 
 
+# Each token that is sampled is compared with all of them.
+MOST_EOS_TOKENS = 100
 # Hydra reads `\n` in a command as two characters. Names of LaTeX commands, such as `\nabla`, go on in lower case.
 _ESCAPED_LINE_FEED = re.compile(r"\\n(?![a-z])")
 
@@ -604,6 +606,8 @@ def _length_problems(config: Config) -> Iterator[str]:
     eos = generation.eos_tokens
     if eos is not None and not (eos and 0 <= min(eos) <= max(eos) < 2**31):
         yield f"generation.eos_tokens must list token ids from 0, not {eos}; null takes the tokenizer's own"
+    elif eos is not None and len(eos) > MOST_EOS_TOKENS:
+        yield f"generation.eos_tokens must list at most {MOST_EOS_TOKENS} ids, not {len(eos):,}; remove some"
     if not all(generation.stop_strings):
         yield f"generation.stop_strings must list texts that are not empty, not {generation.stop_strings}"
     if any(_ESCAPED_LINE_FEED.search(text) for text in generation.stop_strings):

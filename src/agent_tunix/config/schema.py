@@ -426,7 +426,7 @@ class GenerationConfig:
     min_p: float = key(
         0.0, "Draw only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
     )
-    eos_tokens: list[int] | None = key(None, "Token ids that end a completion; null: the tokenizer's own.")
+    eos_tokens: list[int] | None = key(None, "Token ids that end a completion, at most 100; null: the tokenizer's own.")
     stop_strings: list[str] = key(
         [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
     )

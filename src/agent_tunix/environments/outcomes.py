@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ def _to_text(value: Any) -> str:
         return str(value.model_dump_json())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
+    if isinstance(value, Iterator):
+        value = list(value)
     if isinstance(value, Mapping | list | tuple | bool):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)

@@ -17,6 +17,7 @@ import abc
 import asyncio
 import inspect
 import json
+import math
 import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -281,8 +282,13 @@ def _without_titles(schema: Any, is_properties: bool = False) -> Any:
     return {
         key: _without_titles(value, key in ("properties", "$defs") and not is_properties)
         for key, value in schema.items()
-        if is_properties or key != "title"
+        if is_properties or (key != "title" and not _is_infinite(value))
     }
+
+
+def _is_infinite(value: Any) -> bool:
+    """Return True for a default that JSON does not have."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from jaxtyping import Int
 from agent_tunix.errors import ConfigError
 
 # The table takes memory and time for each character and each token. A run of another user may have many of them.
-_MOST_CHARACTERS = 1000
+_MOST_CHARACTERS = 200
 
 # State after a stop string.
 STOPPED = -1
@@ -43,12 +43,19 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
     stopped, other = len(states), len(letters)
     after = np.zeros((len(states) + 1, len(letters) + 1), np.int16)
     after[stopped] = stopped
-    for state, written in enumerate(states):
-        for place, letter in enumerate(letters):
-            text = written + letter
-            is_stop = any(text.endswith(stop) for stop in stop_strings)
-            after[state, place] = stopped if is_stop else _longest_end(text, states)
     place_of = {letter: place for place, letter in enumerate(letters)}
+    state_of = {written: state for state, written in enumerate(states)}
+    # As Aho and Corasick: a state goes where its longest proper end that is a state goes, unless it has its own way.
+    ends = [0] * len(states)
+    for state, written in enumerate(states):
+        after[state] = after[ends[state]] if written else 0
+        for letter in {stop[len(written)] for stop in stop_strings if stop.startswith(written) and stop != written}:
+            place, text = place_of[letter], written + letter
+            if text in stop_strings:
+                after[state, place] = stopped
+            elif after[state, place] != stopped:
+                ends[state_of[text]] = int(after[state, place]) if written else 0
+                after[state, place] = state_of[text]
     # Tokens sorted by length: at each character position, the tokens that reach it are the last ones.
     lengths = np.array([len(text) for text in token_texts])
     order = np.argsort(lengths, kind="stable")
@@ -58,10 +65,6 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
         places = np.array([place_of.get(token_texts[token][character], other) for token in longer])
         table[:, longer] = after[table[:, longer], places]
     return np.where(table == stopped, np.int16(STOPPED), table)
-
-
-def _longest_end(text: str, states: Sequence[str]) -> int:
-    return max(state for state, written in enumerate(states) if text.endswith(written))
 
 
 def cut_at_stop(text: str, stop_strings: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import nodes, pass_context
 from jinja2.exceptions import TemplateError
-from jinja2.runtime import BlockReference, LoopContext, Macro
+from jinja2.runtime import BlockReference, LoopContext, Macro, str_join
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
@@ -81,7 +81,7 @@ _BACKWARD = frozenset(("rfind", "rindex", "rpartition", "rsplit"))
 _CODING = frozenset(("decode", "encode"))
 # Encodings whose work is proportional to the length of the text. The work of punycode grows with its square.
 _ENCODINGS = frozenset(("ascii", "iso8859-1", "utf-8", "utf-16", "utf-32"))
-_TURNS, _WEIGHED, _MADE, _KEY = "counted turns", "weighed", "made", "key"
+_TURNS, _WEIGHED, _MADE, _JOINED, _KEY = "counted turns", "weighed", "made", "joined", "key"
 _DIGITS = re.compile(r"\d+")
 
 
@@ -281,6 +281,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         self.filters[_TURNS] = self._turns
         self.filters[_WEIGHED] = self._weighed
         self.filters[_MADE] = self._made
+        self.filters[_JOINED] = self._joined
         self.filters[_KEY] = _without_tuples
         return self.from_string(source)
 
@@ -359,6 +360,12 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if not self.meter.looks_short(value):
             self.meter.made(value)
         return value
+
+    def _joined(self, values: list[Any]) -> str:
+        """Return the values of the operator `~` as one text, unless it would be too large."""
+        if not all(map(self.meter.looks_short, values)):
+            self.meter.require(sum(self.meter.weigh(value).characters for value in values))
+        return str(self._made(str_join(values)))
 
     def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
@@ -507,8 +514,7 @@ class _Counting(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
-        node.nodes = [_filtered(one, _WEIGHED) for one in node.nodes]
-        return _filtered(node, _MADE)
+        return _filtered(nodes.List(node.nodes, lineno=node.lineno), _JOINED)
 
     def visit_List(self, node: nodes.List) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)

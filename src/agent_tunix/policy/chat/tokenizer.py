@@ -22,6 +22,7 @@ from typing import Any
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as FastTokenizer
 
+from agent_tunix.config.checks import MOST_EOS_TOKENS
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.chat_template import ChatTemplate, find_chat_template, read_chat_template
@@ -131,6 +132,12 @@ class Tokenizer:
                 f"{directory}: tokenizer_config.json or generation_config.json must name an eos token, but neither "
                 "does; add eos_token to tokenizer_config.json",
                 code="missing_eos_token",
+            )
+        if len(self.eos_ids) > MOST_EOS_TOKENS:
+            raise ModelError(
+                f"generation_config.json of {directory} must name at most {MOST_EOS_TOKENS} eos tokens, not "
+                f"{len(self.eos_ids):,}; correct its eos_token_id",
+                code="too_many_eos_tokens",
             )
         pad = self._token_id("pad_token")
         self._pad: int = self.eos_ids[0] if pad is None else pad
