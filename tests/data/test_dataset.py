@@ -338,6 +338,14 @@ def test_the_evaluation_of_a_stream_reads_no_more_than_it_asks(tmp_path: Path) -
     assert len(load_evaluation(config).examples) == 150
 
 
+@pytest.mark.parametrize("fraction", [0.8, 1.0])
+def test_a_stream_without_evaluation_needs_no_held_out_rows(fraction: float, tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", rows(20))
+    config = config_for(tmp_path / "train.jsonl", train_fraction=fraction)
+    config.data.streaming, config.evaluation.num_samples = True, 0
+    assert load_evaluation(config).examples == []
+
+
 def test_about_a_fraction_of_a_stream_trains_and_the_rest_is_held_out(tmp_path: Path) -> None:
     write(tmp_path / "rows.jsonl", rows(1000) * 2)
     config = config_for(tmp_path / "rows.jsonl", train_fraction=0.9)

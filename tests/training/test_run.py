@@ -36,7 +36,7 @@ from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
-from agent_tunix.training.resuming import describe_changes
+from agent_tunix.training.resuming import describe_changes, tell_gaps
 from agent_tunix.training.train import train
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
@@ -298,6 +298,16 @@ def test_resuming_tells_of_lost_rows_and_of_other_settings(finished: Path, confi
     assert "seed was 0 and is now 5" in log
     assert "the prompts have other tokens than before" in log
     assert (root / "metrics.jsonl").read_text() == lines[1] + lines[4]
+
+
+def test_a_run_without_evaluations_has_no_row_before_its_first_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+    tell_gaps(tmp_path / "metrics.jsonl", 2, first=1)
+    assert caplog.records == []
+    tell_gaps(tmp_path / "metrics.jsonl", 2, first=0)
+    assert "before the checkpoint of step 2: 0." in caplog.text
 
 
 def test_a_finished_run_without_steps_left_stays_as_it_is(finished: Path, config: Config, tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
             examples.append(make_problem(json.loads(line), number, data))
         except (ValueError, RecursionError, RowError) as error:
             said = f"{error.reason}: {error.detail}" if isinstance(error, RowError) else str(error)
+            columns = ", ".join(dict.fromkeys((data.prompt_column, "prompt", "messages", "question")))
             raise DataError(
-                f"{path}, line {number} must be a JSON object with {data.prompt_column!r}, 'prompt', 'messages' or"
-                f" 'question', but: {said}",
+                f"{path}, line {number} must be a JSON object with one of {columns}, but: {said}",
                 code="invalid_row",
             ) from error
     if not examples:

@@ -82,3 +82,10 @@ def test_a_reward_that_scores_anything_is_not(code: str, write: Write, caplog: p
 def test_built_ins_are_not_called() -> None:
     mixture = resolve_reward("math")
     try_rewards([mixture.components[0].reward], Sample("", columns={}))
+
+
+def test_made_up_completions_have_token_ids(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    code = "def reward(completions, **kwargs): return [float(len(ids)) for ids in kwargs['completion_ids']]"
+    mixture = resolve_reward(write(code))
+    try_rewards([mixture.components[0].reward], Sample("4", prompt="2 + 2?", columns={"answer": "4"}))
+    assert caplog.records == []

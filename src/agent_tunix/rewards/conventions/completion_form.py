@@ -110,18 +110,18 @@ def _compare_forms(name: str, attempt: Callable[[str, Sample], FormTrial], sampl
 
 
 def made_up(sample: Sample) -> Iterator[Sample]:
-    """Yield the sample with a right completion, if it has a reference, and with a wrong one. Token ids are made up."""
+    """Yield the sample with a right completion, if it has a reference, and with a wrong one."""
     reference = sample.columns.get("answer")
     right = [] if reference is None else [f"<reasoning>It follows.</reasoning>\n<answer>{reference}</answer>"]
     for response in (*right, "I do not know"):
-        num_tokens = len(response) // 4 + 1
-        yield replace(
-            sample,
-            response=response,
-            tokens=tuple(range(num_tokens)),
-            num_tokens=num_tokens,
-            messages=(*sample.messages[:-1], {"role": "assistant", "content": response}),
-        )
+        messages = (*sample.messages[:-1], {"role": "assistant", "content": response})
+        yield with_made_up_tokens(replace(sample, response=response, messages=messages))
+
+
+def with_made_up_tokens(sample: Sample) -> Sample:
+    """Return a sample with token ids, one for every four characters."""
+    num_tokens = len(sample.response) // 4 + 1
+    return replace(sample, tokens=tuple(range(num_tokens)), num_tokens=num_tokens)
 
 
 class UseRecorder:

@@ -10,7 +10,13 @@ from functools import partial
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions import Convention
-from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form, made_up
+from agent_tunix.rewards.conventions.completion_form import (
+    TRIALS,
+    FormTrial,
+    choose_form,
+    made_up,
+    with_made_up_tokens,
+)
 from agent_tunix.rewards.conventions.components import lacks_entry
 from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.execution.calls import Executor, Job
@@ -97,7 +103,7 @@ def try_rewards(
     )
     with LocalExecutor(settings) as executor:
         for reward in own:
-            _try_out(reward, [sample, *made_up(sample)], executor)
+            _try_out(reward, [with_made_up_tokens(sample), *made_up(sample)], executor)
 
 
 def _try_out(reward: Convention, samples: Sequence[Sample], executor: Executor) -> None:
