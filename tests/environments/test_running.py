@@ -146,3 +146,12 @@ def test_rows_without_a_required_column_are_refused(directory: Path) -> None:
         environments.check_row({"name": "guest", "folder": "here"})
         with raises(InvalidEnvironmentError, "missing_environment_column"):
             environments.check_row({"name": "guest"})
+
+
+@pytest.mark.parametrize("name", ["halma", None, ["chess"]])
+def test_a_row_that_names_no_environment_of_the_run_is_refused(directory: Path, name: object) -> None:
+    names = {"chess": "guess_number", "go": "meeting.py:Meeting"}
+    with make(directory, names, execution="inline") as environments:
+        environments.check_row({"environment": "chess", "target": 3})
+        with raises(InvalidEnvironmentError, "unknown_environment_of_row"):
+            environments.check_row({"environment": name, "target": 3})

@@ -89,12 +89,15 @@ class EnvironmentSet(Closing):
             return self._sources[None].open()
         name = row.get(ENVIRONMENT_COLUMN)
         if not isinstance(name, str) or name not in self._sources:
-            raise EnvironmentFailedError(
-                f"the row's column {ENVIRONMENT_COLUMN!r} must name one of {', '.join(map(str, self._sources))}, not "
-                f"{name!r}; correct the row, or environment.name",
-                code="unknown_environment_of_row",
-            )
+            raise EnvironmentFailedError(self._unknown(name), code="unknown_environment_of_row")
         return self._sources[name].open()
+
+    def _unknown(self, name: object) -> str:
+        names = ", ".join(map(str, self._sources))
+        return (
+            f"the row's column {ENVIRONMENT_COLUMN!r} must name one of {names}, not {name!r}; correct the row, or "
+            "environment.name"
+        )
 
     def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
         """Call a function on each episode or its position, on several at once if they are in worker processes."""
@@ -116,13 +119,13 @@ class EnvironmentSet(Closing):
                 source.close()
 
     def check_row(self, row: Mapping[str, Any]) -> None:
-        """Raise InvalidEnvironmentError if `reset` of the row's environment requires a column that the row lacks.
-
-        A row that names no environment of the run is not checked: its episodes report the error.
-        """
-        adapter = self._adapters.get(None) or self._adapters.get(row.get(ENVIRONMENT_COLUMN))
-        required = [] if adapter is None else [name for name, is_ in adapter.reset_parameters.items() if is_]
-        if adapter is not None and (missing := [name for name in required if name not in row]):
+        """Raise InvalidEnvironmentError if a row names no environment of the run, or lacks a column of its `reset`."""
+        chosen = None if None in self._adapters else row.get(ENVIRONMENT_COLUMN)
+        if not isinstance(chosen, str | None) or chosen not in self._adapters:
+            raise InvalidEnvironmentError(self._unknown(chosen), code="unknown_environment_of_row")
+        adapter = self._adapters[chosen]
+        required = [name for name, is_ in adapter.reset_parameters.items() if is_]
+        if missing := [name for name in required if name not in row]:
             raise InvalidEnvironmentError(
                 f"{adapter.name}.reset requires the columns {', '.join(missing)}, but rows have "
                 f"{', '.join(sorted(row)) or 'none'}; add them, rename columns by data.columns, or give the parameters "

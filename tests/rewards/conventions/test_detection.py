@@ -210,8 +210,9 @@ def test_a_wrapper_that_asks_for_a_batch_is_given_one() -> None:
     assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
 
 
-def test_a_wrapper_that_passes_all_on_is_called_as_what_it_wraps() -> None:
-    reward = adapt(passed_on(contains), "mine")
+@pytest.mark.parametrize("wrap", [passed_on, functools.lru_cache])
+def test_a_wrapper_that_passes_all_on_is_called_as_what_it_wraps(wrap: Any) -> None:
+    reward = adapt(wrap(contains), "mine")
     assert reward.convention == "plain"
     assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
 

@@ -26,7 +26,8 @@ def describe_environment(name: str, adapter: EnvironmentAdapter) -> dict[str, An
         "name": name,
         "convention": adapter.convention,
         "source": adapter.describe(),
-        "documentation": "" if adapter.convention == "mcp" else inspect.getdoc(adapter.given) or "",
+        # `inspect.getdoc` would show the docstring of a base class.
+        "documentation": "" if adapter.convention == "mcp" else inspect.cleandoc(adapter.given.__doc__ or ""),
         "system_prompt": adapter.system_prompt,
         "max_turns": adapter.traits.max_turns,
         "columns": adapter.reset_parameters,

@@ -215,7 +215,10 @@ def _outermost(function: Any, shown: inspect.Signature) -> inspect.Signature:
     """
     if not hasattr(function, "__wrapped__"):
         return shown
-    own = inspect.signature(function, follow_wrapped=False)
+    try:
+        own = inspect.signature(function, follow_wrapped=False)
+    except ValueError:  # a wrapper in C, such as that of `functools.lru_cache`, takes what the wrapped function takes
+        return shown
     parameters = shown.parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
     named = {p.name: None for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
