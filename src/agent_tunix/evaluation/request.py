@@ -5,6 +5,7 @@ Importing this module does not load JAX.
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +132,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
 def _require_other_file(written: Path, config: Config) -> None:
     """Raise ConfigError if the evaluation would write its completions over the problems that it reads."""
     for given in filter(None, (config.data.path, config.training.test_data_dir)):
-        place = Path(given).expanduser().absolute()
+        place = _place(given)
         if written in (place, place / f"{config.data.test_split}.jsonl"):
             raise ConfigError(
                 f"output must leave {written} as it is, because it holds the problems; give output another name",
@@ -212,12 +213,16 @@ def _with_own(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config
     """Return a configuration with the user's values; problems that are not the run's own are measured whole."""
     changed = with_values(config, values)
     path = values.get("data", {}).get("path")
-    if not isinstance(path, str) or str(Path(path).expanduser().absolute()) == config.data.path:
+    if not isinstance(path, str) or config.data.path in (path, str(_place(path))):
         return changed
     source = changed.training.data_source or changed.data.source
-    is_file = source in SUFFIXES and not Path(path).expanduser().is_dir()
+    is_file = source in SUFFIXES and not _place(path).is_dir()
     training = dataclasses.replace(changed.training, train_fraction=1.0, test_data_dir=path if is_file else None)
     return dataclasses.replace(changed, training=training)
+
+
+def _place(given: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(given)))
 
 
 def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:

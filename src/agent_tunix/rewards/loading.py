@@ -70,7 +70,7 @@ def _check_neighbours(path: Path) -> None:
         file = waiting.pop()
         for name in _imported_by(file) - seen:
             seen.add(name)
-            candidates = (path.parent / f"{name}.py", path.parent / name / "__init__.py")
+            candidates = (path.parent / name / "__init__.py", path.parent / f"{name}.py")
             beside = next((one for one in candidates if one.is_file()), None)
             if beside is None:
                 continue

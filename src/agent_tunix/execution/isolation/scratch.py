@@ -10,6 +10,8 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 # Deepest allowed nesting. Far deeper, a path becomes too long for the system.
 _DEEPEST = 32
+# The worker has removed or replaced it meanwhile.
+_CHANGED = (FileNotFoundError, NotADirectoryError)
 
 
 def holds_more(directory: str, size_bytes: int, most_files: int) -> bool:
@@ -19,10 +21,10 @@ def holds_more(directory: str, size_bytes: int, most_files: int) -> bool:
     try:
         while waiting:
             path, depth = waiting.pop()
-            with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+            with contextlib.suppress(*_CHANGED), os.scandir(path) as entries:
                 for entry in entries:
                     count += 1
-                    with contextlib.suppress(FileNotFoundError):  # the worker may remove it meanwhile
+                    with contextlib.suppress(*_CHANGED):
                         found = entry.stat(follow_symlinks=False)
                         size += found.st_blocks * 512
                         if stat.S_ISDIR(found.st_mode):
