@@ -233,7 +233,7 @@ def test_no_attack_takes_long(reference: str) -> None:
 
 
 def _is_fast(attack: str, reference: Reference) -> bool:
-    """Whether a comparison is within the limit, which is longer while the machine is slow."""
+    """Return True if a comparison is within the limit, which is longer while the machine is slow."""
     taken_s = _seconds(lambda: compare_answers(attack, reference, thorough=False))
     return taken_s <= LIMIT_S or taken_s <= LIMIT_S * _seconds(_work) / WORK_S
 
