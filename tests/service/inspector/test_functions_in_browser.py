@@ -61,8 +61,9 @@ def test_a_function_is_uploaded_tried_replayed_with_a_change_and_saved(seen: See
     (tmp_path / "bad.py").write_text("def reward(completions:\n")
     (tmp_path / "good.py").write_bytes(POLITENESS)
     page.get_by_role("link", name="Reward functions").click()
+    page.wait_for_url("**/functions")  # whole: without functions the form is open
     if not page.get_by_label("File").is_visible():
-        page.get_by_text("Upload one").click()
+        page.get_by_text("Upload one", exact=True).click()
     upload(page, tmp_path / "bad.py", name)
     expect(page.get_by_role("alert")).to_contain_text("line 1")
     seen.messages.clear()  # Chromium tells of the 400
@@ -117,7 +118,7 @@ def test_errors_stand_beside_the_form_they_belong_to(page: Page, seen: Seen) -> 
     for button, into in (("Try", "tried"), ("Replay", "replayed"), ("Show the difference", "review")):
         page.get_by_role("button", name=button, exact=True).click()
         expect(page.locator(f"#{into}").get_by_role("alert")).to_contain_text("line 1")
-    assert source_of(page).input_value() == "def reward("
+    expect(source_of(page)).to_have_value("def reward(")
     seen.messages.clear()  # Chromium tells of the 400s
     seen.assert_quiet()
 

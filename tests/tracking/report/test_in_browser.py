@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from agent_tunix.tracking.report import write_report
 from tests.chromium import CHROMIUM, OPTIONS, needs_chromium
@@ -96,8 +96,14 @@ def totals(page: Page) -> list[float]:
     return [float(text) for text in found if text.lstrip("-")[:1].isdigit()]
 
 
-def heading(page: Page) -> str:
-    return page.get_by_role("dialog").get_by_role("heading", level=2).inner_text()
+def heading(page: Page) -> Locator:
+    return page.get_by_role("dialog").get_by_role("heading", level=2)
+
+
+def choose_preset(page: Page, name: str) -> None:
+    """Choose an order, and wait for the timer that the page answers with."""
+    page.locator("[name=preset]").select_option(name)
+    page.evaluate("new Promise((done) => setTimeout(done))")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
@@ -185,13 +191,13 @@ def test_the_table_sorts_by_a_column_and_by_presets(page: Page) -> None:
         page.locator("th[data-key=total] button").click()
         assert totals(page) == sorted(totals(page), reverse=descending)
     for preset, descending in (("highest", True), ("lowest", False)):
-        page.locator("[name=preset]").select_option(preset)
+        choose_preset(page, preset)
         assert totals(page) == sorted(totals(page), reverse=descending)
-    page.locator("[name=preset]").select_option("disagreement")
+    choose_preset(page, "disagreement")
     found = [float(text) for text in cells(page, 8) if text != "–"]
     assert found == sorted(found, reverse=True)
     assert found[0] > found[-1]
-    page.locator("[name=preset]").select_option("failures")
+    choose_preset(page, "failures")
     expect(page.locator("#count")).not_to_have_text(f"{NUM_ROLLOUTS} of {NUM_ROLLOUTS} rollouts")
     assert set(cells(page, 3)) == {"timeout"}
     steps = [int(step) for step in cells(page, 1)]
@@ -221,14 +227,14 @@ def test_the_keyboard_opens_walks_and_closes_a_rollout(page: Page) -> None:
     first = page.locator("#table tbody button").first
     first.focus()
     page.keyboard.press("Enter")
-    opened_first = heading(page)
+    opened_first = heading(page).inner_text()
     page.keyboard.press("ArrowRight")
-    assert heading(page) != opened_first
+    expect(heading(page)).not_to_have_text(opened_first)
     page.keyboard.press("ArrowLeft")
-    assert heading(page) == opened_first
+    expect(heading(page)).to_have_text(opened_first)
     page.keyboard.press("Escape")
-    assert not page.get_by_role("dialog").is_visible()
-    assert first.evaluate("(button) => button === document.activeElement")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(first).to_be_focused()
 
 
 def test_a_rollout_shows_all_that_was_stored(page: Page) -> None:
@@ -243,9 +249,9 @@ def test_a_rollout_shows_all_that_was_stored(page: Page) -> None:
 
 def test_a_finding_and_an_address_lead_to_a_rollout(browser: Browser, report: Path, page: Page) -> None:
     page.get_by_role("link", name="4_1_2").click()
-    assert heading(page) == "Rollout 4_1_2"
+    expect(heading(page)).to_have_text("Rollout 4_1_2")
     with opened(browser, report, at="#rollout/2_0_1") as other:
-        assert heading(other.page) == "Rollout 2_0_1"
+        expect(heading(other.page)).to_have_text("Rollout 2_0_1")
 
 
 def test_arrow_keys_read_a_chart_and_its_legend_hides_a_line(page: Page) -> None:
