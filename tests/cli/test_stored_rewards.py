@@ -119,7 +119,7 @@ def test_a_reward_agrees_with_itself(here: Path) -> None:
         (["nowhere"], "the directory of a run"),
         (["."], "the directory of a run"),
         (["retokenized"], "0000000000000000 then"),
-        (["empty"], "train with rollouts.share above 0"),
+        (["empty"], "the run ended before it saved any"),
         (["share", "grpo.advantage_scaling=batch"], "has only a share stored"),
     ],
 )

@@ -76,7 +76,7 @@ def test_too_many_faults_stop_the_run_and_leave_nothing(configure: Configure, tm
     before = take_stock()
     with raises(RewardFailureRateError, "reward_failure_rate") as caught:
         rows_of(config, tmp_path / "run")
-    assert "step 2: 16 of 16 completions are unscored" in str(caught.value)
+    assert "step 2: the reward fails on 16 of 16 completions" in str(caught.value)
     assert "no more" in str(caught.value)
     assert "checkpoint of step 1 is saved" in str(caught.value)
     after = take_stock()

@@ -253,7 +253,7 @@ def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> 
     if len(failed) > allowed * len(scores):
         reasons = group_reasons(f"{score.outcome}: {score.detail}" for score in failed)
         raise RewardFailureRateError(
-            f"step {step}: {len(failed)} of {len(scores)} completions are unscored, above the limit "
+            f"step {step}: the reward fails on {len(failed)} of {len(scores)} completions, above the limit "
             f"rewards.max_failure_rate={allowed}. Most frequent reasons:\n  "
             + "\n  ".join(f"{count} × {reason}" for reason, count in reasons[:3])
             + "\nCorrect the reward or the data, or raise rewards.max_failure_rate."

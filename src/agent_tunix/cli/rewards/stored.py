@@ -88,7 +88,8 @@ def replay(
     stored_rewards.check_tokenizer(stored)
     if not stored.rollouts.steps():
         raise RewardError(
-            f"{stored.rollouts.directory} contains no completions; train with rollouts.share above 0",
+            f"{stored.rollouts.directory} contains no completions: the run ended before it saved any, or "
+            "rollouts.share was 0",
             code="missing_completions",
         )
     recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
