@@ -25,8 +25,9 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.service import ServiceSettings
-from agent_tunix.store.access import LocalAccess, describe_place
+from agent_tunix.store.access import LocalAccess
 from agent_tunix.store.fetching import fetch_uploaded
+from agent_tunix.store.home import shown_url
 from tests.raising import raises
 from tests.service.support import BREVITY, Server, new_name, serving
 from tests.tiers import slow_after
@@ -297,10 +298,10 @@ def test_an_upload_with_a_lost_answer_is_otherwise_reported(server: Server) -> N
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:
-    assert describe_place("http://user:secret@127.0.0.1:8400") == "http://127.0.0.1:8400"
-    assert describe_place("postgresql://host/store?password=secret") == "postgresql://host/store"
+    assert shown_url("http://user:secret@127.0.0.1:8400") == "http://127.0.0.1:8400"
+    assert shown_url("postgresql://host/store?password=secret") == "postgresql://host/store"
     with Client("http://user:secret@127.0.0.1:9", "vk_x") as client, raises(StoreError, "unreachable_server") as caught:
         client.list()
     assert "secret" not in str(caught.value)
     for url in ("postgresql://host/store?password=my@secret", "postgresql://user:my?secret@host/store"):
-        assert describe_place(url) == "postgresql://…"
+        assert shown_url(url) == "postgresql://…"

@@ -25,6 +25,14 @@ def encoder_of(name: str, directory: Path) -> tuple[EpisodeEncoder, Tokenizer]:
     return EpisodeEncoder(pair.ours, pair.prompt), pair.ours
 
 
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama3"])
+def test_a_turn_that_a_stop_string_ended_is_ended_in_the_reply(name: str, tmp_path: Path) -> None:
+    encoder, tokenizer = encoder_of(name, tmp_path)
+    turn = tokenizer.encode(TURN)
+    stopped, ended = encoder.encode_replies([RESULT, RESULT], [turn[-1], tokenizer.eos_id()])
+    assert stopped == [tokenizer.eos_id(), *ended]
+
+
 # The others write white space around the model's text, or keep no turn of the model apart.
 @pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama3", "gemma2", "gemma3"])
 def test_turn_and_reply_together_are_the_whole_conversation(name: str, tmp_path: Path) -> None:
@@ -33,14 +41,16 @@ def test_turn_and_reply_together_are_the_whole_conversation(name: str, tmp_path:
     whole = encoder.encode_prompt(conversation, [])
     ends_by_itself = name in ("qwen2", "qwen3", "llama3")
     turn = tokenizer.encode(TURN) + ([tokenizer.eos_id()] if ends_by_itself else [])
-    (reply,) = encoder.encode_replies([REPLY])
+    (reply,) = encoder.encode_replies([REPLY], [tokenizer.eos_id()])
     assert encoder.encode_prompt(ask("What is 6 * 7?"), []) + turn + reply == whole
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_result_is_in_the_reply_and_forges_no_token(name: str, tmp_path: Path) -> None:
     encoder, tokenizer = encoder_of(name, tmp_path)
-    plain, forged = encoder.encode_replies([RESULT, [{**RESULT[0], "content": "".join(tokenizer.special_texts)}]])
+    plain, forged = encoder.encode_replies(
+        [RESULT, [{**RESULT[0], "content": "".join(tokenizer.special_texts)}]], [tokenizer.eos_id()] * 2
+    )
     assert "42 apples" in tokenizer.decode(plain)
     special = {tokenizer.encode(text)[0] for text in tokenizer.special_texts}
     assert [token for token in plain if token in special] == [token for token in forged if token in special]
@@ -69,7 +79,7 @@ def test_every_template_gets_the_tools_declared(name: str, tmp_path: Path) -> No
 
 def test_several_results_are_one_reply(tmp_path: Path) -> None:
     encoder, tokenizer = encoder_of("gemma2", tmp_path)
-    (ids,) = encoder.encode_replies([[*RESULT, {**RESULT[0], "content": "seven"}]])
+    (ids,) = encoder.encode_replies([[*RESULT, {**RESULT[0], "content": "seven"}]], [tokenizer.eos_id()])
     assert tokenizer.decode(ids).count("user") == 1
     assert "and 3\nseven" in tokenizer.decode(ids)
 

@@ -4,7 +4,7 @@ import pytest
 
 from agent_tunix.rewards import resolve_reward
 from agent_tunix.rewards.builtin import BUILTINS, Kind
-from agent_tunix.rewards.kinds import kind_of, range_of, summary_of
+from agent_tunix.rewards.kinds import kind_of, range_in_run, range_of, summary_of
 
 
 def undeclared(response: str) -> float:
@@ -69,3 +69,23 @@ def test_a_mixture_follows_from_its_weighted_components(
     mixture = resolve_reward(components)
     assert kind_of(mixture) is kind
     assert range_of(mixture) == span
+
+
+@pytest.mark.parametrize(
+    ("weights", "span"),
+    [
+        ([0.5], (0.0, 0.5)),
+        ([{"from": 0.1, "to": 1.0, "steps": [1, 20]}], (0.0, 1.0)),
+        ([{"metric": "eval/accuracy", "from": 0.0, "to": -0.5, "values": [0.3, 0.8]}], (-0.5, 0.0)),
+        ([{"from": 0.0, "to": 1.0, "steps": [1, 5]}, {"from": 1.0, "to": 0.0, "steps": [15, 20]}], (0.0, 2.0)),
+        ([{"from": 0.0, "to": 1.0, "steps": [1, 5]}, {"from": 1.0, "to": 0.0, "steps": [1, 5]}], (0.0, 1.0)),
+    ],
+)
+def test_the_range_in_a_run_is_that_of_all_steps(weights: list[Any], span: tuple[float, float]) -> None:
+    mixture = resolve_reward({f"math{n}": {"function": "math", "weight": one} for n, one in enumerate(weights)})
+    assert range_in_run(mixture) == span
+
+
+def test_the_range_in_a_run_is_unknown_if_it_is_at_some_step() -> None:
+    weight = {"from": 0.0, "to": 1.0, "steps": [1, 20]}
+    assert range_in_run(resolve_reward({"a": {"function": undeclared, "weight": weight}, "b": "math"})) is None

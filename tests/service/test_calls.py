@@ -49,30 +49,6 @@ def test_a_key_with_many_uploads_does_not_hold_up_another(store: Store) -> None:
     assert asyncio.run(upload()) == "bob"
 
 
-def test_a_key_with_many_slow_reads_does_not_hold_up_another(store: Store) -> None:
-    alice, bob = (store.keys.create(name)[0] for name in ("alice", "bob"))
-    is_over = threading.Event()
-
-    async def read() -> str:
-        threads = WorkThreads("reads", 2, 8, "reads are queued")
-        try:
-            slow = [asyncio.create_task(threads.run_for(alice, is_over.wait, 600)) for _ in range(4)]
-            await asyncio.sleep(0)  # by now all of them run or wait
-            with pytest.raises(Problem) as refused:
-                await threads.run_for(alice, is_over.wait, 600)
-            assert (refused.value.status, refused.value.code) == (503, "busy")
-            name = await asyncio.wait_for(threads.run_for(bob, lambda: bob.name), 300)
-            is_over.set()
-            assert all(await asyncio.gather(*slow))
-            assert await threads.run_for(alice, lambda: alice.name) == "alice"
-            return name
-        finally:
-            is_over.set()
-            threads.close()
-
-    assert asyncio.run(read()) == "bob"
-
-
 def test_a_cancelled_call_keeps_its_place_until_its_thread_ends() -> None:
     began, is_over = threading.Event(), threading.Event()
 

@@ -1,4 +1,5 @@
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,10 @@ def test_a_place_that_cannot_hold_a_database_is_refused(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}/file/store.db")
     with raises(StoreError, "database_unusable"):
         open_store(f"sqlite:///{tmp_path}/file")
+
+
+def test_without_sqlalchemy_the_extra_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with raises(StoreError, "missing_dependency") as caught:
+        open_store(url)
+    assert "pip install 'agent_tunix[service]'" in str(caught.value)

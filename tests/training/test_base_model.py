@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
@@ -20,7 +21,8 @@ from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 from agent_tunix.runs.found_run import find_run
-from agent_tunix.runs.weights.initial import load_initial
+from agent_tunix.runs.weights.checkpoints import Checkpoints
+from agent_tunix.runs.weights.initial import load_initial, pin_initial
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.exporting import export_run
@@ -128,6 +130,23 @@ def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted
     model = f"model.path={adapted.parent / 'model'}"
     with raises(ConfigError, "adapter_of_another_model"):
         train_run(tmp_path / "run", *ADAPTED, model, f"training.init_checkpoint={adapted}")
+
+
+@pytest.mark.parametrize("step", ["", ":best"])
+def test_a_resumed_run_keeps_the_step_that_it_began_with(adapted: Path, step: str, tmp_path: Path) -> None:
+    other, root = copy_run(adapted, tmp_path / "other"), tmp_path / "run"
+    checkpoints = Checkpoints(other / "checkpoints", 9)
+    first, second, third = (other / "checkpoints" / f"step_{number:06d}" for number in (2, 4, 6))
+    shutil.copytree(second, first)
+    checkpoints.mark_best(2)
+    config = small_run(f"training.init_checkpoint={other}{step}")
+    pinned = pin_initial(config, root)
+    root.mkdir()
+    (root / "config.yaml").write_text(to_yaml(pinned))
+    shutil.copytree(second, third)
+    checkpoints.mark_best(6)
+    config.training.resume = True
+    assert pin_initial(config, root).training.init_checkpoint == pinned.training.init_checkpoint
 
 
 def test_an_adapter_on_another_quantization_warns(adapted: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -123,9 +123,11 @@ def test_a_stream_without_prompts_that_fit_is_refused(rows: Path, tokenizer: Tok
     config.generation.max_prompt_length = 8
     for over_long, said in (("refuse", "but 50 of 50 have more"), ("drop", "50 × prompt over 8 tokens")):
         config.generation.over_long = over_long
-        with pytest.raises(DataError) as caught:
-            StreamedBatches(config, tokenizer).batch(1)
-        assert said in str(caught.value)
+        batches = StreamedBatches(config, tokenizer)
+        for _ in range(2):  # the warm-up of a run asks before its first step does
+            with pytest.raises(DataError) as caught:
+                batches.batch(1)
+            assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("step", [0, 31])

@@ -120,3 +120,8 @@ def test_the_judged_values_are_those_of_the_component_before_its_transforms() ->
 def test_pass_rates_of_all_rounds() -> None:
     rounds = [scored(0, LIVE, DEAD, rows=[7, 3]), scored(1, (np.nan, 0.5), (np.nan, np.nan), rows=[9, 4])]
     assert pass_rates(rounds, G, 1.0) == pytest.approx({7: 0.5, 3: 1.0, 9: 0.0, 4: np.nan}, nan_ok=True)
+
+
+def test_the_pass_rate_of_a_row_that_was_sampled_twice_is_that_of_both() -> None:
+    rounds = [scored(0, LIVE, DEAD, rows=[7, 3]), scored(1, DEAD, (np.nan, np.nan), rows=[7, 3])]
+    assert pass_rates(rounds, G, 1.0) == pytest.approx({7: 0.75, 3: 1.0})

@@ -1,6 +1,7 @@
 """The best step so far by a metric, the end of patience, and runs that end early."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,18 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(ended: Path, tmp_path: Pa
     found = train_run(root, *OVERRIDES, "training.resume=true")
     assert first_difference(read_rows(ended), found) is None
     assert Checkpoints(root / "checkpoints", 1).steps() == [1, 3]
+
+
+@pytest.mark.slow
+def test_a_run_resumed_with_other_judged_steps_keeps_a_best_checkpoint_that_exists(tmp_path: Path) -> None:
+    sparse = ("training.eval_every_n_steps=2", "training.save_interval_steps=2", "training.max_checkpoints_to_keep=2")
+    settings = (*OVERRIDES, *sparse, "stopping.patience=9")
+    root = tmp_path / "run"
+    train_run(root, *settings)
+    shutil.rmtree(root / "checkpoints" / "step_000004")
+    train_run(root, *settings, "training.resume=true", "training.eval_every_n_steps=1")
+    checkpoints = Checkpoints(root / "checkpoints", 2)
+    assert checkpoints.best_step() in checkpoints.steps()
 
 
 @pytest.mark.slow

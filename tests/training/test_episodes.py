@@ -85,7 +85,9 @@ class Letters:
     def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Any) -> list[int]:
         return to_ids("".join(message["content"] for message in messages))
 
-    def encode_replies(self, replies: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[int]]:
+    def encode_replies(
+        self, replies: Sequence[Sequence[Mapping[str, Any]]], last_tokens: Sequence[int]
+    ) -> list[list[int]]:
         return [to_ids("<" + "".join(one["content"] for one in of_row) + ">") for of_row in replies]
 
     def shorten(self, text: str, max_tokens: int) -> str:

@@ -13,8 +13,10 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.errors import ConfigError, RewardError, RewardFailureRateError
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
+from agent_tunix.evaluation.evaluate import Evaluator
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.training.verification import read_rows
 from tests.raising import raises
 from tests.training.support import small_run, train_run
 
@@ -84,6 +86,31 @@ def test_a_reward_that_fails_in_an_evaluation_stops_the_run_where_failures_are_r
     wrong = "+reward.components.wrong.function=support.py:fails_outside_training"
     with pytest.raises(RewardFailureRateError, match="division by zero"):
         train_run(desk / "run", *OVERRIDES, wrong, "rewards.on_failure=raise")
+
+
+@pytest.mark.slow
+def test_the_row_of_a_step_whose_evaluation_failed_is_kept_with_its_checkpoint(
+    desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Evaluator.metrics
+
+    def metrics(self: Evaluator, sampler: Any, step: int) -> dict[str, Any]:
+        if step == 1:
+            raise RewardError("the judge does not answer")
+        return measured(self, sampler, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "metrics", metrics)
+        with pytest.raises(RewardFailureRateError, match="checkpoint of step 1 is saved"):
+            train_run(desk / "run", *OVERRIDES)
+    assert [row["step"] for row in read_rows(desk / "run")] == [0, 1]
+    rows = train_run(desk / "run", *OVERRIDES, "training.resume=true")
+    assert [("rewards/total/mean" in row, "eval/num_problems" in row) for row in rows] == [
+        (False, True),
+        (True, False),
+        (True, True),
+    ]
+    assert "lacks rows" not in (desk / "run" / "train.log").read_text()
 
 
 @pytest.mark.slow

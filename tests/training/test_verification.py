@@ -44,6 +44,12 @@ def test_what_is_missing_or_more_is_a_difference(found: list[dict[str, Any]], sa
     assert first_difference(ROWS, found) == said
 
 
+def test_runs_of_an_earlier_verification_are_not_compared_again(tmp_path: Path) -> None:
+    (tmp_path / "killed").mkdir()
+    with raises(VerificationError, "directory_in_use"):
+        verify([], directory=tmp_path)
+
+
 def test_timings_are_left_out(tmp_path: Path) -> None:
     row = {"step": 1, "time/step_s": 0.1, "throughput/tokens_per_s": 9.0, "policy/loss": 0.5}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")

@@ -66,21 +66,22 @@ class EpisodeEncoder:
             messages = self._with_declarations(messages, tools)
         return self._tokenizer.encode_prompts([self._encoder.split(messages, declared)])[0]
 
-    def encode_replies(self, replies: Sequence[Sequence[Message]]) -> list[list[int]]:
+    def encode_replies(self, replies: Sequence[Sequence[Message]], last_tokens: Sequence[int]) -> list[list[int]]:
         """Return, for each of several turns, the token ids between its end and the start of the next turn.
 
         Args:
             replies: Messages that answer each turn: results of tools, or the environment's reply.
+            last_tokens: The last token of each turn. One that a stop string ended has not written the end of its turn.
 
         Raises:
             ModelError: The chat template refuses the messages.
         """
         parts = [self._split_reply(messages) for messages in replies]
-        # The tokens of a text can depend on what precedes it. So the token that ends the policy's turn, which the
-        # policy has already written, is encoded too and then left out.
+        # The tokens of a text can depend on what precedes it. So the token that ends the policy's turn is encoded too,
+        # and then left out if the policy has written it.
         return [
-            ids[1:] if of_turn[0] == "" and of_turn[1:2] and of_turn[1] in self._ends else ids
-            for ids, of_turn in zip(self._tokenizer.encode_parts(parts), parts, strict=True)
+            ids[1:] if of_turn[0] == "" and set(of_turn[1:2]) & self._ends and last in self._tokenizer.eos_ids else ids
+            for ids, of_turn, last in zip(self._tokenizer.encode_parts(parts), parts, last_tokens, strict=True)
         ]
 
     def shorten(self, text: str, max_tokens: int) -> str:

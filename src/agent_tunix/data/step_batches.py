@@ -31,6 +31,7 @@ from agent_tunix.data import (
 )
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.data.prompting import Prompts, encode_examples
+from agent_tunix.errors import DataError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -153,6 +154,7 @@ class StreamedBatches:
         self._sets = _sets_of(config)
         self._dropped = {name: Dropped() for name in self._sets}
         self._reader = self._read(counted=True)
+        self._fault: DataError | None = None
         self._last_step = 0
         self._kept: collections.OrderedDict[int, _Taken] = collections.OrderedDict()
 
@@ -179,7 +181,13 @@ class StreamedBatches:
         if step <= self._last_step and step not in self._kept:
             return next(itertools.islice(self._read(), step - 1, None))
         while self._last_step < step:
-            self._kept[self._last_step + 1] = next(self._reader)
+            if self._fault is not None:  # a generator that has failed yields nothing more
+                raise self._fault
+            try:
+                self._kept[self._last_step + 1] = next(self._reader)
+            except DataError as error:
+                self._fault = error
+                raise
             self._last_step += 1
             if len(self._kept) > _BATCHES_KEPT:
                 self._kept.popitem(last=False)

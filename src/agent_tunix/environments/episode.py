@@ -29,7 +29,7 @@ from agent_tunix.rewards.sample import Outcome, Score
 
 Policy = Callable[[list[Message]], str]
 
-DEFAULT_MAX_TURNS = 16
+DEFAULT_MAX_TURNS = 8
 
 
 class StopReason(enum.StrEnum):
@@ -107,7 +107,7 @@ def run_episode(
         prompt: Messages or the user's text, unless the environment makes them; by default the row's `prompt` or
             `question`.
         seed: Seed of the environment's random choices.
-        max_turns: Limit on turns; by default the environment's recommendation, or else 16.
+        max_turns: Limit on turns; by default the environment's recommendation, or else 8.
         max_result_chars: Limit on the length of a tool result or reply; a longer one is cut, and says so.
         call_format: Format of the policy's tool calls.
     """
@@ -179,9 +179,10 @@ class Episode:
         return self._environment
 
     @property
-    def max_turns(self) -> int | None:
-        """Number of turns that the environment recommends; None if it recommends none."""
-        return None if self._environment is None else self._environment.traits.max_turns
+    def max_turns(self) -> int:
+        """Number of turns that the environment recommends, or else 8."""
+        recommended = None if self._environment is None else self._environment.traits.max_turns
+        return recommended or DEFAULT_MAX_TURNS
 
     def begin(self, row: Mapping[str, Any], prompt: Sequence[Message] | str | None, seed: int) -> None:
         """Open and reset the environment, and make the first messages."""

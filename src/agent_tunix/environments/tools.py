@@ -3,9 +3,8 @@
     def search(query: str, limit: int = 3) -> str:
         \"\"\"Search the manual.
 
-Args:
-            query: Words to look for.
-            limit: Number of results.
+        :param query: Words to look for.
+        :param limit: Number of results.
         \"\"\"
 
 The JSON schema of the arguments comes from the hints and the docstring (Google, Sphinx or NumPy style). Arguments are

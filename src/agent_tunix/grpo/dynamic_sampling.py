@@ -113,13 +113,12 @@ def judge(scores: Sequence[Score], totals: NDArray[np.float64], component: str |
 
 def pass_rates(rounds: Sequence[Scored], num_generations: int, pass_at: float) -> dict[int, float]:
     """Return, for each row, the share of completions that passed in all rounds; NaN if none was judged."""
-    rates = {}
+    judged: dict[int, list[NDArray[np.float64]]] = {}
     for scored in rounds:
-        judged_PG = scored.judged.reshape(-1, num_generations)
-        for row, judged_G in zip(scored.rows, judged_PG, strict=True):
-            known = judged_G[~np.isnan(judged_G)]
-            rates[row] = float((known >= pass_at).mean()) if known.size else np.nan
-    return rates
+        for row, judged_G in zip(scored.rows, scored.judged.reshape(-1, num_generations), strict=True):
+            judged.setdefault(row, []).append(judged_G)
+    known = {row: values[~np.isnan(values)] for row, values in ((row, np.concatenate(j)) for row, j in judged.items())}
+    return {row: float((values >= pass_at).mean()) if values.size else np.nan for row, values in known.items()}
 
 
 def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTally:

@@ -18,7 +18,6 @@ def push_directory(
     *,
     private: bool = True,
     token: str | None = None,
-    message: str = "Add a model trained with agent_tunix",
 ) -> str:
     """Upload every file of a directory to a model repository of the hub, which is created if it does not exist.
 
@@ -29,7 +28,6 @@ def push_directory(
         repo_id: `owner/name`.
         private: True to make a new repository private.
         token: A token with write access; None for HF_TOKEN, or the token of `hf auth login`.
-        message: Commit message.
 
     Returns:
         URL of the repository's page.
@@ -54,7 +52,7 @@ def push_directory(
         page = api.create_repo(repo_id, private=private, exist_ok=True)
         _LOGGER.info("pushing %d files (%s) to %s", len(files), describe_size(size), page)
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in files.items()]
-        api.create_commit(repo_id, operations, commit_message=message)
+        api.create_commit(repo_id, operations, commit_message="Add a model trained with agent_tunix")
     return str(page)
 
 

@@ -13,6 +13,7 @@ grades the answer. Its range follows from theirs.
 """
 
 import inspect
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import BUILTINS, Builtin, Kind
 from agent_tunix.rewards.mixture import Component, Mixture
+from agent_tunix.rewards.mixture.schedules import Schedule, weight_at
 
 Range = tuple[float, float]
 
@@ -85,6 +87,20 @@ def read_kind(name: str, declared: object) -> Kind | None:
 def range_of(mixture: Mixture, step: int = 0) -> Range | None:
     """Return the range of a reward's total at a step; None if a component declares none or transforms its value."""
     return total_range(mixture, declared_ranges(mixture), mixture.weights(step))
+
+
+def range_in_run(mixture: Mixture) -> Range | None:
+    """Return the range of a reward's total over all steps, as `range_of`, with each schedule at both of its ends."""
+    schedules = [c.weight for c in mixture.components if isinstance(c.weight, Schedule)]
+    steps = {0.0, *(bound for schedule in schedules if schedule.metric is None for bound in schedule.bounds)}
+    at_end = {schedule.metric: schedule.bounds[1] for schedule in schedules if schedule.metric is not None}
+    declared = declared_ranges(mixture)
+    spans = [
+        total_range(mixture, declared, {c.name: weight_at(c.weight, int(step), metrics) for c in mixture.components})
+        for step, metrics in itertools.product(steps, ({}, at_end))
+    ]
+    known = [span for span in spans if span is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(spans) else None
 
 
 def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:

@@ -34,7 +34,6 @@ from agent_tunix.sampling.turns import TurnInputs, draw_noise, new_cache, pack, 
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
-_DEFAULT_MAX_TURNS = 8
 # Tokens after which rows whose tools have answered join the others, with the schedule `arrival`.
 _TOKENS_BETWEEN_ARRIVALS = 32
 # Room for the tokens of the template around a result.
@@ -447,12 +446,14 @@ class EpisodeSampler:
         """Add the replies of tools and environments to the rows whose episodes continue."""
         continuing = []
         for row in rows:
-            limit = self._limits.max_turns or row.episode.max_turns or _DEFAULT_MAX_TURNS
+            limit = self._limits.max_turns or row.episode.max_turns
             if row.episode.num_turns >= limit:
                 row.episode.stop(StopReason.MAX_TURNS)
             else:
                 continuing.append(row)
-        replies = self._encoder.encode_replies([_last_replies(row.episode) for row in continuing])
+        replies = self._encoder.encode_replies(
+            [_last_replies(row.episode) for row in continuing], [row.tokens[-1] for row in continuing]
+        )
         for row, ids in zip(continuing, replies, strict=True):
             if len(row.tokens) + len(ids) >= self._limits.max_episode_tokens:
                 row.episode.stop(StopReason.MAX_EPISODE_TOKENS)

@@ -42,7 +42,8 @@ class Completions:
             occur in a prompt: a tokenizer without a padding id uses the end-of-sequence id instead.
         tokens: [N, T], padded on the right, the end-of-sequence token included.
         lengths: [N], tokens after the prompt, those of tools and environments included.
-        ended: [N], True if the row ended with an end-of-sequence token or a stop string.
+        ended: [N], True if the row ended with an end-of-sequence token or a stop string; of episodes, if the policy
+            or the environment ended them, not a limit or an error.
         texts: N texts without special tokens.
         logps: [N, T] float32, the log-probability of each token under the model that sampled it; 0 at padding, and at
             tokens that the model did not write. The training loss uses the same distribution: the model's at the

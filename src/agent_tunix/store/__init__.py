@@ -9,6 +9,7 @@ Importing this package loads neither SQLAlchemy nor Alembic, which need the extr
 
 from typing import TYPE_CHECKING
 
+from agent_tunix.errors import StoreError
 from agent_tunix.store.home import database_url, home
 from agent_tunix.store.records import SCOPES, Format, Key, Page, RewardFunctionRecord
 from agent_tunix.store.uploads import CheckedUpload, check_upload, detect_format
@@ -35,11 +36,17 @@ def open_store(url: str | None = None) -> "Store":
     """Open the store; create its tables or bring them up to date.
 
     Args:
-            url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None for `database_url()`.
+        url: `sqlite:////absolute/file.db` or `postgresql://user@host/name`; None for `database_url()`.
 
     Raises:
         StoreError: SQLAlchemy is not installed, or the database cannot be reached, read or written.
     """
+    try:
+        import sqlalchemy  # noqa: F401
+    except ImportError as error:
+        raise StoreError(
+            f"{error}; the store requires SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_dependency"
+        ) from error
     from agent_tunix.store.opening import open_store
 
     return open_store(url)

@@ -97,9 +97,9 @@ def server_url(url: str | None = None) -> str | None:
     return url or os.environ.get(URL_VARIABLE) or None
 
 
-def describe_place(url: str | None = None) -> str:
+def describe_place() -> str:
     """Describe the selected store for people, without a password."""
-    return shown_url(server_url(url) or database_url())
+    return shown_url(server_url() or database_url())
 
 
 @contextmanager

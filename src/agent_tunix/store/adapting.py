@@ -4,6 +4,7 @@ A `reward` that calls the function is added at the end of the file. The file is 
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +135,7 @@ def _registrations(tree: ast.Module) -> Iterator[ast.expr]:
 
 def _without(source: bytes, registrations: list[ast.expr]) -> str:
     """Return a source without its registrations, because a worker may hold several uploads of one file."""
-    lines = source.decode("utf-8-sig").splitlines()
+    lines = re.split(r"\r\n|\r|\n", source.decode("utf-8-sig"))  # the lines that `ast` counts
     for node in registrations:
         for number in range(node.lineno - 1, node.end_lineno or node.lineno):
             lines[number] = ""

@@ -10,20 +10,11 @@ from sqlalchemy import Connection, Engine, inspect, text
 from agent_tunix.closing import Closing
 from agent_tunix.errors import StoreError
 from agent_tunix.regular_files import open_lock
-from agent_tunix.store.database import file_of, make_private, reading, writing
+from agent_tunix.store.database import connect, file_of, make_private, read_url, reading, writing
 from agent_tunix.store.home import database_url
-from agent_tunix.store.schema import HEAD
-
-try:
-    from sqlalchemy import Engine
-except ImportError as _error:
-    raise StoreError(
-        f"{_error}; the store requires SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_dependency"
-    ) from _error
-
-from agent_tunix.store.database import connect, read_url
 from agent_tunix.store.keys import Keys
 from agent_tunix.store.reward_functions import RewardFunctions
+from agent_tunix.store.schema import HEAD
 
 
 class Store(Closing):

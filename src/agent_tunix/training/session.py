@@ -165,7 +165,9 @@ class RunSession:
                 if warm_up is not None:
                     stack.enter_context(warm_up)
                 if first == 0 and self._evaluator.is_on:
-                    self._record(0, self._evaluate(0), judged=True)
+                    row: dict[str, Any] = {}
+                    self._evaluate(0, row)
+                    self._record(0, row, judged=True)
                 yield
             # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
@@ -235,7 +237,7 @@ class RunSession:
             self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
         if evaluated:
-            row |= self._evaluate(step)
+            self._evaluate(step, row, result)
         is_best = self._record(step, row, result, judged=evaluated)
         if is_best or is_last or is_due(step, training.save_interval_steps):
             self._save(step)
@@ -314,15 +316,20 @@ class RunSession:
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
         return self._processes.from_first(lambda: numbers)
 
-    def _evaluate(self, step: int) -> dict[str, Any]:
-        """Return the metrics of an evaluation after a step; none if the run does not evaluate."""
+    def _evaluate(self, step: int, row: dict[str, Any], result: StepResult | None = None) -> None:
+        """Add the metrics of an evaluation after a step to its row, if the run evaluates.
+
+        If the reward fails, the row is recorded without them before the checkpoint is saved.
+        """
         if not self._evaluator.is_on:
-            return {}
+            return
         with phase("evaluation"), spend("evaluation"):
             try:
-                return self._evaluator.metrics(self._components.batch_sampler, step)
+                row |= self._evaluator.metrics(self._components.batch_sampler, step)
             except RewardError as error:
-                self._save(step)
+                if step > 0:
+                    self._record(step, row, result, judged=False)
+                    self._save(step)
                 raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
 
     def _resume(self) -> int:
@@ -346,7 +353,9 @@ class RunSession:
         judge_again(self._best, rows, config, self.max_steps)
         self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
         if not self._is_over():
-            if self._best.step:
+            if self._best.step in self._processes.from_first(
+                self._checkpoints.steps
+            ):  # not if other steps are judged than before
                 self._checkpoints.mark_best(self._best.step)
             self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from agent_tunix.config.schema import TrainingConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import StepResult
@@ -80,10 +82,8 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
 
 
 def _log_scores(step: int, result: StepResult, training: TrainingConfig) -> None:
-    if all(score.value is None for score in result.scores):
-        _LOGGER.warning(
-            "step %d: no completion was scored, so the weights were not updated: %s", step, result.scores[0].detail
-        )
+    if np.isnan(result.totals).all():
+        _LOGGER.warning("step %d: no completion was scored, so no reward trains: %s", step, result.scores[0].detail)
     if training.log_rewards or training.log_level == "debug":
         log = logging.getLogger("agent_tunix.rewards")
         log.info("step %d\n%s", step, scores_table(result))

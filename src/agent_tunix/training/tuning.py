@@ -88,8 +88,7 @@ class Search:
 
     fixed: Sequence[str]  # overrides of every trial
     space: Mapping[str, Dimension]  # key → its dimension
-    # Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` that a trial
-    # has.
+    # Metric of metrics.jsonl, whose last value is the value of a trial; None for the first of `MEASURES` in each row.
     metric: str | None
     direction: str  # "max" or "min"
     trials: int  # number of trials, including those of an interrupted search
@@ -204,7 +203,7 @@ def _open_study(optuna: Any, search: Search) -> Any:
         stored = study.user_attrs.get(name, value)
         if stored != value:
             raise ConfigError(
-                f"{storage} contains a search whose {name} is {stored!r}, not {value!r}; continue with {{stored}}, "
+                f"{storage} contains a search whose {name} is {stored!r}, not {value!r}; continue with {stored!r}, "
                 "or choose another --directory",
                 code="search_differs",
             )

@@ -32,7 +32,7 @@ _COMPONENT_FIELDS_LEFT_OUT = ("seconds", "more", "detail", "term_detail")
 
 
 class VerificationError(AgentTunixError, RuntimeError):
-    """A run that failed by itself, which leaves nothing to compare."""
+    """There is nothing to compare: a run failed by itself, or the directory holds runs already."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def verify(
         program: Command of the runs, `train` or `sft`.
 
     Raises:
-        VerificationError: A run failed by itself.
+        VerificationError: A run failed by itself, or the directory holds runs already.
     """
     with contextlib.ExitStack() as stack:
         if directory is None:
@@ -78,8 +78,13 @@ def verify(
         else:
             root = Path(directory)
         unbroken, killed = root / "unbroken", root / "killed"
-        require_no_link(unbroken)
-        require_no_link(killed)
+        for run in (unbroken, killed):
+            require_no_link(run)
+            if run.exists():
+                raise VerificationError(
+                    f"{run} exists from an earlier verification; remove it, or choose another --directory",
+                    code="directory_in_use",
+                )
         _finish(_start(program, overrides, unbroken))
         expected = read_rows(unbroken)
         moments = _kill_repeatedly(program, overrides, killed, kills, len(expected), random.Random(seed))

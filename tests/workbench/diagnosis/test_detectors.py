@@ -239,6 +239,27 @@ def test_a_total_that_never_was_above_its_least_value_has_not_collapsed() -> Non
     assert "reward_collapse" not in found(rows, dataclasses.replace(context, range=None))
 
 
+LUCKY = (0.016, 0.008, 0.023, 0.031, 0.055, 0.063, 0.0, 0.039, 0.109, 0.055, 0.023, 0.023, 0.031, 0.008, 0.023, 0.023)
+LEARNED_ALL = {f"rewards__total__{leaf}": 1.0 for leaf in ("min", "max")} | {"rewards__total__std": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "declared", "before"),
+    [
+        (make_rows(len(LUCKY), lambda step: make_row(step, LUCKY[step - 1])), True, None),
+        (make_rows(9, lambda step: make_row(step, 0.05 + 0.1 * min(step, 6) if step < 7 else 0.02)), True, 0.45),
+        (make_rows(9, lambda step: make_row(step, 0.2 * step, **(LEARNED_ALL if step > 4 else {}))), False, None),
+        # Of 16 completions, none is right by chance in three steps in a row.
+        (steady(3, 0.125, rewards__outcomes__scored=16) + steady(3, 0.0, rewards__outcomes__scored=16)[1:], True, None),
+    ],
+    ids=["a lucky batch", "lost after it was learned", "all learned, without a declared range", "small batches"],
+)
+def test_a_collapse_is_a_fall_from_what_was_held(rows: list[Row], declared: bool, before: float | None) -> None:
+    context = make_context() if declared else dataclasses.replace(make_context(), range=None)
+    findings = [one for one in diagnose(rows, context) if one.name == "reward_collapse"]
+    assert [one.evidence["total_before"] for one in findings] == ([] if before is None else [pytest.approx(before)])
+
+
 def test_a_schedule_is_told_of_once_and_never_shortened() -> None:
     watch = Watch(make_context(scheduled(6), num_steps=400, warmup_steps=350))
     told = [finding.name for row in make_rows(300, mixed) for finding in watch.observe(row["step"], row)]

@@ -30,6 +30,18 @@ def test_noise_is_told_from_the_spread_within_groups() -> None:
     assert repeats.flips == 0.0
 
 
+def test_a_reward_that_is_noise_alone_has_no_spread_within_groups() -> None:
+    generator = np.random.default_rng(0)
+
+    def noise(metadata: dict[str, float], response: str = "") -> float:
+        return float(generator.normal())
+
+    recorded = [record(Mixture([by_column("a")]), step, ROWS) for step in range(1, 400)]
+    repeats = repeat([Mixture([component("a", noise)]) for _ in range(2)], recorded, [], num_generations=G)
+    assert repeats.total.noise_share is not None
+    assert repeats.total.noise_share > 0.95
+
+
 def test_scorings_without_a_value_are_counted() -> None:
     def sometimes(metadata: dict[str, float], response: str = "") -> float | None:
         return None if metadata["a"] == 0 else metadata["a"]

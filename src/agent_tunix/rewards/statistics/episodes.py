@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from agent_tunix.rewards.sample import Sample
+from agent_tunix.rewards.statistics.series import correlations
 
 # Reasons why an episode was cut.
 _LIMITS = ("max_turns", "max_turn_tokens", "max_episode_tokens")
@@ -44,18 +45,9 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
         row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in made) / len(made)
     if totals is not None:
         counts = np.array([0 if s.episode is None else len(s.episode.calls) for s in samples], np.float64)
-        row["tools/reward_correlation"] = _correlation(counts, totals)
+        (row["tools/reward_correlation"],) = correlations(totals[None], counts)
     values = [e.score.value for e in episodes if e.score is not None and e.score.value is not None]
     if values:
         row["environment/mean"] = float(np.mean(values))
         row["environment/std"] = float(np.std(values))
     return row
-
-
-def _correlation(counts: np.ndarray, totals: np.ndarray) -> float | None:
-    """Return Pearson's correlation over the scored samples; None if either is constant."""
-    scored = np.isfinite(totals)
-    counts, totals = counts[scored], totals[scored]
-    if len(counts) < 2 or counts.std() == 0 or totals.std() == 0:
-        return None
-    return float(np.corrcoef(counts, totals)[0, 1])

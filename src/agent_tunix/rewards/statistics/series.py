@@ -79,7 +79,7 @@ def describe_in_detail(
     }
     detail["distinct"] = (1 + (sorted_SB[:, 1:] > sorted_SB[:, :-1]).sum(axis=1)).tolist()
     if lengths_B is not None:
-        detail["length_correlation"] = _correlations(values_SB, lengths_B)
+        detail["length_correlation"] = correlations(values_SB, lengths_B)
     for leaf in ("variance", "histogram", "at_min", "at_max"):
         detail[leaf] = [None] * len(names)
     for row, (name, count) in enumerate(zip(names, counts_S.tolist(), strict=True)):
@@ -136,8 +136,8 @@ def _saturation(values: Array, declared: tuple[float, float] | None) -> tuple[fl
     return num_low / values.size, num_high / values.size
 
 
-def _correlations(values_SB: Array, lengths_B: Array) -> list[float | None]:
-    """Return Pearson's coefficient of each series with the lengths; None if either is constant."""
+def correlations(values_SB: Array, lengths_B: Array) -> list[float | None]:
+    """Return Pearson's coefficient of each series with other numbers, such as lengths; None if either is constant."""
     known_SB = ~np.isnan(values_SB)
     lengths_SB = _scaled_deviations(np.broadcast_to(lengths_B, values_SB.shape), known_SB)
     values_SB = _scaled_deviations(values_SB, known_SB)

@@ -6,6 +6,7 @@ runs the file.
 """
 
 import contextlib
+import io
 import linecache
 import sys
 from collections.abc import Callable, Iterator
@@ -93,7 +94,7 @@ def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) ->
 
 def _remember_lines(source: UploadedSource) -> None:
     """Put the source into `linecache`, for tracebacks and `inspect`. Without a modification time, it stays there."""
-    lines = [f"{line}\n" for line in source.text.splitlines()]
+    lines = io.StringIO(source.text, newline=None).readlines()  # those that Python counts
     linecache.cache[source.file] = (len(source.content), None, lines, source.file)
 
 

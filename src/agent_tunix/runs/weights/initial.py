@@ -39,7 +39,7 @@ def pin_initial(config: Config, root: Path) -> Config:
     if given is None:
         return config
     run, step = find_initial(given)
-    if step is None and config.training.resume and (root / "config.yaml").is_file():
+    if step in (None, "best") and config.training.resume and (root / "config.yaml").is_file():
         before = from_yaml(root / "config.yaml").training.init_checkpoint
         if before is not None and before.rpartition(":")[0] == str(run.root):
             return _with(config, before)

@@ -33,6 +33,7 @@ _BUDGET_STEPS = 500
 _PAGE_BYTES = 16 * 2**20
 _GROUP_BYTES = 64 * 2**20
 _FOOTERS = 256
+_MOST_SHARED = 100
 # Errors of reading columns and converting their values if a file is damaged.
 _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
@@ -138,12 +139,12 @@ class StoredRollouts:
                 return from_table(taken, settings), table.num_rows
         return None
 
-    def shared_prompts(self, step: int, other: int, limit: int = 100) -> tuple[list[SharedPrompt], list[str]]:
+    def shared_prompts(self, step: int, other: int) -> tuple[list[SharedPrompt], list[str]]:
         """Return the prompts that two steps share, and descriptions of what could not be read."""
         reading = Reading()
         first, second = (self._prompts(one, reading) for one in (step, other))
         shared = [SharedPrompt(prompt, group, second[prompt]) for prompt, group in first.items() if prompt in second]
-        return shared[:limit], reading.problems
+        return shared[:_MOST_SHARED], reading.problems
 
     def _prompts(self, step: int, reading: Reading) -> dict[str, int]:
         for file, source, _, place in self._steps(step, None, reading):

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import Kind
-from agent_tunix.rewards.kinds import Range, component_kind, declared_range, range_of
+from agent_tunix.rewards.kinds import Range, component_kind, declared_range, range_in_run
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule, may_train
 
@@ -64,7 +64,7 @@ class RunContext:
     """Facts about a run for its diagnosis."""
 
     components: tuple[ComponentContext, ...]
-    range: Range | None = None  # range of the total; None if it is not declared
+    range: Range | None = None  # range of the total over all steps; None if it is not declared
     num_steps: int = 0
     warmup_steps: int = 0  # steps over which the learning rate rises
     settings: Mapping[str, Any] = field(default_factory=dict)  # known values of `SETTINGS`, by configuration key
@@ -89,7 +89,7 @@ class RunContext:
         """
         return cls(
             tuple(_component(component, written.get(component.name, {})) for component in mixture.components),
-            _finite(_known(range_of, mixture)),
+            _finite(_known(range_in_run, mixture)),
             num_steps,
             warmup_steps,
             {key: value for key, value in (settings or {}).items() if key in SETTINGS},

@@ -72,19 +72,23 @@ def count_completions(row: Row) -> int:
 
 
 class Window:
-    """First `size` values of a metric (the start) and its last `size` values (the recent past)."""
+    """First `size` values of a metric (the start) and its last `size` values (the recent past).
+
+    Attributes:
+        count: Number of values added.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._first: list[float] = []
         self._recent: deque[float] = deque(maxlen=size)
-        self._count = 0
+        self.count = 0
 
     def add(self, value: float | None) -> None:
         """Add the value of a step; None is ignored."""
         if value is None:
             return
-        self._count += 1
+        self.count += 1
         if len(self._first) < self._size:
             self._first.append(value)
         self._recent.append(value)
@@ -97,7 +101,7 @@ class Window:
     @property
     def is_past_start(self) -> bool:
         """True if the recent past no longer overlaps the start."""
-        return self._count >= 2 * self._size
+        return self.count >= 2 * self._size
 
     @property
     def start(self) -> float:
@@ -132,9 +136,9 @@ class Window:
         spread = statistics.variance(self._first) + statistics.variance(self._recent)
         return math.sqrt(spread / self._size)
 
-    def is_rising(self, least: float, errors: float = 3.0) -> bool:
-        """Return True if the mean has risen by at least `least`, and by at least `errors` standard errors."""
-        return self.is_past_start and self.rise >= max(least, errors * self.noise)
+    def is_rising(self, least: float) -> bool:
+        """Return True if the mean has risen by at least `least`, and by at least three standard errors."""
+        return self.is_past_start and self.rise >= max(least, 3.0 * self.noise)
 
 
 FALLEN_STEPS = 3

@@ -1,5 +1,6 @@
 """Detection of a policy that stops learning: collapsed, far from its start, or with nothing left to compare."""
 
+import math
 from collections.abc import Iterator
 
 from agent_tunix.overrides import assign
@@ -67,45 +68,53 @@ class Collapsed(Detector):
 LOST_STEPS = 3
 """Steps in a row in which the total must be so low; a batch of hard prompts is over sooner."""
 LOST_SHARE = 0.25
-"""Largest share that is left of the total at the start, both measured from the least possible total."""
+"""Largest share that is left of the earlier total, both measured from the least possible total."""
 LOST_FROM = 0.1
-"""Least share of its range that the total had at the start; without it there was nothing to lose."""
+"""Least share of its range that the earlier total had; without it there was nothing to lose."""
+LOST_ERRORS = 3.0
+"""Least fall, in standard errors of the mean total of a step; a small batch has low steps by chance."""
 
 
 class RewardCollapse(Detector):
-    """Detector of a policy that has lost most of what it earned at the start."""
+    """Detector of a policy that has lost most of what it earned.
+
+    The earlier total is that of the first step, or the most that each of several steps in a row earned.
+    """
 
     names = ("reward_collapse",)
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
-        self._total = Window(LOST_STEPS)
-        self._first: float | None = None
+        self._floor = math.inf if context.range is None else context.range[0]
         self._weights: list[float | None] = []
+        self._total = Window(LOST_STEPS)
+        self._before = self._span = self._error = 0.0
 
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         total, low = number(row, "rewards/total/mean"), number(row, "rewards/total/min")
         if total is None or low is None:
             return
-        floor = self.context.range[0] if self.context.range is not None else low
-        if self._first is None:
-            self._weights = self._weights_in(row)
-            if total <= floor or total - floor < LOST_FROM * span_of(self.context, row):
-                return
-            self._first = total - floor
-        self._total.add(total - floor)
-        # A change of weights alone may lower the total.
-        if not self._total.is_full or self._weights_in(row) != self._weights:
+        self._floor = min(self._floor, low)
+        self._span = max(self._span, span_of(self.context, row))
+        if not self._total.count or self._weights_in(row) != self._weights:  # another weight alone changes the total
+            self._weights, self._total = self._weights_in(row), Window(LOST_STEPS)
+            self._before, self._error = total, _standard_error(row)
+        self._total.add(total)
+        if not self._total.is_full:
             return
-        if self._total.high <= LOST_SHARE * self._first:
+        if self._total.low > self._before:
+            self._before, self._error = self._total.low, _standard_error(row)
+        earned, left = self._before - self._floor, self._total.high - self._floor
+        is_lost = left <= LOST_SHARE * earned and earned - left >= LOST_ERRORS * self._error
+        if is_lost and 0 < earned >= LOST_FROM * self._span:
             yield Detection(
                 "reward_collapse",
                 Severity.ERROR,
                 1.0,
-                f"the mean total was {self._first + floor:.3g} at the start and is {total:.3g}: updates destroy the"
-                " policy rather than teach it; go back to an earlier checkpoint with a lower learning rate",
+                f"the mean total was {self._before:.3g} and is {total:.3g}: updates destroy the policy rather than"
+                " teach it; go back to an earlier checkpoint with a lower learning rate",
                 evidence={
-                    "total_at_start": self._first + floor,
+                    "total_before": self._before,
                     "rewards/total/mean": total,
                     "policy/grad_norm": number(row, "policy/grad_norm") or 0.0,
                 },
@@ -114,6 +123,10 @@ class RewardCollapse(Detector):
 
     def _weights_in(self, row: Row) -> list[float | None]:
         return [number(row, f"rewards/{component.name}/weight") for component in self.context.components]
+
+
+def _standard_error(row: Row) -> float:
+    return (number(row, "rewards/total/std") or 0.0) / math.sqrt(max(1, count_completions(row)))
 
 
 ENTROPY_STEPS = 3

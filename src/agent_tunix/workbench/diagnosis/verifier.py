@@ -3,19 +3,13 @@
 from collections.abc import Iterator
 
 from agent_tunix.overrides import assign
+from agent_tunix.rewards.mixture import FAILURES
 from agent_tunix.rewards.sample import Outcome
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Fall, Row, Window, count_completions, number
 from agent_tunix.workbench.diagnosis.edits import slower
 from agent_tunix.workbench.diagnosis.findings import Severity
-from agent_tunix.workbench.diagnosis.views import (
-    FAILURES,
-    cut_off,
-    disagreeing,
-    failed,
-    failed_in,
-    most_frequent_reason,
-)
+from agent_tunix.workbench.diagnosis.views import cut_off, disagreeing, failed, failed_in, most_frequent_reason
 
 FAILING_SHARE = 0.05
 """Share of completions without a score that is worth a warning; a flaky endpoint loses fewer."""
@@ -42,7 +36,7 @@ class VerifierErrors(Detector):
         self._seen += num
         for component in ("", *(component.name for component in self.context.components)):
             prefix = f"rewards/{component}/outcomes" if component else "rewards/outcomes"
-            counts = {outcome: number(row, f"{prefix}/{outcome}") or 0.0 for outcome in FAILURES}
+            counts = {outcome: number(row, f"{prefix}/{outcome}") or 0.0 for outcome in Outcome if outcome in FAILURES}
             window = self._recent.setdefault(component, Window(3))
             window.add(sum(counts.values()) / num)
             if self._seen >= FAILING_COMPLETIONS and window.mean >= FAILING_SHARE and any(counts.values()):

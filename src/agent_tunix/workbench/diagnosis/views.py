@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent_tunix.rewards.mixture import FAILURES
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 from agent_tunix.rewards.statistics.reasons import group_reasons
-
-FAILURES = (Outcome.ERROR, Outcome.TIMEOUT, Outcome.BAD_REFERENCE)
 
 NUM_SHOWN = 3
 """Completions named in a finding; few enough for a line of a log."""

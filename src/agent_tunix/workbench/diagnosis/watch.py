@@ -136,7 +136,8 @@ def diagnose(
         rollouts: Function that returns the completions of a step; called only if there is a new finding.
 
     Returns:
-        Each finding once, in its worst state. The most severe come first, and the earliest among equally severe.
+        Each finding once, in its last state of the highest severity. The most severe come first, and the earliest among
+        equally severe.
     """
     watch = Watch(context)
     order: dict[tuple[str, str], int] = {}

@@ -99,7 +99,7 @@ def repeat(
     if len(mixtures) < 2:
         raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")
     names = [component.name for component in mixtures[0].components]
-    spreads = {name: _Spread(num_generations) for name in ("", *names)}
+    spreads = {name: _Spread(num_generations, len(mixtures)) for name in ("", *names)}
     pairs = flips = completions = 0
     replays = [
         replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
@@ -131,11 +131,12 @@ def _value(value: float | None) -> float:
 
 @dataclass(slots=True)
 class _Spread:
-    """Sums of variances of [R, N] values, R scorings of N completions."""
+    """Variances of [R, N] values, R scorings of N completions."""
 
     num_generations: int
+    num_scorings: int
     own: list[Floats] = field(default_factory=list)
-    between: list[Floats] = field(default_factory=list)
+    means: list[Floats] = field(default_factory=list)
     unsteady: int = 0
     known: int = 0
     missing: int = 0
@@ -158,18 +159,20 @@ class _Spread:
         means_PG = np.where(counts_N > 0, sums_N / np.maximum(counts_N, 1), np.nan).reshape(-1, self.num_generations)
         full = means_PG[(~np.isnan(means_PG)).sum(axis=1) >= 2]
         if full.size:
-            noise = float(self.own[-1].mean()) / values_RN.shape[0] if kept_RN.size else 0.0
-            self.between.append(np.maximum(np.nanvar(full, axis=1, ddof=1) - noise, 0.0))
+            self.means.append(np.nanvar(full, axis=1, ddof=1))
 
     def result(self) -> ComponentSpread:
         """Return the spread of all added steps."""
+        own, means = _mean(self.own), _mean(self.means)
+        # Over all groups: within a single one, noise may appear to exceed the whole.
+        between = None if means is None else max(0.0, means - (own or 0.0) / self.num_scorings)
         return ComponentSpread(
-            own_std=_root_mean(self.own),
-            group_std=_root_mean(self.between),
+            own_std=None if own is None else math.sqrt(own),
+            group_std=None if between is None else math.sqrt(between),
             unsteady=self.unsteady / self.known if self.known else None,
             failed=self.missing / self.scorings if self.scorings else 0.0,
         )
 
 
-def _root_mean(variances: Sequence[Floats]) -> float | None:
-    return math.sqrt(float(np.concatenate(variances).mean())) if variances else None
+def _mean(variances: Sequence[Floats]) -> float | None:
+    return float(np.concatenate(variances).mean()) if variances else None
