@@ -114,6 +114,7 @@ def test_a_reward_agrees_with_itself(here: Path) -> None:
         (["run", "grpo.num_generations=2"], "grpo.num_generations cannot be changed"),
         (["run", "rewards.argz.x=1"], "argz"),
         (["run", "--steps", "early"], "FIRST:LAST"),
+        (["run", "--steps", "90:99"], "no step of 90:99 is stored"),
         (["run", "--reward", "mine.py:needs"], "requires the parameter `difficulty`"),
         (["run", "--repeats", "2", "--reuse"], "is allowed; remove one of them"),
         (["nowhere"], "the directory of a run"),

@@ -21,6 +21,7 @@ from agent_tunix.rewards.mixture import totals_that_train
 from agent_tunix.runs.algorithm_setup import algorithm_parts
 from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
 from agent_tunix.runs.trust import parts_of
+from agent_tunix.tracking.rollouts import StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
@@ -116,21 +117,37 @@ def check_tokenizer(stored: StoredRun) -> None:
 
 
 def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[RecordedStep]:
-    """Yield the stored steps of a run.
+    """Return the stored steps of a run; they are read as they are asked for.
 
     Args:
         stored: The run.
         steps: Range `FIRST:LAST`, which includes both ends and may omit either; None for all steps.
 
     Raises:
-        ConfigError: `steps` is not a range.
+        ConfigError: `steps` is not a range, or a range without a stored step.
+        RewardError: No completion is stored.
         RunDirectoryError: A file is damaged.
     """
     first, last = _range(steps)
-    wanted = [step for step in stored.rollouts.steps() if first <= step and (last is None or step <= last)]
-    for found in stored.rollouts.iterate(steps=wanted):
-        totals = totals_that_train(found.scores, found.settings.on_failure)
-        yield RecordedStep(found.step, found.samples, found.scores, totals, found.advantages, found.is_whole)
+    available = stored.rollouts.steps()
+    if not available:
+        raise RewardError(
+            f"{stored.rollouts.directory} contains no completions: the run ended before it saved any, or "
+            "rollouts.share was 0",
+            code="missing_completions",
+        )
+    wanted = [step for step in available if first <= step and (last is None or step <= last)]
+    if not wanted:
+        raise ConfigError(
+            f"no step of {steps} is stored in {stored.rollouts.directory}; steps {available[0]} to {available[-1]} are",
+            code="empty_step_range",
+        )
+    return map(_recorded, stored.rollouts.iterate(steps=wanted))
+
+
+def _recorded(found: StoredStep) -> RecordedStep:
+    totals = totals_that_train(found.scores, found.settings.on_failure)
+    return RecordedStep(found.step, found.samples, found.scores, totals, found.advantages, found.is_whole)
 
 
 def _range(steps: str | None) -> tuple[int, int | None]:

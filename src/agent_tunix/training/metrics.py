@@ -57,6 +57,7 @@ class StepMetrics:
             "completions/length_max": int(num_sampled.max()),
             "completions/clipped_share": float((~completions.ended).mean()),
             "completions/distinct_share": len(set(completions.texts)) / len(completions.texts),
+            "completions/distinct_prompts": len({sample.prompt for sample in result.samples}),
         }
         row |= episode_metrics(result.samples, result.totals)
         if self._sets:

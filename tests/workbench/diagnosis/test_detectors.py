@@ -83,6 +83,7 @@ SICK: dict[str, tuple[list[Row], Any]] = {
         "math",
     ),
     "dead_groups": (steady(6, rewards__dead_groups=0.95), "math"),
+    "no_progress": (steady(50), "math"),
     "kl_runaway": (make_rows(6, lambda step: make_row(step, policy__kl=0.3 * step)), "math"),
     "reward_collapse": (
         make_rows(8, lambda step: make_row(step, 0.4 if step < 4 else 0.02, rewards__dead_groups=0.7)),
@@ -176,6 +177,19 @@ HEALTHY: dict[str, tuple[list[Row], Any]] = {
     ),
     "a reward of two values, near each other": (clustered(0.99, 1.0, 2), "math"),
     "one outburst of KL": (make_rows(9, lambda step: make_row(step, policy__kl=0.9 if step == 4 else 0.02)), "math"),
+    "slow progress, within the scatter of steps": (
+        make_rows(60, lambda step: make_row(step, 0.3 + 0.002 * step + 0.02 * (step % 2))),
+        "math",
+    ),
+    "not better than nearly perfect": (steady(60, 0.9), "math"),
+    "a total that only falls with a weight": (
+        make_rows(60, lambda step: mixed(step, rewards__tags__weight=1.0 - step / 80)),
+        scheduled(80),
+    ),
+    "one prompt again and again, and solved": (
+        steady(9, 1.0, completions__distinct_share=1 / 128, completions__distinct_prompts=1),
+        "math",
+    ),
     "undefined everywhere": (make_rows(9, undefined), "math"),
     "failed episodes": (
         steady(3, rewards__total__mean=None, completions__distinct_share=1 / 128, rewards__outcomes__scored=128),
@@ -196,6 +210,24 @@ def test_dead_groups_that_are_all_right_are_only_told_of() -> None:
     )
     (finding,) = diagnose(rows, make_context())
     assert (finding.name, finding.severity) == ("dead_groups_growing", Severity.INFO)
+
+
+def test_dead_groups_whose_answers_are_right_but_could_be_shorter_are_only_told_of() -> None:
+    levels = {"rewards__total__max": 0.97, "rewards__groups__all_highest": 0.0}
+    rows = make_rows(20, lambda step: make_row(step, 0.95, rewards__dead_groups=0.05 * step, **levels))
+    (finding,) = diagnose(rows, make_context())
+    assert (finding.name, finding.severity, finding.edits) == ("dead_groups_growing", Severity.INFO, ())
+
+
+def test_a_hack_is_found_whatever_part_of_the_declared_range_it_uses() -> None:
+    def shorter(step: int) -> Row:
+        spread = {"rewards__total__min": 0.02, "rewards__total__max": 0.06, "rewards__total__std": 0.01}
+        levels = {"rewards__total__length_correlation": -0.99, "rewards__total__distinct": 30, "eval__accuracy": 0.0}
+        return make_row(step, 0.03 + 0.001 * step, completions__length_mean=20.0 - step, **spread, **levels)
+
+    context = make_context("response_length")
+    assert context.range == (0.0, 1.0)
+    assert "length_hacking" in found(make_rows(12, shorter), context)
 
 
 def test_a_gate_above_the_declared_range_is_told_of_at_once() -> None:
@@ -258,6 +290,14 @@ def test_a_collapse_is_a_fall_from_what_was_held(rows: list[Row], declared: bool
     context = make_context() if declared else dataclasses.replace(make_context(), range=None)
     findings = [one for one in diagnose(rows, context) if one.name == "reward_collapse"]
     assert [one.evidence["total_before"] for one in findings] == ([] if before is None else [pytest.approx(before)])
+
+
+@pytest.mark.parametrize(
+    ("beta", "edit"), [(50.0, "grpo.beta=0.02"), (0.02, "optimizer.learning_rate=0.0003")], ids=["held", "slow"]
+)
+def test_what_helps_a_run_without_progress_depends_on_its_penalty(beta: float, edit: str) -> None:
+    (finding,) = diagnose(steady(50), make_context(grpo__beta=beta))
+    assert (finding.severity, finding.edits) == (Severity.INFO, (edit,))
 
 
 def test_a_schedule_is_told_of_once_and_never_shortened() -> None:

@@ -30,6 +30,7 @@ def test_it_is_said_again_when_it_becomes_graver_and_after_a_long_time() -> None
         (step, finding.severity)
         for step in range(1, REPEAT_AFTER + 20)
         for finding in watch.observe(step, failing(step, 0.1 if step < 5 else 0.5))
+        if finding.severity is not Severity.INFO
     ]
     assert said == [(1, Severity.WARNING), (6, Severity.ERROR), (REPEAT_AFTER + 6, Severity.ERROR)]
 
@@ -88,6 +89,7 @@ def test_a_diagnosis_has_the_most_severe_first_and_each_once() -> None:
         ("kl_runaway", Severity.ERROR),
         ("truncation", Severity.ERROR),
         ("verifier_errors", Severity.WARNING),
+        ("no_progress", Severity.INFO),
     ]
 
 

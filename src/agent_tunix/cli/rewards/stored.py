@@ -10,7 +10,6 @@ import click
 
 from agent_tunix.cli.options import json_option, modules_option, show_option, trust_option
 from agent_tunix.cli.printing import echo, echo_json
-from agent_tunix.errors import RewardError
 from agent_tunix.visible_text import one_line
 
 if TYPE_CHECKING:
@@ -86,12 +85,6 @@ def replay(
     )
     register_own_algorithm(config, Path.cwd(), with_loss=False)
     stored_rewards.check_tokenizer(stored)
-    if not stored.rollouts.steps():
-        raise RewardError(
-            f"{stored.rollouts.directory} contains no completions: the run ended before it saved any, or "
-            "rollouts.share was 0",
-            code="missing_completions",
-        )
     recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     if repeats > 1:
@@ -192,7 +185,7 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """Return the reward of a specification or of a run's directory."""
     from agent_tunix.cli.rewards.options import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
-    from agent_tunix.runs.stored_rewards import changed_since_run
+    from agent_tunix.runs.stored_rewards import changed_since_run, resolve_for_replay
     from agent_tunix.runs.trust import settle_trust
     from agent_tunix.tracking.stored_run import StoredRun
 
@@ -200,10 +193,9 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
         return resolve(named, ListedFinding(modules))
     stored = StoredRun(named)
     config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
-    mixture = resolve_from_config(config, Path.cwd(), stored.root)
-    for line in changed_since_run(stored, mixture):
+    for line in changed_since_run(stored, resolve_for_replay(config, stored)):
         echo(f"since {named} was trained: {line}", err=True)
-    return mixture
+    return resolve_from_config(config, Path.cwd(), stored.root)
 
 
 def _print(report: Any, as_json: bool) -> None:

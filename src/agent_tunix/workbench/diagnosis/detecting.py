@@ -172,7 +172,10 @@ class Fall:
 
 def span_of(context: RunContext, row: Row) -> float:
     """Return the width of the total's range: the declared one, or else that of the step; 0 if all totals are equal."""
-    if context.range is not None:
-        return context.range[1] - context.range[0]
+    return observed_span(row) if context.range is None else context.range[1] - context.range[0]
+
+
+def observed_span(row: Row) -> float:
+    """Return the difference of the highest and the lowest total of a step."""
     low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
     return 0.0 if low is None or high is None else high - low

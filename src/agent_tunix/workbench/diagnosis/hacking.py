@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.workbench.diagnosis.context import RunContext
-from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, number, span_of
+from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, Row, Window, number, observed_span
 from agent_tunix.workbench.diagnosis.edits import add_component, change_component, round_figure
 from agent_tunix.workbench.diagnosis.findings import Severity
 from agent_tunix.workbench.diagnosis.views import highest, longest, rewarded_but_wrong, shortest
@@ -17,7 +17,7 @@ from agent_tunix.workbench.diagnosis.views import highest, longest, rewarded_but
 STEPS = 4
 """Steps that make the start of a run, and its recent past."""
 TOTAL_ROSE = 0.05
-"""Share of its range by which the total must have risen, besides three standard errors."""
+"""Share of its spread within a step by which the total must have risen, besides three standard errors."""
 BETTER = 0.05
 """Share of its range by which a witness of quality must have risen for the policy to have become better."""
 WORSE = 0.05
@@ -100,7 +100,7 @@ class Hacking(Detector):
         """Add a row."""
         self.quality.add(row)
         self._total.add(number(row, "rewards/total/mean"))
-        self._span.add(span_of(self.context, row))
+        self._span.add(observed_span(row))
 
     @property
     def total_rose(self) -> bool:

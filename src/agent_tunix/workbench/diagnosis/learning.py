@@ -41,7 +41,8 @@ class Collapsed(Detector):
         self._distinct = Window(COLLAPSED_STEPS)
 
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
-        share, prompts = number(row, "completions/distinct_share"), self.context.num_prompts
+        share = number(row, "completions/distinct_share")
+        prompts = int(number(row, "completions/distinct_prompts") or self.context.num_prompts)
         if share is None or prompts < COLLAPSED_PROMPTS or number(row, "rewards/total/mean") is None:
             return  # episodes that all failed have no text, which says nothing about the policy
         now = share * count_completions(row)
@@ -96,8 +97,9 @@ class RewardCollapse(Detector):
             return
         self._floor = min(self._floor, low)
         self._span = max(self._span, span_of(self.context, row))
-        if not self._total.count or self._weights_in(row) != self._weights:  # another weight alone changes the total
-            self._weights, self._total = self._weights_in(row), Window(LOST_STEPS)
+        weights = _weights_in(row, self.context)
+        if not self._total.count or weights != self._weights:  # another weight alone changes the total
+            self._weights, self._total = weights, Window(LOST_STEPS)
             self._before, self._error = total, _standard_error(row)
         self._total.add(total)
         if not self._total.is_full:
@@ -121,8 +123,9 @@ class RewardCollapse(Detector):
                 edits=(slower(self.context),),
             )
 
-    def _weights_in(self, row: Row) -> list[float | None]:
-        return [number(row, f"rewards/{component.name}/weight") for component in self.context.components]
+
+def _weights_in(row: Row, context: RunContext) -> list[float | None]:
+    return [number(row, f"rewards/{component.name}/weight") for component in context.components]
 
 
 def _standard_error(row: Row) -> float:
@@ -133,8 +136,8 @@ ENTROPY_STEPS = 3
 """Steps that make the start, and the recent past."""
 ENTROPY_SHARE = 0.1
 """Share of the entropy at the start. A task with one right answer lowers it as far, hence the next two constants."""
-ENTROPY_ATTAINED = 0.75
-"""Share of its range that the total must have reached for low entropy to count as knowledge, not collapse."""
+ATTAINED = 0.75
+"""Share of its range that the total must have reached to count as good: low entropy is then knowledge, not collapse."""
 LEARNED = 0.5
 """Or the total has risen by this many of the standard deviations that it had at the start."""
 
@@ -174,15 +177,74 @@ class EntropyCollapse(Detector):
         )
 
     def _is_good(self) -> bool:
-        span = self.context.range
-        if span is not None and self._total.mean >= span[0] + ENTROPY_ATTAINED * (span[1] - span[0]):
-            return True
-        return has_learned(self._total, self._std)
+        return attains(self._total, self.context) or has_learned(self._total, self._std)
+
+
+def attains(total: Window, context: RunContext) -> bool:
+    """Return True if the mean total has reached `ATTAINED` of its range; False if that is not declared."""
+    span = context.range
+    return span is not None and total.mean >= span[0] + ATTAINED * (span[1] - span[0])
 
 
 def has_learned(total: Window, std: Window) -> bool:
     """Return True if the mean total has risen by at least `LEARNED` of its standard deviations at the start."""
     return total.is_past_start and total.rise >= LEARNED * std.start > 0
+
+
+FLAT_STEPS = 50
+"""Steps without progress; slow learning shows only over many."""
+FLAT_WINDOW = 10
+"""Steps that make the start, and the recent past."""
+BETA_USUAL = 0.1
+"""Weights of the KL penalty above this are unusual."""
+BETA_ADVISED = 0.02
+FASTER = 3.0
+"""Factor by which advice raises a learning rate."""
+
+
+class NoProgress(Detector):
+    """Detector of a total that stays where it was, although it could rise."""
+
+    names = ("no_progress",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._total = Window(FLAT_WINDOW)
+        self._std = Window(FLAT_WINDOW)
+        self._weights: list[float | None] = []
+
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
+        self._total.add(number(row, "rewards/total/mean"))
+        self._std.add(number(row, "rewards/total/std"))
+        weights = _weights_in(row, self.context)
+        self._weights = self._weights or weights
+        is_flat = self._total.count >= FLAT_STEPS and self._total.rise <= self._total.noise
+        if not is_flat or weights != self._weights or not self._std.high or attains(self._total, self.context):
+            return
+        beta, rate = self.context.number("grpo.beta", 0.0), self.context.number("optimizer.learning_rate", 1e-4)
+        is_held = beta > BETA_USUAL
+        cause = (
+            f"grpo.beta={beta:g} holds the policy at the reference" if is_held else "a higher learning rate may help"
+        )
+        edit = (
+            assign("grpo.beta", BETA_ADVISED)
+            if is_held
+            else assign("optimizer.learning_rate", round_figure(FASTER * rate))
+        )
+        yield Detection(
+            "no_progress",
+            Severity.INFO,
+            1.0,
+            f"the mean total has not risen in {self._total.count} steps: it was {self._total.start:.3g} and is "
+            f"{self._total.mean:.3g}; {cause}",
+            evidence={
+                "total_at_start": self._total.start,
+                "rewards/total/mean": self._total.mean,
+                "policy/kl": number(row, "policy/kl") or 0.0,
+                "policy/grad_norm": number(row, "policy/grad_norm") or 0.0,
+            },
+            edits=(edit,),
+        )
 
 
 KL_STEPS = 3
@@ -207,7 +269,7 @@ class KlRunaway(Detector):
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         kl = number(row, "policy/kl")
         self._kl.add(kl)
-        # With grpo.beta=0 there is no reference, and the metric is 0.
+        # With grpo.beta=0 there is no reference, and the metric is null.
         if kl is not None and (kl >= KL_ERROR or (self._kl.is_full and self._kl.low >= KL_HIGH)):
             yield Detection(
                 "kl_runaway",
@@ -244,11 +306,13 @@ class DeadGroups(Detector):
         self._dead = Window(DEAD_STEPS)
         self._solved = Window(DEAD_STEPS)
         self._duplicates = Window(DEAD_STEPS)
+        self._total = Window(DEAD_STEPS)
         self._fall = Fall(context)
         self._varied = False
 
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         self._fall.add(row)
+        self._total.add(number(row, "rewards/total/mean"))
         self._dead.add(number(row, "rewards/dead_groups"))
         self._solved.add(number(row, "rewards/groups/all_highest"))
         self._duplicates.add(number(row, "completions/duplicate_share"))
@@ -266,7 +330,8 @@ class DeadGroups(Detector):
             name, story = "dead_groups", f"in {dead:.0%} of the groups all completions earn the same"
         else:
             return
-        is_solved = solved >= DEAD_SOLVED * dead
+        # A component such as brevity may keep right answers below the highest total.
+        is_solved = solved >= DEAD_SOLVED * dead or attains(self._total, self.context)
         if is_solved:
             story += ", because the policy has learned what they could teach: harder problems would teach more"
         elif self._fall.is_deep:

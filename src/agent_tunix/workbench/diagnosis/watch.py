@@ -10,7 +10,14 @@ from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, numbe
 from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, LimitedEpisodes, ToolUse
 from agent_tunix.workbench.diagnosis.findings import Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
-from agent_tunix.workbench.diagnosis.learning import Collapsed, DeadGroups, EntropyCollapse, KlRunaway, RewardCollapse
+from agent_tunix.workbench.diagnosis.learning import (
+    Collapsed,
+    DeadGroups,
+    EntropyCollapse,
+    KlRunaway,
+    NoProgress,
+    RewardCollapse,
+)
 from agent_tunix.workbench.diagnosis.values import Clustered, Constant, Sparse
 from agent_tunix.workbench.diagnosis.verifier import Noisy, Truncated, VerifierErrors
 from agent_tunix.workbench.diagnosis.views import NUM_SHOWN, RolloutView
@@ -36,6 +43,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     Sparse,
     EntropyCollapse,
     DeadGroups,
+    NoProgress,
 )
 """Detectors in the order of causes: of two findings of one step, a possible cause of the other comes first."""
 
