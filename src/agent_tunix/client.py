@@ -58,6 +58,11 @@ class Client(Closing):
 
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
         self._shown = shown_url(url)
+        if not key.strip():
+            raise StoreError(
+                f"{self._shown} requires a key, but it is empty; give one from `agent-tunix keys create`",
+                code="missing_key",
+            )
         self._timeout_s = timeout_s
         try:
             self._settings: dict[str, Any] = {

@@ -1152,7 +1152,7 @@ def test_a_private_file_is_not_published_as_a_picture(world: World, tmp_path: Pa
     (world.run / "plots" / "key.png").symlink_to(world.elsewhere / "key.png")  # after the check of the run
     out = tmp_path / "out"
     out.mkdir()
-    write_card(stored, out, 2, adapter=False)
+    write_card(stored, out, 2, [], adapter=False)
     assert [path.name for path in (out / "plots").iterdir()] == ["own.png"]
 
 
@@ -1237,7 +1237,7 @@ def test_texts_of_a_run_are_no_markup_in_the_card_of_its_model(world: World, tmp
     world.configure({"project_name": evil, "prompt.system": evil, "model.path": f"/m/{evil.replace('/', '')}"})
     environment = {"reward": f"```{evil}", "versions": {"jax": evil}}
     (world.run / "environment.json").write_text(json.dumps(environment))
-    write_card(StoredRun(world.run), tmp_path, 2, adapter=True)
+    write_card(StoredRun(world.run), tmp_path, 2, [], adapter=True)
     written = (tmp_path / "README.md").read_text()
     outside = re.sub(r"```.*?```|`[^`\n]*`", "", written.partition("\n---\n")[2].replace("\\`", ""), flags=re.DOTALL)
     assert not re.search(r"(?<!\\)<img|(?<!\\)\[a|^# d", outside, flags=re.MULTILINE)

@@ -62,7 +62,7 @@ def test_lines_are_counted_and_blank_ones_passed_over(tmp_path: Path) -> None:
         (b'{"prompt": "x"}\n[]\n', "invalid_row", "not an object: it is list"),
         (b'{"answer": 3}\n', "invalid_row", "no problem: it has 'answer'"),
         (b'{"prompt": 3}\n', "invalid_row", "no problem"),
-        (b'{"prompt": ["x"]}\n', "invalid_row", "no problem"),
+        (b'{"prompt": ["x"]}\n', "invalid_row", "without role and content"),
         (b"\n" + b"[" * 100_000, "invalid_row", "line 2 must be"),
         (None, "unreadable_file", "rows.jsonl"),
         (b"\xff\xfe", "unreadable_file", "rows.jsonl"),

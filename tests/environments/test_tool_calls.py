@@ -86,6 +86,7 @@ READ: list[tuple[ToolCallFormat, str, list[dict[str, Any]], str]] = [
     (G, fence('[{"name": "add", "parameters": {"a": 1}}]', "json"), [{"a": 1}], ""),
     (G, '{"name": "add", "parameters": {"a": 1}}', [{"a": 1}], ""),
     (G, "```tool_code\nadd(a=1)", [{"a": 1}], ""),
+    (G, '```json\n[\n  {"name": "add", "arguments": {"a": 1}}\n]\n```', [{"a": 1}], ""),
     (O, block("add(a=1)"), [{"a": 1}], ""),
     (
         O,

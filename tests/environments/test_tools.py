@@ -77,6 +77,11 @@ def positional(first: str, /, second: int = 2) -> str:
     return f"{first} {second}"
 
 
+def all_positional(a: int = 1, b: int = 2, /) -> str:
+    """Add."""
+    return f"{a} {b}"
+
+
 def untyped(value, other=None):  # type: ignore[no-untyped-def]
     return (value, other)
 
@@ -152,6 +157,7 @@ ACCEPTED: list[tuple[Any, dict[str, Any], str]] = [
     (keywords, {"name": "n", "other": [1]}, "n {'other': [1]}"),
     (positional, {"first": "f"}, "f 2"),
     (positional, {"second": 3, "first": "f"}, "f 3"),
+    (all_positional, {"b": 5}, "1 5"),
     (untyped, {"value": [1, None]}, "[[1, null], null]"),
     (waits, {"seconds": 1}, "1.0 s"),
     (painted, {"colour": "red"}, "red None"),

@@ -170,3 +170,7 @@ def test_calls_are_counted_in_either_form() -> None:
 )
 def test_efficiency_falls_with_the_calls(calls: int, options: dict[str, Any], expected: float) -> None:
     assert helpers.tool_call_efficiency("<tool_call>" * calls, **options) == pytest.approx(expected)
+
+
+def test_spaces_alone_share_nothing() -> None:
+    assert helpers.percent_of_text_a_in_text_b(" " * 30_000, "x") == 0.0

@@ -94,7 +94,9 @@ def test_a_malformed_transform_is_refused_with_its_form(written: object, code: s
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("transform", [Clip(0.0, 1.0), Normalize(1.0, 2.0), Rank(), Map({0.5: 1.0})])
+@pytest.mark.parametrize(
+    "transform", [Clip(0.0, 1.0), Normalize(1.0, 2.0), Rank(), Map({0.5: 1.0, 1 / 3: 2.0, 1234567.0: 3.0})]
+)
 def test_what_a_transform_says_of_itself_can_be_written(transform: Clip | Normalize | Rank | Map) -> None:
     assert read_transforms("x", transform.to_data()) == (transform,)
 

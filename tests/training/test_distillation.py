@@ -143,7 +143,7 @@ def test_the_teacher_is_stored_and_named_in_the_model_card(taught: Path, tmp_pat
     teacher = taught.parent / "teacher"
     stored = {"path": str(teacher), "directory": str(teacher), "digest": digest_model(teacher)}
     assert json.loads((taught / "environment.json").read_text())["teacher"] == stored
-    write_card(StoredRun(taught), tmp_path, 2, adapter=False)
+    write_card(StoredRun(taught), tmp_path, 2, [], adapter=False)
     assert "| teacher | teacher |" in (tmp_path / "README.md").read_text()
 
 

@@ -172,7 +172,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_its_model_card_claims_no_reinforcement_learning(started: Path, tmp_path: Path) -> None:
-    write_card(StoredRun(started), tmp_path, 4, adapter=False)
+    write_card(StoredRun(started), tmp_path, 4, [], adapter=False)
     card = (tmp_path / "README.md").read_text()
     assert "- sft" in card
     assert not any(word in card for word in ("GRPO", "grpo", "## The reward", "KL"))

@@ -86,7 +86,7 @@ class EpisodeEncoder:
 
     def shorten(self, text: str, max_tokens: int) -> str:
         """Return the text cut to at most `max_tokens` tokens; a note at the end says that it was cut."""
-        if len(text) <= max_tokens:  # a token has at least one byte
+        if len(text.encode("utf-8", "replace")) <= max_tokens:  # a token has at least one byte
             return text
         ids = self._tokenizer.encode(text, allow_special=False)
         if len(ids) <= max_tokens:

@@ -113,7 +113,7 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     messages = None
     if isinstance(conversation := find_column(row.columns, data.prompt_column), list | tuple):
         messages = read_conversation(conversation, data.prompt_column)
-    prompt = _text(row, data.prompt_column) if messages is None else _question(messages)
+    prompt = _text(row, data.prompt_column) if messages is None else question_of(messages)
     columns = dict(row.columns)
     if data.answer_column is not None:
         answer = _reference(row, data.answer_column)
@@ -189,7 +189,7 @@ def read_tools(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(tool) for tool in declared if isinstance(tool["function"].get("name"), str)]
 
 
-def _question(messages: Sequence[Mapping[str, Any]]) -> str:
+def question_of(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the user's last message that has text; without one, the last message."""
     asked = [message["content"] for message in messages if message["role"] == "user" and message["content"].strip()]
     return str(asked[-1] if asked else messages[-1]["content"])

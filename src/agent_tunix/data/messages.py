@@ -117,9 +117,10 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
         )
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
+            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
             raise ConfigError(
-                f"prompt.template {template!r} must contain columns as {name}, not "
-                f"{{{{name}}{spec and f':{spec}'}}}; write {{{{ and }}}} for braces",
+                f"prompt.template {template!r} must contain columns as {{{name}}}, not {{{written}}}; write {{{{ and "
+                "}} for braces",
                 code="invalid_template",
             )
         yield literal, name

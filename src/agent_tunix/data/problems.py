@@ -6,7 +6,14 @@ from typing import Any
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
-from agent_tunix.data.examples import REFERENCE_MARK, WORKED_SOLUTION, Example, find_column
+from agent_tunix.data.examples import (
+    REFERENCE_MARK,
+    WORKED_SOLUTION,
+    Example,
+    find_column,
+    question_of,
+    read_conversation,
+)
 from agent_tunix.errors import DataError
 
 
@@ -55,12 +62,15 @@ def make_problem(row: Any, number: int, data: DataConfig) -> Example:
     """
     if not isinstance(row, dict):
         raise RowError("not an object", f"it is {type(row).__name__}")
+    renamed = {new: find_column(row, old) for new, old in data.columns.items() if find_column(row, old) is not None}
+    row = {**renamed, **row}
     names = (data.prompt_column, "prompt", "messages", "question")
-    problem = next((row[name] for name in names if row.get(name)), None)
+    column, problem = next(((name, found) for name in names if (found := find_column(row, name))), ("", None))
     if isinstance(problem, str) and problem.strip():
         return Example(problem, _with_reference(row, data), number)
-    if isinstance(problem, list) and problem and all(isinstance(message, dict) for message in problem):
-        return Example(str(problem[-1].get("content", "")), _with_reference(row, data), number, tuple(problem))
+    if isinstance(problem, list):
+        messages = read_conversation(problem, column)
+        return Example(question_of(messages), _with_reference(row, data), number, messages)
     raise RowError("no problem", f"it has {', '.join(map(repr, row)) or 'nothing'}")
 
 

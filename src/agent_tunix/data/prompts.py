@@ -115,9 +115,9 @@ class PromptEncoder:
             return fold_system(messages)
         return messages
 
-    def encode(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """Return the token ids of one prompt; raise ModelError if the chat template refuses the messages."""
-        return self._tokenizer.encode_prompts([self.split(messages)])[0]
+        return self._tokenizer.encode_prompts([self.split(messages, tools)])[0]
 
     def split(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[str]:
         """Split a rendered prompt into text, special token, text, …, text; the template wrote the special tokens."""

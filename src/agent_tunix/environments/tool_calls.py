@@ -430,6 +430,9 @@ def _read_gemma(text: str, tools: Sequence[Tool]) -> Iterator[_Part]:
         yield text[place:]
 
 
+_JSON_BEGINS = re.compile(r'\s*(?:\{|\[\s*\{\s*")')
+
+
 def _is_json_call(body: str, language: str) -> bool:
     return language in ("json", "") and _is_call(body.strip().removeprefix("["))
 
@@ -438,7 +441,7 @@ def _fenced_calls(body: str) -> Iterator[_Part]:
     try:
         if not body.strip():
             raise _Fault(CallFault.EMPTY)
-        if body.lstrip().startswith(("{", '[{"')):
+        if _JSON_BEGINS.match(body):
             found, end = _load_json(body, 0)
             if body[end:].strip():
                 raise _Fault(CallFault.TRAILING_TEXT)

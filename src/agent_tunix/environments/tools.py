@@ -302,13 +302,12 @@ def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bind(signature: inspect.Signature, values: Mapping[str, Any]) -> inspect.BoundArguments:
-    positional, named = [], {}
-    for name, value in values.items():
-        parameter = signature.parameters.get(name)
-        if parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(value)
-        else:
-            named[name] = value
+    named, positional = dict(values), []
+    alone = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_ONLY]
+    while alone and alone[-1].name not in named:
+        alone.pop()
+    for parameter in alone:  # one before a given one is given too
+        positional.append(named.pop(parameter.name, parameter.default))
     return signature.bind(*positional, **named)
 
 

@@ -206,7 +206,8 @@ def _consistency_of_each(samples: Sequence[Sequence[Sample]]) -> np.ndarray:
     shares = []
     for of_problem in samples:
         answers = Counter(extract_answer(sample.response) for sample in of_problem)
-        shares.append(answers.most_common(1)[0][1] / len(of_problem))
+        del answers[None]
+        shares.append(max(answers.values(), default=0) / len(of_problem))
     return np.array(shares)
 
 

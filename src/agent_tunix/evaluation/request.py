@@ -216,7 +216,7 @@ def _with_own(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config
     if not isinstance(path, str) or config.data.path in (path, str(_place(path))):
         return changed
     source = changed.training.data_source or changed.data.source
-    is_file = source in SUFFIXES and not _place(path).is_dir()
+    is_file = _place(path).is_file() and (source in SUFFIXES or source == "auto")
     training = dataclasses.replace(changed.training, train_fraction=1.0, test_data_dir=path if is_file else None)
     return dataclasses.replace(changed, training=training)
 

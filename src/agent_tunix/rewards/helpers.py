@@ -106,14 +106,15 @@ class _BoundedMatcher(SequenceMatcher[str]):
 
 def _share_of_runs(words_a: Sequence[str], words_b: Sequence[str]) -> float:
     """Return the share of a's characters, without spaces, in runs of words that b has too."""
+    if not words_a:
+        return 0.0
     length = min(_RUN, len(words_a))
     runs = set(zip(*(words_b[start:] for start in range(length)), strict=False))
     begins = bytes(map(runs.__contains__, zip(*(words_a[start:] for start in range(length)), strict=False)))
     # A word is in a run if a run begins at it, or at one of the words before it.
     padded = bytes(length - 1) + begins + bytes(length - 1)
     is_found = map(max, *(padded[start:] for start in range(length))) if length > 1 else padded
-    total = sum(map(len, words_a))
-    return sum(map(len, compress(words_a, is_found))) / total if total else 0.0
+    return sum(map(len, compress(words_a, is_found))) / sum(map(len, words_a))
 
 
 def overlap_reward(

@@ -13,7 +13,6 @@ grades the answer. Its range follows from theirs.
 """
 
 import inspect
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -90,17 +89,27 @@ def range_of(mixture: Mixture, step: int = 0) -> Range | None:
 
 
 def range_in_run(mixture: Mixture) -> Range | None:
-    """Return the range of a reward's total over all steps, as `range_of`, with each schedule at both of its ends."""
+    """Return the range of a reward's total over all steps, as `range_of`; a metric may take a weight to either end."""
     schedules = [c.weight for c in mixture.components if isinstance(c.weight, Schedule)]
     steps = {0.0, *(bound for schedule in schedules if schedule.metric is None for bound in schedule.bounds)}
-    at_end = {schedule.metric: schedule.bounds[1] for schedule in schedules if schedule.metric is not None}
     declared = declared_ranges(mixture)
-    spans = [
-        total_range(mixture, declared, {c.name: weight_at(c.weight, int(step), metrics) for c in mixture.components})
-        for step, metrics in itertools.product(steps, ({}, at_end))
-    ]
-    known = [span for span in spans if span is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(spans) else None
+    lows, highs = [], []
+    for step in steps:
+        low = high = 0.0
+        for component in weighted(mixture):
+            weight = component.weight
+            if isinstance(weight, Schedule) and weight.metric is not None:
+                ends = [weight.start, weight.end]
+            else:
+                ends = [weight_at(weight, int(step), {})]
+            spans = [_contribution(component, declared[component.name], end) for end in ends]
+            known = [span for span in spans if span is not None]
+            if len(known) < len(spans):
+                return None
+            low, high = low + min(span[0] for span in known), high + max(span[1] for span in known)
+        lows.append(low)
+        highs.append(high)
+    return min(lows), max(highs)
 
 
 def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:
@@ -112,16 +121,23 @@ def total_range(mixture: Mixture, declared: Mapping[str, Range | None], weights:
     """Return the range of a reward's total from `declared_ranges` and the effective weights; None if it is unknown."""
     low, high = 0.0, 0.0
     for component in weighted(mixture):
-        span, weight = declared[component.name], weights[component.name]
-        if weight == 0:
-            continue
-        if span is None or component.transforms:
+        span = _contribution(component, declared[component.name], weights[component.name])
+        if span is None:
             return None
-        ends = [weight * end for end in span]
-        if component.requires or component.route.wanted:
-            ends.append(0.0)  # contribution behind a shut gate, or on a row to which the component does not apply
-        low, high = low + min(ends), high + max(ends)
+        low, high = low + span[0], high + span[1]
     return low, high
+
+
+def _contribution(component: Component, declared: Range | None, weight: float) -> Range | None:
+    """Return the range of what a component adds to the total; None if it is unknown."""
+    if weight == 0:
+        return 0.0, 0.0
+    if declared is None or component.transforms:
+        return None
+    ends = [weight * end for end in declared]
+    if component.requires or component.route.wanted:
+        ends.append(0.0)  # contribution behind a shut gate, or on a row to which the component does not apply
+    return min(ends), max(ends)
 
 
 def declared_range(reward: Any) -> Range | None:

@@ -128,12 +128,18 @@ class Map:
 
     def to_data(self) -> object:
         """Return the transform as it is written in the configuration."""
-        return {"map": {f"{value:g}": image for value, image in self.table.items()}}
+        return {"map": {_shortest(value): image for value, image in self.table.items()}}
 
     def _image(self, value: float) -> float:
         if value in self.table:
             return self.table[value]
         return next((image for key, image in self.table.items() if math.isclose(key, value)), math.nan)
+
+
+def _shortest(value: float) -> str:
+    """Return a number as text that reads back as the same number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def apply_transforms(transforms: Sequence[Transform], values_B: Values, groups_B: NDArray[np.int64]) -> Values:

@@ -132,8 +132,8 @@ def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[Reco
     available = stored.rollouts.steps()
     if not available:
         raise RewardError(
-            f"{stored.rollouts.directory} contains no completions: the run ended before it saved any, or "
-            "rollouts.share was 0",
+            f"{stored.rollouts.directory} contains no completions: the run ended before it saved any, it is a "
+            "supervised start, or rollouts.share was 0",
             code="missing_completions",
         )
     wanted = [step for step in available if first <= step and (last is None or step <= last)]

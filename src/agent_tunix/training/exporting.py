@@ -14,10 +14,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from agent_tunix.config.schema import PromptConfig
+from agent_tunix.data import Example, PromptEncoder
+from agent_tunix.data.messages import read_template
 from agent_tunix.errors import ExportError
+from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import find_cached_directory
+from agent_tunix.policy.files.location import parse_location
 from agent_tunix.regular_files import sync, sync_tree
 from agent_tunix.runs.exported_prompts import write_prompts
 from agent_tunix.runs.found_run import FoundRun, Step
@@ -78,8 +83,8 @@ def export_run(
     alpha = run.config.model.lora_alpha
     with _replacing(run, to, overwrite) as partial:
         if adapter:
-            base = run.config.model.path or str(trained.directory)
-            write_adapter(trained.policy, trained.directory, partial, alpha, base.removeprefix("hf://"))
+            base, revision = _base_of(run.config.model.path or str(trained.directory))
+            write_adapter(trained.policy, trained.directory, partial, alpha, base, revision)
         else:
             stored = None if dtype == "auto" else jnp.dtype(dtype)
             write_merged(trained.policy, trained.directory, partial, alpha, stored)
@@ -87,9 +92,23 @@ def export_run(
             # The run trained with this template. It takes precedence over the template in the model's own files.
             (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
         write_prompts(run.config, partial)
-        write_card(StoredRun(run.root), partial, trained.step, adapter=adapter, repository=repository)
+        asked = _conversation(trained.tokenizer, run.config.prompt)
+        write_card(StoredRun(run.root), partial, trained.step, asked, adapter=adapter, repository=repository)
         num_bytes = _write_manifest(partial)
     return Exported(to, trained.step, num_bytes)
+
+
+def _base_of(path: str) -> tuple[str, str | None]:
+    """Return the name and the revision by which PEFT loads the base model."""
+    location = parse_location(path)
+    return (location.name, location.revision) if location and location.scheme == "hf" else (path, None)
+
+
+def _conversation(tokenizer: Tokenizer, prompt: PromptConfig) -> list[dict[str, Any]]:
+    """Return the messages that the policy was prompted with, for the question `QUESTION`."""
+    pieces = read_template(prompt.template or "")
+    columns = {name: f"{{{name}}}" for _, name in pieces if name is not None}
+    return PromptEncoder(tokenizer, prompt).messages(Example("QUESTION", columns, 1))
 
 
 def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:

@@ -15,6 +15,8 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
+from agent_tunix.data.examples import read_tools
+from agent_tunix.data.messages import messages_for
 from agent_tunix.errors import ConfigError, DataError, RewardError
 from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
 from agent_tunix.runs.found_run import FoundRun, Step, find_run
@@ -189,14 +191,20 @@ class Generator:
             some = examples[start : start + size]
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
-    def messages(self, example: Example) -> list[dict[str, str]]:
+    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, str]]:
         """Return the conversation that prompts for an example, as in training.
+
+        Args:
+            example: The example.
+            is_first: False for a later turn, without the system message and the worked examples.
 
         Raises:
             DataError: The example cannot be turned into a prompt.
         """
         try:
-            return self._encoder.messages(example)
+            if is_first:
+                return self._encoder.messages(example)
+            return messages_for(dataclasses.replace(self.config.prompt, system=None, few_shot=[]), example)
         except RowError as error:
             raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="unusable_row") from error
 
@@ -216,7 +224,11 @@ class Generator:
         from agent_tunix.sampling.keys import Use, derive_key
         from agent_tunix.sampling.samples import make_samples
 
-        token_ids = [self._encoder.encode(conversation) for conversation in messages]
+        # The tools of an environment are declared when an episode begins.
+        token_ids = [
+            self._encoder.encode(conversation, () if self._episodes else read_tools(example.columns))
+            for example, conversation in zip(examples, messages, strict=True)
+        ]
         batch = PromptBatch(
             prompts=[example.prompt for example in examples],
             messages=messages,
@@ -283,10 +295,8 @@ class Conversation:
         generator = self._generator
         column = generator.config.data.prompt_column
         example = Example(prompt=line, columns={"question": line, column: line}, index=1)
-        asked = generator.messages(example)
-        # Only the first turn has the system message and the worked examples. If the system message is folded into the
-        # user's message, it is part of that message.
-        self._messages += [asked[-1]] if self._messages else asked
+        asked = generator.messages(example, is_first=not self._messages)
+        self._messages += asked
         completion = generator.complete_messages([example], [self._messages])[0][0]
         self._messages += [dict(message) for message in completion.sample.completion_messages]
         return completion

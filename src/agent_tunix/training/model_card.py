@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,22 +24,33 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!#]")
 _PACKAGES = ("agent_tunix", "google-tunix", "jax", "flax", "optax")
 
 
-def write_card(run: StoredRun, directory: Path, step: int, *, adapter: bool, repository: str | None = None) -> None:
+def write_card(
+    run: StoredRun,
+    directory: Path,
+    step: int,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    adapter: bool,
+    repository: str | None = None,
+) -> None:
     """Write README.md, and the run's curves in `plots/`.
 
     Args:
         run: The run that trained the model.
         directory: Directory of the exported model.
         step: Step of the checkpoint.
+        messages: Conversation that the policy was prompted with, for the example of its use.
         adapter: True if the directory holds only an adapter.
         repository: Repository of the hub that the model is loaded from; None for a directory.
     """
     plots = _copy_plots(run, directory / "plots")
-    text = "\n\n".join(_sections(run, step, adapter, plots, repository or "DIRECTORY"))
+    text = "\n\n".join(_sections(run, step, messages, adapter, plots, repository or "DIRECTORY"))
     (directory / "README.md").write_text(text + "\n", encoding="utf-8")
 
 
-def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str], place: str) -> Iterator[str]:
+def _sections(
+    run: StoredRun, step: int, messages: Sequence[Mapping[str, Any]], adapter: bool, plots: list[str], place: str
+) -> Iterator[str]:
     config = run.config
     base = _base_model(config)
     supervised = _is_supervised(run)
@@ -60,7 +71,7 @@ def _sections(run: StoredRun, step: int, adapter: bool, plots: list[str], place:
     yield "## Training"
     yield _table(_settings(config, supervised))
     yield "## Use"
-    yield _usage(config, adapter, base, place)
+    yield _usage(config, messages, adapter, base, place)
     yield "## Versions"
     yield _versions(run)
 
@@ -81,7 +92,7 @@ def _is_supervised(run: StoredRun) -> bool:
 def _front_matter(config: Config, base: str | None, adapter: bool, supervised: bool) -> str:
     lines = ["---", f"library_name: {'peft' if adapter else 'transformers'}", "pipeline_tag: text-generation"]
     if base and config.model.path and config.model.path.startswith("hf://"):
-        lines.append(f"base_model: {json.dumps(base)}")
+        lines.append(f"base_model: {json.dumps(base.partition('@')[0])}")
     methods = ["- sft"] if supervised else ["- grpo", "- reinforcement-learning"]
     lines += ["tags:", *methods, "- agent_tunix", "---"]
     return "\n".join(lines)
@@ -154,12 +165,10 @@ def _code(value: Any) -> str:
     return f"`{one_line(' '.join(str(value).split())).replace('`', chr(39))}`"
 
 
-def _usage(config: Config, adapter: bool, base: str | None, place: str) -> str:
+def _usage(config: Config, messages: Sequence[Mapping[str, Any]], adapter: bool, base: str | None, place: str) -> str:
     """Return Python that loads the model and prompts it as in training."""
-    prompt = config.prompt
-    messages = [{"role": "user", "content": prompt.template or "QUESTION"}]
-    if prompt.system:
-        messages.insert(0, {"role": "system", "content": prompt.system})
+    stop = config.generation.stop_strings
+    stops = f", stop_strings={stop!a}, tokenizer=tokenizer" if stop else ""
     if adapter:
         loader, note = "AutoPeftModelForCausalLM", "  # loads the base model too"
         imports = f"from peft import {loader}  # requires PyTorch\nfrom transformers import AutoTokenizer"
@@ -171,13 +180,13 @@ def _usage(config: Config, adapter: bool, base: str | None, place: str) -> str:
 
 model = {loader}.from_pretrained("{place}"){note}
 tokenizer = AutoTokenizer.from_pretrained("{place}")
-messages = {json.dumps(messages)}  # as in training
-settings = {prompt.template_args!a}  # of the chat template
+messages = {list(messages)!a}  # as in training
+settings = {config.prompt.template_args!a}  # of the chat template
 inputs = tokenizer.apply_chat_template(
     messages, add_generation_prompt=True, return_tensors="pt", return_dict=True, **settings
 )
 length = {config.generation.max_generation_steps}
-output = model.generate(**inputs, max_new_tokens=length, do_sample=False)  # {greedy}
+output = model.generate(**inputs, max_new_tokens=length, do_sample=False{stops})  # {greedy}
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))"""
     named = f"\n\nThe base model is {_code(base) if base else 'the one it was trained from'}." if adapter else ""
     return f"```python\n{code}\n```{named}"

@@ -187,7 +187,13 @@ def test_code_tests(response: str, tests: Any, value: float) -> None:
     assert score("code_tests", response, tests=tests).value == value
 
 
-@pytest.mark.parametrize("tests", [None, [], "", 4, [4], [{"input": "2"}]])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        *[None, [], "", 4, [4], [{"input": "2"}]],
+        *({"inputs": inputs, "outputs": outputs} for inputs, outputs in (("3", "7"), (["1", "2"], ["1"]), (3, 4))),
+    ],
+)
 def test_no_tests_are_a_bad_reference(tests: Any) -> None:
     assert score("code_tests", DOUBLE, tests=tests).outcome is Outcome.BAD_REFERENCE
 

@@ -32,7 +32,7 @@ def test_format_follows_the_template_of_the_run(template: str, response: str, va
     assert result.value == value
 
 
-@pytest.mark.parametrize("template", ["{answer}", "<a>{x}<a>"])
+@pytest.mark.parametrize("template", ["{answer}", "<a>{x}<a>", "Answer: {x} Final Answer: {answer}"])
 def test_a_template_without_tags_of_its_own_is_an_error(template: str) -> None:
     (result,) = get_reward_function("format").score([Sample("4", format=template)])
     assert result.outcome is Outcome.ERROR

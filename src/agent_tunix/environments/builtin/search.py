@@ -90,4 +90,4 @@ def _passage_of(line: str, where: str) -> tuple[str, str]:
     key = next((key for key in _TEXT_KEYS if isinstance(row, dict) and isinstance(row.get(key), str)), None)
     if key is None:
         raise ValueError(f"{where} must be an object with the text under one of {', '.join(_TEXT_KEYS)}")
-    return str(row.get("title", "")), row[key]
+    return str(row.get("title") or ""), row[key]

@@ -110,6 +110,26 @@ def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, bool], bool]:
     return {p.name: p.default is p.empty for p in named}, any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
+class _Unbound:
+    """A method seen without its `self`, so that a class can be checked before it has an instance."""
+
+    def __init__(self, function: Any) -> None:
+        self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self.__annotations__ = getattr(function, "__annotations__", {})
+        signature = inspect.signature(function)
+        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(self) -> None:
+        raise TypeError("a method of a class cannot be called without an instance")
+
+
+def without_self(kind: type, name: str) -> Any:
+    """Return a method of a class as if it had no `self`."""
+    found = inspect.getattr_static(kind, name)
+    return _Unbound(found) if inspect.isfunction(found) else getattr(kind, name)
+
+
 def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return the columns that a function names, or all if it takes `**kwargs`, and `seed` if it names that.
 

@@ -21,6 +21,7 @@ from agent_tunix.environments.conventions.base import (
     finished,
     make_instance,
     parameters_of,
+    without_self,
 )
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
 from agent_tunix.environments.outcomes import Message, to_text
@@ -45,7 +46,7 @@ class ClassAdapter(EnvironmentAdapter):
 
     def declare(self) -> Sequence[Tool]:
         """Return the tools of the class."""
-        return [FunctionTool(_without_self(self.given, name), name) for name in tool_methods(self.given)]
+        return [FunctionTool(without_self(self.given, name), name) for name in tool_methods(self.given)]
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
@@ -57,7 +58,7 @@ class ClassAdapter(EnvironmentAdapter):
         """Columns of the row that `reset` names."""
         if not hasattr(self.given, "reset"):
             return {}
-        named, _ = parameters_of(_without_self(self.given, "reset"))
+        named, _ = parameters_of(without_self(self.given, "reset"))
         return {name: required for name, required in named.items() if name != "seed"}
 
 
@@ -106,25 +107,6 @@ class ClassEnvironment(EpisodeEnvironment):
         if callable(close := getattr(self._instance, "close", None)):
             with faults_of(f"{self._name}.close", self._file):
                 finished(close())
-
-
-class _Unbound:
-    """A method seen without its `self`, so that a class can be checked before it has an instance."""
-
-    def __init__(self, function: Any) -> None:
-        self.__wrapped__ = function
-        self.__doc__ = function.__doc__
-        self.__annotations__ = getattr(function, "__annotations__", {})
-        signature = inspect.signature(function)
-        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
-
-    def __call__(self) -> None:
-        raise TypeError("a method of a class cannot be called without an instance")
-
-
-def _without_self(kind: type, name: str) -> Any:
-    found = inspect.getattr_static(kind, name)
-    return _Unbound(found) if inspect.isfunction(found) else getattr(kind, name)
 
 
 def tool_methods(kind: type) -> list[str]:

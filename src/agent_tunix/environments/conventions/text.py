@@ -28,6 +28,7 @@ from agent_tunix.environments.conventions.base import (
     finished,
     make_instance,
     parameters_of,
+    without_self,
 )
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
 from agent_tunix.environments.outcomes import Message, Reply, to_text
@@ -60,13 +61,12 @@ class TextAdapter(EnvironmentAdapter):
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
-        """Columns of the row that the constructor requires."""
-        named, _ = parameters_of(self.given)
-        return {
-            name: True
-            for name, required in named.items()
-            if required and name not in self.args and name not in WHOLE_ROW
-        }
+        """Columns of the row that the constructor requires, and those that `reset` names."""
+        made, _ = parameters_of(self.given)
+        named, _ = parameters_of(without_self(self.given, "reset")) if hasattr(self.given, "reset") else ({}, False)
+        constructor = {name: True for name, required in made.items() if required and name not in self.args}
+        reset = {name: required for name, required in named.items() if name not in ("seed", "options")}
+        return {name: required for name, required in {**reset, **constructor}.items() if name not in WHOLE_ROW}
 
 
 class TextEnvironment(EpisodeEnvironment):

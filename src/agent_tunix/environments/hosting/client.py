@@ -94,7 +94,11 @@ class HostedEnvironment(EpisodeSource):
             if self._nursery is None:
                 self._nursery = _Nursery(self._limits)
             worker = self._nursery.spawn()
-        worker.ask("loading the environment", _START_S, "build", self._recipe)
+        try:
+            worker.ask("loading the environment", _START_S, "build", self._recipe)
+        except BaseException:
+            worker.discard()
+            raise
         return worker
 
 
@@ -261,6 +265,11 @@ class _Worker:
             self._how = _FOREIGN_REPLY
             self.end()
         return EnvironmentFailedError(f"the worker {_FOREIGN_REPLY}: {what}", code="worker_died")
+
+    def discard(self) -> None:
+        """Kill the worker, which nobody asks any more."""
+        with self._nursery.changed:
+            self.end()
 
     def end(self) -> None:
         """Kill the worker. The caller holds the nursery's `changed`."""

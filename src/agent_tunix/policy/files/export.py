@@ -68,7 +68,9 @@ def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, d
     write_json(directory / "config.json", _with_dtype(_without_code(config), dtype.name))
 
 
-def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, base_model: str) -> None:
+def write_adapter(
+    policy: Decoder, source: Path, directory: Path, alpha: float, base_model: str, revision: str | None = None
+) -> None:
     """Write a directory that PEFT loads: the adapter's matrices in float32, its configuration, the tokenizer.
 
     Args:
@@ -77,6 +79,7 @@ def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, 
         directory: Existing, empty directory.
         alpha: LoRA alpha. The adapter's output is multiplied by alpha / rank.
         base_model: Name of the repository, or path, from which PEFT loads the base model.
+        revision: Revision of the repository; None for the latest.
 
     Raises:
         ModelError: The policy has no adapter.
@@ -99,6 +102,7 @@ def write_adapter(policy: Decoder, source: Path, directory: Path, alpha: float, 
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
             "base_model_name_or_path": base_model,
+            "revision": revision,
             "r": next(iter(pairs.values()))[0].shape[1],
             "lora_alpha": alpha,
             "lora_dropout": 0.0,

@@ -83,4 +83,6 @@ def _tokens(directory: Path) -> Any:
     content = json.loads(read_regular(path))
     model = content.get("model") or {}
     added = sorted((one["id"], one["content"]) for one in content.get("added_tokens") or [])
-    return model.get("type"), model.get("vocab"), model.get("merges"), added
+    # Older files hold a merge as a text with a space, newer ones as a pair.
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges") or []]
+    return model.get("type"), model.get("vocab"), merges, added

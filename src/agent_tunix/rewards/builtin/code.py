@@ -30,9 +30,10 @@ def code_format_reward(response: str, language: str = "python") -> Score:
 def valid_python_reward(response: str) -> Score:
     r"""Check that the code is valid Python, without running it. Range [0, 1].
 
-    - 1.0: the last block between ``` fences, or else the whole response, parses and has at least one statement
+    - 1.0: the code parses and has at least one statement
     - 0.0: it does not parse, has no statement, or is longer than 20,000 characters
 
+    The code is the last block between ``` fences, or else the text in `<answer>` tags, or else the whole response.
     A single word or number is valid Python too. To require a code block as well, add the component `code_format`.
 
     >>> score = get_reward_function("valid_python")

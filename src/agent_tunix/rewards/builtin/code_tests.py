@@ -84,10 +84,10 @@ def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
         except (ValueError, RecursionError):
             parsed = [tests] if tests.strip() else []
     if isinstance(parsed, Mapping) and {"inputs", "outputs"} <= set(parsed):
-        parsed = [
-            {"input": given, "output": expected}
-            for given, expected in zip(parsed["inputs"], parsed["outputs"], strict=False)
-        ]
+        inputs, outputs = parsed["inputs"], parsed["outputs"]
+        if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or len(inputs) != len(outputs):
+            raise BadReferenceError(f"`inputs` and `outputs` must be lists of the same length, not {excerpt(tests)}")
+        parsed = [{"input": given, "output": expected} for given, expected in zip(inputs, outputs, strict=True)]
     if not isinstance(parsed, Sequence) or isinstance(parsed, str) or not parsed:
         raise BadReferenceError(f"the column `tests` must contain tests, not {excerpt(tests)}")
     checks: list[str] = []

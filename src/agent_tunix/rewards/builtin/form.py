@@ -114,9 +114,10 @@ def _parse(template: str) -> _Template:
         for tag in filter(None, map(str.strip, _TAG.split(fixed))):
             tags.append(tag)
             slots.append(False)
-    if not 1 <= len(tags) <= 100 or len(set(tags)) < len(tags):
+    if not 1 <= len(tags) <= 100 or sum(one in other for one in tags for other in tags) > len(tags):
         raise RewardError(
-            f"prompt.format must contain 1 to 100 tags around its slots, each exactly once, not {template[:1000]!r}",
+            "prompt.format must contain 1 to 100 tags around its slots, each exactly once and none within another, "
+            f"not {template[:1000]!r}",
             code="invalid_template",
         )
     return _Template(tuple(tags), tuple(slots))

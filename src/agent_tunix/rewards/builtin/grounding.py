@@ -40,7 +40,8 @@ def citations_reward(response: str, sources: Any) -> Score:
     - between: the harmonic mean of the share of correct citations and the share of sources that are cited
     - 0.0: no expected source is cited
 
-    A citation is `[Source: id]` or `[id]`. The column `sources` of the dataset lists ids, or mappings with an `id`.
+    A citation is `[Source: id]`, `[id]` or `[id, id]`. The column `sources` of the dataset lists ids, or mappings with
+    an `id`.
 
     >>> score = get_reward_function("citations")
     >>> round(score("In 1889 [Source: a], by Eiffel [b].", sources=["a", "c"]), 2)
@@ -49,7 +50,10 @@ def citations_reward(response: str, sources: Any) -> Score:
     expected = _ids(sources)
     if not expected:
         raise BadReferenceError(f"the column `sources` must name sources, not {excerpt(sources)}")
-    cited = {part.strip().casefold() for found in _CITATION.findall(response) for part in found.split(",")} - {""}
+    cited: set[str] = set()
+    for found in _CITATION.findall(response):
+        whole = found.strip().casefold()
+        cited |= {whole} if whole in expected else {part.strip() for part in whole.split(",")} - {""}
     right = len(cited & expected)
     value = 2 * right / (len(cited) + len(expected))
     return Score(value, detail=f"{right} of {len(expected)} sources cited, among {len(cited)} citations")

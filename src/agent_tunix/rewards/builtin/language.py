@@ -24,10 +24,14 @@ _SCRIPTS = {
     "th": ("THAI",),
 }
 _LATIN = frozenset("en de fr es it pt nl sv da no fi pl cs sk hu ro tr vi id".split())  # noqa: SIM905
-_NOT_PROSE = re.compile(r"```[\s\S]*?```|\\[A-Za-z]+|<[^<>\n]{1,40}>|https?://\S+")
+_NOT_PROSE = re.compile(
+    r"```[\s\S]*?```|\\[A-Za-z]+|<[^<>\n]{1,40}>|https?://\S+|(?<![^\W\d_])[\u0370-\u03ff](?![^\W\d_])"
+)
 _LONGEST = 20_000
 # Greek letters that occur in formulas of any language.
 _FORMULA_SIGNS = frozenset("πθαβγλμφωΔΣΩ")
+# Letters whose names do not begin with their script.
+_ALSO = {"々": "CJK", "〆": "CJK", "ª": "LATIN", "º": "LATIN"}
 
 
 def language_consistency_reward(response: str, language: str = "en") -> Score:
@@ -38,7 +42,8 @@ def language_consistency_reward(response: str, language: str = "en") -> Score:
     - 0.0: none, or no letters at all
 
     Only scripts are told apart, not languages: German passes as English, Chinese does not. Code blocks, tags, LaTeX
-    commands, URLs and the Greek letters of formulas do not count. Only the first 20,000 characters are checked.
+    commands and URLs do not count, nor do Greek letters that stand alone or are common in formulas. Only the first
+    20,000 characters are checked.
 
     >>> score = get_reward_function("language_consistency")
     >>> score("two and two make four"), score("等于 4", language="zh"), score("so it is 四四四四")
@@ -56,4 +61,5 @@ def language_consistency_reward(response: str, language: str = "en") -> Score:
 
 @lru_cache(maxsize=8192)
 def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0]
+    """Return the first word of the letter's name in Unicode, which is its script."""
+    return _ALSO.get(letter) or unicodedata.name(letter, "").partition(" ")[0].partition("-")[0]

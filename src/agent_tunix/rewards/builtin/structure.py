@@ -2,7 +2,7 @@
 
 import re
 
-from agent_tunix.rewards.answers import find_answer
+from agent_tunix.rewards.answers import Extraction, find_answer
 from agent_tunix.rewards.answers.extraction import Source
 from agent_tunix.rewards.sample import Score
 
@@ -64,6 +64,29 @@ def multi_line_reward(response: str, enough: int = 3) -> Score:
     return Score(min(1.0, max(0.0, (lines - 1) / (enough - 1))), detail=f"{lines} different lines, of {enough}")
 
 
+_MARKS = {
+    Source.BOXED: re.compile(r"\\(?:boxed|fbox)"),
+    Source.HASHES: re.compile("####"),
+    Source.STATED: re.compile("answer", re.IGNORECASE),
+}
+# Last marks to look at, and characters between a mark and its answer: the same mark may stand elsewhere too.
+_MARKS_TRIED = 50
+_TO_ANSWER = 200
+
+
+def _place_of(found: Extraction, response: str) -> tuple[int, int]:
+    """Return the positions at which the mark of an answer begins and the answer ends."""
+    if found.source is Source.TAGGED:
+        end = response.rindex("</answer>")
+        return response.rindex("<answer>", 0, end), end
+    starts = [mark.start() for mark in _MARKS[found.source].finditer(response)][-_MARKS_TRIED:]
+    for start in reversed(starts):
+        place = response.find(found.text, start, start + _TO_ANSWER + len(found.text))
+        if place >= 0:
+            return start, place + len(found.text)
+    return starts[-1], starts[-1]  # several boxes, which the extraction has joined
+
+
 def response_structure_reward(response: str) -> Score:
     """Score whether the response shows working, then a marked answer, and ends there. Range [0, 1].
 
@@ -79,10 +102,8 @@ def response_structure_reward(response: str) -> Score:
     found = find_answer(response)
     if found is None or found.source is Source.LAST or not found.text:
         return Score(0.0, detail="no answer is marked")
-    marks = {Source.TAGGED: "<answer>", Source.BOXED: "box", Source.HASHES: "####"}
-    mark = response.rfind(marks[found.source]) if found.source in marks else response.rfind(found.text)
-    before, after = response[: max(mark, 0)], response[max(mark, 0) :]
-    working = len(set(before.split())) >= 5
-    trailing = len(after.rpartition(found.text)[2].split())
+    start, end = _place_of(found, response)
+    working = len(set(response[:start].split())) >= 5
+    trailing = len(response[end:].split())
     value = 0.4 + 0.3 * working + 0.3 * (trailing <= 20)
     return Score(value, detail=f"{found.source}, working: {working}, {trailing} words after it")

@@ -102,8 +102,8 @@ class LocalExecutor(Closing):
             logger.exception("the reward workers failed")
         finally:
             # Commands that arrived during shutdown still run, so that the futures of their jobs end too.
-            with contextlib.suppress(Exception):
-                while self._commands:
+            while self._commands:
+                with contextlib.suppress(Exception):
                     self._commands.popleft()()
             self._supervisor.end(self._fault)
             self._selector.close()

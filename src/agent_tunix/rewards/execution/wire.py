@@ -70,7 +70,7 @@ def _plain(value: Any, budget: Iterator[int], depth: int) -> Any:
         return kind(_plain_items(value, budget, depth))
     if depth and isinstance(value, Mapping):
         return _plain_mapping(value, budget, depth)
-    if hasattr(value, "tolist") and getattr(value, "size", 0) <= LARGEST_EXTRA_ITEMS:  # NumPy
+    if hasattr(value, "tolist") and getattr(value, "nbytes", 0) <= 8 * LARGEST_EXTRA_ITEMS:  # NumPy, PyTorch
         return _plain(value.tolist(), budget, depth)
     return _clip(repr(value), LONGEST_TEXT)
 

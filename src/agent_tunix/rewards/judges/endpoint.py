@@ -34,6 +34,7 @@ from agent_tunix.rewards.judges.faults import (
     MalformedVerdict,
     SlowEndpoint,
     TransientFault,
+    UnsentRequest,
     UnsupportedParameter,
 )
 from agent_tunix.rewards.judges.limits import JudgeBudget, Timing
@@ -170,7 +171,11 @@ class Endpoint:
             started = time.perf_counter()
             body = self._body(messages, schema, seed)
             used = estimate  # a request that is given up may still be billed
-            status, headers, content = await self._post(client, body)
+            try:
+                status, headers, content = await self._post(client, body)
+            except UnsentRequest:
+                used = Usage()
+                raise
             used = Usage()
             answer = self._read(status, headers, content)
             receipt.latency_s = time.perf_counter() - started
@@ -225,12 +230,13 @@ class Endpoint:
                             raise JudgeFault(f"the endpoint's answer is longer than {LONGEST_ANSWER_BYTES} bytes")
             return response.status_code, response.headers, bytes(content)
         except httpx.ConnectTimeout:
-            raise TransientFault(f"{self.settings.base_url} refuses connections") from None
+            raise UnsentRequest(f"{self.settings.base_url} refuses connections") from None
         except (TimeoutError, httpx.TimeoutException):
             raise SlowEndpoint(f"the judge took longer than {self.settings.timeout_s:g} s (timeout_s)") from None
         except httpx.RequestError as error:
             reason = self._without_key(f"{type(error).__name__}: {error}".rstrip(": "))
-            raise TransientFault(f"the connection to {self.settings.base_url} failed: {reason}") from None
+            kind = UnsentRequest if isinstance(error, httpx.ConnectError) else TransientFault
+            raise kind(f"the connection to {self.settings.base_url} failed: {reason}") from None
 
     def _read(self, status: int, headers: httpx.Headers, content: bytes) -> dict[str, Any]:
         """Return the JSON of the answer, or raise the fault that the status means."""

@@ -22,6 +22,10 @@ class TransientFault(JudgeFault):
         self.retry_after_s = retry_after_s
 
 
+class UnsentRequest(TransientFault):
+    """Error of a connection that was never made, so that nothing is billed."""
+
+
 class UnsupportedParameter(JudgeFault):
     """Error for an optional parameter that the endpoint refused.
 

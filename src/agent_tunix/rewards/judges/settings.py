@@ -60,7 +60,7 @@ class EndpointSettings:
         prices: Prices per million tokens; None: costs are unknown.
         max_cost: Maximum cost before the judge stops; None: no limit.
         max_requests: Maximum number of requests before the judge stops; None: no limit.
-        cache: File of the cache; None: no cache.
+        cache: File of the cache; false for none. By default, a file in `AGENT_TUNIX_HOME`.
     """
 
     model: str

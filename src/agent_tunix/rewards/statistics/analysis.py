@@ -43,7 +43,7 @@ class _Moments:
             "count": self.count,
             "mean": self.mean,
             "variance": self.second / self.count if varies else 0.0,
-            "skew": math.sqrt(self.count) * self.third / self.second**1.5 if varies else 0.0,
+            "skew": math.sqrt(self.count / self.second) * (self.third / self.second) if varies else 0.0,
             "min": self.low,
             "max": self.high,
         }

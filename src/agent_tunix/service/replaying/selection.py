@@ -20,6 +20,10 @@ class StepRange:
     last: int | None = None
 
 
+# Steps of which a replay takes some groups, although whole ones would not fit.
+_FEWEST_STEPS = 4
+
+
 class Selection:
     """Stored steps of a range with at most `most` completions, spread evenly over the range if not all steps fit.
 
@@ -73,13 +77,15 @@ class Selection:
                 code="exceeded_limit",
             )
         done, room = -1, self._most
-        for step in self._spread():
+        steps = self._spread(whole)
+        share = self._most // len(steps)
+        for step in steps:
             if room < self.first.settings.num_generations:
                 self.is_all = False
                 return
             if step <= done:
                 continue
-            found = self._read(step, room)
+            found = self._read(step, room if whole else min(room, share))
             if found is None or found[0].step > self._last:
                 return
             taken, size = found
@@ -90,9 +96,12 @@ class Selection:
             done, room = taken.step, room - len(taken.samples)
             yield _recorded(taken)
 
-    def _spread(self) -> list[int]:
+    def _spread(self, whole: bool) -> list[int]:
         """Return evenly spread steps. For each, the first stored step from it on is taken."""
         count = max(self._most // self._size, 1)
+        if not whole:  # of large steps, parts of several
+            groups = self._most // max(self.first.settings.num_generations, 1)
+            count = max(count, min(_FEWEST_STEPS, groups))
         there = self._last - self.first.step + 1
         self.is_all = count >= there
         return sorted({round(step) for step in np.linspace(self.first.step, self._last, min(count, there))})

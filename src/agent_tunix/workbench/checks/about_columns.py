@@ -25,8 +25,12 @@ def check_stuffing(trial: Trial) -> Iterator[CheckFinding]:
         scores = [trial.score(problem, _stuffed(problem, name)) for problem in trial.problems]
         mean = mean_or_none([score.value for score in scores])
         if mean is not None and mean >= _FULL * most:
-            first = trial.problems[0]
-            example = CheckExample(_stuffed(first, name), str(first.columns[name]), scores[0].value, detail="")
+            first, its = next(
+                (problem, score)
+                for problem, score in zip(trial.problems, scores, strict=True)
+                if name in problem.columns
+            )
+            example = CheckExample(_stuffed(first, name), str(first.columns[name]), its.value, detail="")
             yield CheckFinding(
                 "stuffing",
                 Status.NOTED,

@@ -21,8 +21,10 @@ one case per line; or a CSV file with a header, in which `null` means "not appli
 
 import contextlib
 import csv
+import io
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -237,8 +239,19 @@ def load_cases(path: str | Path) -> list[Case]:
 def _read_yaml(text: str, path: Path) -> tuple[list[Any], Mapping[str, Any]]:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Loader for which only decimal numbers are numbers: `12:30`, `010`, `.inf` and dates are text."""
+
+    kinds = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in kinds]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(kinds[0], re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), list("-+0123456789"))
+    decimal = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+|(?:0|[1-9][0-9]*)(?=e))(?:[eE][-+]?[0-9]+)?\Z")
+    Loader.add_implicit_resolver(kinds[1], decimal, list("-+.0123456789"))
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise RewardError(f"{path} is not YAML: {error}", code="invalid_syntax") from error
     if isinstance(content, list):
@@ -268,7 +281,7 @@ def _read_jsonl(text: str, path: Path) -> list[Any]:
 
 def _read_csv(text: str, path: Path) -> list[Any]:
     entries: list[Any] = []
-    for number, row in enumerate(csv.DictReader(text.splitlines(keepends=True), strict=True), start=1):
+    for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), start=1):
         if None in row or None in row.values():
             raise RewardError(
                 f"{path}, case {number} must have as many cells as the header, but does not; quote commas in cells",

@@ -75,10 +75,12 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
         return mean(shares) - _COST_OF_A_CHARACTER * mean([len(response) for response in responses])
 
     population: list[Genome] = [(name,) for name in names]
-    while population and len(fitness) < budget.tries and time.monotonic() < ended:
+    is_left = True
+    while population and is_left:
         for genome in population:
-            if genome not in fitness and len(fitness) < budget.tries and time.monotonic() < ended:
-                fitness[genome] = grade(genome)
+            if genome not in fitness and is_left:
+                fitness[genome] = grade(genome)  # at least one, whatever the budget
+            is_left = len(fitness) < budget.tries and time.monotonic() < ended
         best = sorted(fitness, key=lambda genome: fitness[genome], reverse=True)[:_SURVIVORS]
         population = [_vary(chance, best, names) for _ in range(_POPULATION)]
     finalists = sorted(fitness, key=lambda genome: fitness[genome], reverse=True)[:3]
