@@ -11,7 +11,7 @@ import pytest
 import agent_tunix
 from agent_tunix.rewards import Component, Mixture, fingerprint, resolve_reward
 from agent_tunix.rewards.calling import PlainReward
-from agent_tunix.rewards.fingerprint import changes
+from agent_tunix.rewards.fingerprint import _imported_by, changes
 
 FILE = '''\
 import numpy as np
@@ -170,3 +170,22 @@ def test_a_function_is_known_by_what_it_has_caught_and_an_object_by_its_class() 
     made: dict[str, Any] = {}
     exec("def reward(response): return 1.0", made)  # without a source
     assert len(short_of(made["reward"])) == len(short_of(weighted, factor=object())) == 16
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("from . import helpers", [".helpers"]), ("from .helpers import short", [".helpers", ".helpers.short"])],
+)
+def test_relative_imports_name_their_files(line: str, expected: list[str]) -> None:
+    assert _imported_by(line.encode()) == expected
+
+
+def test_a_closure_over_unusual_keys_is_told_apart() -> None:
+    def made(table: dict[Any, Any]) -> Any:
+        def reward(response: str) -> float:
+            return float(table.get((1, response), 0))
+
+        return reward
+
+    first, same, other = ({(1, "a"): number, 2: 0} for number in (1, 1, 2))
+    assert short_of(made(first)) == short_of(made(same)) != short_of(made(other))

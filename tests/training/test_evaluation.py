@@ -15,7 +15,7 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data import load_evaluation
 from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, evaluation_sampling
-from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge
+from agent_tunix.evaluation.judging import _consistency_of_each, judge, pass_at_k, reason_not_to_judge
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.rewards import Outcome, Sample, Score
@@ -167,19 +167,20 @@ def test_worked_examples_are_drawn_for_a_model_without_a_run() -> None:
     assert len(read_request(asked).subject.run.config.prompt.few_shot) == 2
 
 
+@pytest.mark.parametrize("source", ["jsonl", "auto"])
 @pytest.mark.parametrize("of_a_run", [True, False])
-def test_problems_of_ones_own_are_measured_whole(of_a_run: bool, tmp_path: Path) -> None:
+def test_problems_of_ones_own_are_measured_whole(of_a_run: bool, source: str, tmp_path: Path) -> None:
     rows = "".join(json.dumps({"question": f"{n} + 1?", "answer": str(n + 1)}) + "\n" for n in range(10))
     for name in ("old.jsonl", "new.jsonl"):
         (tmp_path / name).write_text(rows)
     config = Config()
-    config.data.source, config.data.path, config.training.train_fraction = "jsonl", str(tmp_path / "old.jsonl"), 0.5
+    config.data.source, config.data.path, config.training.train_fraction = source, str(tmp_path / "old.jsonl"), 0.5
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     (tmp_path / "metrics.jsonl").touch()
     model = {"checkpoint_dir": str(tmp_path)} if of_a_run else {"model": {"path": str(EMBEDDED_MODEL)}}
     counts = {}
     for name in ("old.jsonl", "new.jsonl"):
-        data = {"source": "jsonl", "path": str(tmp_path / name)}
+        data = {"source": source, "path": str(tmp_path / name)}
         asked = EvaluateConfig(**model, data=data, num_samples=20, trust=True)
         counts[name] = len(load_evaluation(read_request(asked).subject.run.config).examples)
     assert counts["new.jsonl"] == 10
@@ -196,3 +197,21 @@ def test_an_evaluation_does_not_write_over_its_problems(path: str, tmp_path: Pat
     )
     with raises(ConfigError, "output_is_data"):
         read_request(asked)
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "findings.json", "status.json"])
+def test_an_evaluation_does_not_write_over_files_of_a_run(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
+    data = {"source": "jsonl", "path": str(tmp_path / "problems.jsonl")}
+    asked = EvaluateConfig(model={"path": str(EMBEDDED_MODEL)}, data=data, output=str(tmp_path / name))
+    with raises(ConfigError, "output_is_of_run"):
+        read_request(asked)
+
+
+def test_a_policy_that_never_answers_does_not_agree_with_itself() -> None:
+    assert _consistency_of_each(
+        [[Sample("none")] * 3, [Sample("#### 1"), Sample("#### 1"), Sample("none")]]
+    ).tolist() == [
+        0.0,
+        pytest.approx(2 / 3),
+    ]

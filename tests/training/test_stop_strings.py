@@ -24,7 +24,7 @@ TEXTS = st.text("abc", min_size=1, max_size=4)
 def test_the_table_stops_at_the_token_after_which_the_text_has_a_stop_string(
     tokens: list[str], stops: list[str]
 ) -> None:
-    table = make_stop_table(tokens, stops)
+    table = make_stop_table([*tokens, *"abc"], stops)
     state, text = 0, ""
     for number, token in enumerate(tokens):
         state, text = int(table[state, number]), text + token
@@ -76,3 +76,8 @@ def test_too_many_characters_are_refused() -> None:
         make_stop_table(["a"], [f"{number}." for number in range(1000)])
     with raises(ConfigError, "stop_strings_too_long"):
         make_stop_table(["a"], ["x" * 201])
+
+
+def test_a_stop_string_with_a_character_of_several_tokens_is_refused() -> None:
+    with raises(ConfigError, "stop_string_in_pieces"):
+        make_stop_table(["a", "\ufffd"], ["a。"])

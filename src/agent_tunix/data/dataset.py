@@ -322,7 +322,7 @@ def _problem_of(example: Example) -> str:
     if example.messages is None or [message.get("role") for message in example.messages] == ["user"]:
         return example.prompt.strip()
     turns = [{**message, "content": message["content"].strip()} for message in example.messages]
-    return json.dumps(turns, sort_keys=True)
+    return json.dumps(turns, sort_keys=True, default=str)
 
 
 def _rank(problem: str, seed: int) -> bytes:

@@ -39,10 +39,17 @@ _PROBE_TOOL = {
 
 
 class EpisodeEncoder:
-    """An encoder of the prompts and replies of episodes."""
+    """An encoder of the prompts and replies of episodes.
 
-    def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig) -> None:
+    Args:
+        tokenizer: The policy's tokenizer.
+        prompt: Configures the prompt.
+        eos_ids: Tokens that end a turn; None for those of the tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig, eos_ids: Sequence[int] | None = None) -> None:
         self._tokenizer = tokenizer
+        self._eos_ids = frozenset(tokenizer.eos_ids if eos_ids is None else eos_ids)
         self._encoder = PromptEncoder(tokenizer, prompt)
         self._template_format = format_of_template(tokenizer.chat_template or "")
 
@@ -80,7 +87,7 @@ class EpisodeEncoder:
         # The tokens of a text can depend on what precedes it. So the token that ends the policy's turn is encoded too,
         # and then left out if the policy has written it.
         return [
-            ids[1:] if of_turn[0] == "" and set(of_turn[1:2]) & self._ends and last in self._tokenizer.eos_ids else ids
+            ids[1:] if of_turn[0] == "" and set(of_turn[1:2]) & self._ends and last in self._eos_ids else ids
             for ids, of_turn, last in zip(self._tokenizer.encode_parts(parts), parts, last_tokens, strict=True)
         ]
 
@@ -98,9 +105,7 @@ class EpisodeEncoder:
     @functools.cached_property
     def _ends(self) -> set[str]:
         """Special tokens that end a turn."""
-        return {
-            text for text in self._tokenizer.special_texts if self._tokenizer.encode(text)[0] in self._tokenizer.eos_ids
-        }
+        return {text for text in self._tokenizer.special_texts if self._tokenizer.encode(text)[0] in self._eos_ids}
 
     @functools.cached_property
     def _declares_tools(self) -> bool:

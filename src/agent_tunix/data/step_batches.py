@@ -259,8 +259,8 @@ def _prompts_of(items: Sequence[_Item]) -> Prompts:
 
 
 def _digest(before: bytes, examples: Iterable[Example]) -> bytes:
-    """Return a hash of problems and references in order, chained to the hash of those before."""
+    """Return a hash of problems, conversations and columns in order, chained to the hash of those before."""
     digest = hashlib.sha256(before)
     for example in examples:
-        digest.update(json.dumps([example.prompt, str(example.columns.get("answer"))]).encode())
+        digest.update(json.dumps([example.prompt, example.messages, example.columns], default=str).encode())
     return digest.digest()

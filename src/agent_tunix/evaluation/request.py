@@ -25,6 +25,7 @@ from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.preflight import resolve_for_evaluation
 from agent_tunix.runs.reward_setup import OWN_REWARD
 from agent_tunix.runs.trust import correct_parts, data_parts, settle_trust
+from agent_tunix.tracking.stored_run import PARTS
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,20 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
             code="invalid_output",
         )
     if output is not None:
-        _require_other_file(output.with_suffix(".jsonl"), subject.run.config)
+        _require_other_file(output, subject.run.config)
     return EvaluationRequest(subject, other, mixture, correct, replaced, output)
 
 
-def _require_other_file(written: Path, config: Config) -> None:
-    """Raise ConfigError if the evaluation would write its completions over the problems that it reads."""
+def _require_other_file(output: Path, config: Config) -> None:
+    """Raise ConfigError if the evaluation would write over the problems that it reads, or over files of a run."""
+    written = output.with_suffix(".jsonl")
+    taken = {output.name, written.name} & {*PARTS}
+    if taken and (output.parent / "config.yaml").exists():
+        raise ConfigError(
+            f"output must leave {output.parent / taken.pop()} as it is, because it belongs to the run; give output "
+            "another name",
+            code="output_is_of_run",
+        )
     for given in filter(None, (config.data.path, config.training.test_data_dir)):
         place = _place(given)
         if written in (place, place / f"{config.data.test_split}.jsonl"):
@@ -212,7 +221,12 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
 def _with_own(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
     """Return a configuration with the user's values; problems that are not the run's own are measured whole."""
     changed = with_values(config, values)
-    path = values.get("data", {}).get("path")
+    own = values.get("data", {})
+    if "source" in own:
+        changed = dataclasses.replace(changed, training=dataclasses.replace(changed.training, data_source=None))
+    if "test_split" in own:
+        changed = dataclasses.replace(changed, training=dataclasses.replace(changed.training, train_fraction=1.0))
+    path = own.get("path")
     if not isinstance(path, str) or config.data.path in (path, str(_place(path))):
         return changed
     source = changed.training.data_source or changed.data.source

@@ -203,6 +203,9 @@ def _source_hash(function: object) -> str | None:
             caught.append(json.dumps(cell.cell_contents, default=_plain, sort_keys=True))
         except ValueError:  # an empty cell
             caught.append("")
+        except TypeError:  # keys that JSON does not have
+            plain = repr(cell.cell_contents)
+            caught.append("" if " at 0x" in plain else plain)
     return _digest("\n".join([_normalise(source), *caught]))
 
 
@@ -273,7 +276,7 @@ def _imported_by(source: bytes) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            names += [module, *(f"{module}.{alias.name}" for alias in node.names if node.module)]
+            names += [module, *(f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)]
     return [name for name in names if name.strip(".")]
 
 

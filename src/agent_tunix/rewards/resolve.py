@@ -186,7 +186,7 @@ def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
 
 
 def _entries_of_mapping(spec: Mapping[Any, object]) -> list[_Entry]:
-    if spec and set(spec) <= set(COMPONENT_KEYS):
+    if "function" in spec and set(spec) <= set(COMPONENT_KEYS):
         raise RewardError(
             "a component requires a name; write {<name>: {function: …, weight: …}}", code="unnamed_component"
         )

@@ -80,4 +80,4 @@ def make_episode_sampler(
     )
     _LOGGER.info("environment: %s", environments.describe())
     shared = environments if here().count == 1 else SharedEnvironments(environments, here())
-    return EpisodeSampler(sampler, shared, EpisodeEncoder(tokenizer, config.prompt), limits)
+    return EpisodeSampler(sampler, shared, EpisodeEncoder(tokenizer, config.prompt, sampler.eos_ids), limits)

@@ -30,13 +30,20 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
         stop_strings: Strings, none of them empty.
 
     Raises:
-        ConfigError: They have too many characters.
+        ConfigError: They have too many characters, or one that no token has whole: its bytes are then several tokens.
     """
     if (characters := sum(map(len, stop_strings))) > _MOST_CHARACTERS:
         raise ConfigError(
             f"generation.stop_strings must have at most {_MOST_CHARACTERS:,} characters in all, not {characters:,}; "
             "use fewer or shorter ones",
             code="stop_strings_too_long",
+        )
+    whole = set().union(*token_texts)
+    if missing := sorted(set("".join(stop_strings)) - whole):
+        raise ConfigError(
+            "generation.stop_strings must have characters that tokens of the model hold whole, but it writes "
+            f"{missing[0]!r} as several tokens; use another stop string",
+            code="stop_string_in_pieces",
         )
     states = sorted({stop[:length] for stop in stop_strings for length in range(len(stop))}, key=len)
     letters = sorted(set("".join(stop_strings)))

@@ -27,7 +27,9 @@ phase = jax.profiler.TraceAnnotation
 # Name of a compiled function → name of its phase.
 PROGRAMS = {
     "jit_generate": "rollout",
+    **dict.fromkeys(("jit_take_turn", "jit_read_prompts", "jit_new_cache", "jit_pack"), "rollout"),  # of episodes
     "jit__reference_logps": "reference",
+    "jit__judge": "teacher",
     "jit_update": "update",
 }
 # Process id of the added track. No operating system assigns it.

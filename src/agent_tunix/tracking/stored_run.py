@@ -15,7 +15,7 @@ from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.visible_text import escape_hidden
 
 # Files and directories of a run that commands read.
-_PARTS = (
+PARTS = (
     "config.yaml",
     "environment.json",
     "findings.jsonl",
@@ -37,7 +37,7 @@ def check_no_links(root: Path) -> None:
     Raises:
         RunDirectoryError: A part of the run is a link; checkpoints may be, because `export` asks about them.
     """
-    parts = [root / name for name in _PARTS]
+    parts = [root / name for name in PARTS]
     inner = [path for part in parts if part.is_dir() for path in part.iterdir()]
     links = [path for path in (*parts, *inner) if path.is_symlink()]
     if links:

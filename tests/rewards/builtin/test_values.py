@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.rewards import Outcome
+from agent_tunix.rewards.builtin.correctness import normal_text
 from tests.rewards.builtin.cases import FULL, score
 
 WRONG = FULL.replace("4<", "9<")
@@ -82,11 +83,11 @@ VALUES: dict[str, dict[float, list[str]]] = {
         1.0: ["<reasoning>two and two make four</reasoning><answer>4</answer>"],
         0.7: [
             "#### 4",
-            *("two and two make four, so #### 4\n" + "bla " * 50 + end for end in ("", "####", "14")),
+            *("two and two make four, so #### 4\n" + "bla " * 50 + end for end in ("", "14")),
             *(f"two and two make four, so \\boxed{{4}}{' bla' * 50}{end}" for end in ("", " box", " 14", "\\boxed")),
             f"so two and two, the answer is 4.{' bla' * 50} answer",
             r"\boxed{4} one two three four five in a box",
-            f"two and two make four <answer>4</answer>{' bla' * 30} <answer> 4",
+            f"so two and two make four <answer>4</answer>{' bla' * 30} <answer> 4",
         ],
         0.0: ["two and two make 4"],
     },
@@ -304,3 +305,19 @@ def test_the_form_is_scored_whatever_the_reference(name: str) -> None:
 def test_a_correct_long_answer_beats_a_wrong_short_one(name: str) -> None:
     assert (score(name, "word " * 9999 + "4").value or 0) > (score(name, WRONG).value or 0)
     assert (score(name, "word " * 999 + "4").value or 0) > (score(name, "5").value or 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("दान।", "दान", True),
+        ("दिन", "दान", False),
+        ("ไก่", "ไก", False),
+        ("cafe\u0301 \u2764\ufe0f", "café", True),
+        ("cafe\u0301", "cafe", False),
+        ("α = 2", "β = 2", False),
+        ("Größe = 2", "größe = 2", True),
+    ],
+)
+def test_texts_of_any_script_keep_all_that_tells_words_apart(one: str, other: str, same: bool) -> None:
+    assert (normal_text(one) == normal_text(other)) is same

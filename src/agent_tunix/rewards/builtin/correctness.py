@@ -5,9 +5,11 @@
 
 import logging
 import re
+import unicodedata
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from agent_tunix.errors import BadReferenceError, UndecidedAnswerError
@@ -35,10 +37,13 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
 _NOT_A_WORD = re.compile(
     r"(?:(?!(?<!\w)-\d|\A-\w|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
+# `\w` lacks the marks that belong to the letter before them, such as the vowel signs of Hindi and the tones of Thai.
+_MARK_CATEGORIES = ("Mn", "Mc")
+_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _FORMULA_SIGN = re.compile(
     r"[=<>^*/|\\{}$≤≥≠±√∞]|(?<![A-Za-z+])\+|(?<!\w)-(?=\s*[\dA-Za-z(]\b)|\w\s*[-+]\s*\d|[(\[]\s*-?\d"
 )
-_FORMULA_TOKEN = re.compile(r"\\?[A-Za-z]+|\d+(?:[.,]\d+)*|[^\s\w$.,;:!?'\"`]|[,;](?=\s*\S)")
+_FORMULA_TOKEN = re.compile(r"\\[A-Za-z]+|[^\W\d_]+|\d+(?:[.,]\d+)*|[^\s\w$.,;:!?'\"`]|[,;](?=\s*\S)")
 _LATEX_SPACE = re.compile(r"\\(?:left|right|[,;:! ]|q?quad)(?![A-Za-z])|~")
 _ARTICLES = frozenset({"a", "an", "the"})
 
@@ -196,6 +201,19 @@ def reference_text(answer: Any) -> str:
     raise BadReferenceError(f"the reference {excerpt(answer)} is not text")
 
 
+@cache
+def _mark_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return a pattern of a mark, and `_NOT_A_WORD` with marks as parts of words, unless they follow no letter."""
+    marks = "".join(
+        character
+        for character in map(chr, range(0x300, 0x20000))
+        if unicodedata.category(character) in _MARK_CATEGORIES and ord(character) not in _VARIATION_SELECTORS
+    )
+    return re.compile(f"[{marks}]"), re.compile(
+        _NOT_A_WORD.pattern.replace(r"[^\w])+", rf"(?:[^\w{marks}][{marks}]*|\A[{marks}]+))+")
+    )
+
+
 def normal_text(text: str) -> str:
     r"""Return the words of a text without case, articles, punctuation and `\text`, one space apart.
 
@@ -209,5 +227,10 @@ def normal_text(text: str) -> str:
         tokens = _FORMULA_TOKEN.findall(_LATEX_SPACE.sub(" ", text))
         words = [token if len(token) == 1 or token[0] == "\\" else token.casefold() for token in tokens]
     else:
-        words = _NOT_A_WORD.sub(" ", text.casefold()).split()
+        text = unicodedata.normalize("NFC", text.casefold())
+        not_a_word = _NOT_A_WORD
+        if not text.isascii():
+            mark, with_marks = _mark_patterns()
+            not_a_word = with_marks if mark.search(text) else _NOT_A_WORD
+        words = not_a_word.sub(" ", text).split()
     return " ".join([word for word in words if word not in _ARTICLES] or words)

@@ -30,7 +30,7 @@ from agent_tunix.rewards.conventions.base import FAULTS, groups_of
 from agent_tunix.rewards.conventions.components import sum_components
 from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.conventions.target import Call
-from agent_tunix.rewards.conventions.values import describe_kind, own_copy, reference_of
+from agent_tunix.rewards.conventions.values import describe_kind, own_copy, reference_of, to_score
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 SINGLE, GROUP = "compute_reward", "compute_group_reward"
@@ -192,7 +192,9 @@ def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]]) -> dict[str, Cal
 
 
 def _said(returned: Any) -> Said:
-    if returned is None or isinstance(returned, Mapping | Score):
+    if isinstance(returned, Score):
+        return to_score(returned, "a dict of named components")
+    if returned is None or isinstance(returned, Mapping):
         return returned
     return Score.failed(Outcome.ERROR, f"returned {describe_kind(returned)}; expected a dict of named components")
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from agent_tunix.closing import Closing
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import AsyncReward, run_calls
 from agent_tunix.rewards.sample import Sample, Score
@@ -23,6 +24,7 @@ class EventLoopThread(Closing):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._is_closed = False
 
     def score(
         self, reward: AsyncReward, samples: Sequence[Sample], calls: Sequence[Call], limit: int, timeout_s: float
@@ -40,6 +42,7 @@ class EventLoopThread(Closing):
 
     def close(self) -> None:
         """Cancel running tasks and end the thread."""
+        self._is_closed = True
         if self._loop is None or self._thread is None:
             return
         with contextlib.suppress(TimeoutError):
@@ -52,6 +55,8 @@ class EventLoopThread(Closing):
         self._loop = self._thread = None
 
     def _started(self) -> asyncio.AbstractEventLoop:
+        if self._is_closed:
+            raise RewardError("the event loop of the rewards is closed", code="workers_closed")
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="async-rewards", daemon=True)

@@ -9,6 +9,7 @@ affect the comparison within the group. With several columns, all must match. If
 entries must match.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,8 +48,16 @@ ALL_ROWS = Route({})
 
 
 def _is_same(found: object, wanted: object) -> bool:
-    """Compare values, also as text: a file may hold "3" where the configuration has 3."""
-    return found == wanted or (isinstance(found, str) != isinstance(wanted, str) and str(found) == str(wanted))
+    """Compare values, also as text: a file may hold "3" or "true" where the configuration has 3 or true."""
+    if isinstance(found, str) == isinstance(wanted, str):
+        return found == wanted
+    text, other = (str(found), wanted) if isinstance(found, str) else (str(wanted), found)
+    if isinstance(other, bool):
+        return text.strip().lower() == str(other).lower()
+    with contextlib.suppress(ValueError):
+        if float(text) == other:
+            return True
+    return text == str(other)
 
 
 def read_route(component: str, written: object) -> Route:

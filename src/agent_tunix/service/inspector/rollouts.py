@@ -78,7 +78,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
 
 def _has_environment(run: RunView) -> bool:
     environment = (run.config or {}).get("environment")
-    return isinstance(environment, dict) and bool(environment.get("name") or environment.get("tools"))
+    return isinstance(environment, dict) and any(environment.get(key) for key in ("name", "tools", "mcp"))
 
 
 def query_of(params: Mapping[str, str]) -> RolloutQuery:

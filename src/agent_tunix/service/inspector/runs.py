@@ -102,8 +102,10 @@ def _drawn(look: Look) -> dict[str, Any]:
 
 def _planned_steps(config: Mapping[str, Any] | None) -> int | None:
     training = (config or {}).get("training")
-    planned = training.get("num_batches") if isinstance(training, dict) else None
-    return planned if type(planned) is int else None
+    if not isinstance(training, dict):
+        return None
+    batches, epochs = training.get("num_batches"), training.get("num_epochs", 1)
+    return batches * epochs if type(batches) is int and type(epochs) is int else None
 
 
 def _finding(found: Finding) -> dict[str, Any]:
