@@ -66,6 +66,21 @@ def test_a_constructor_that_fails_is_an_error_of_opening(fault: str) -> None:
         hosted.open()
 
 
+def test_a_worker_that_cannot_load_the_environment_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text(
+        f"import os\nif os.getpid() != {os.getpid()}:\n    raise ImportError('not here')\n"
+        "class Own:\n    def reset(self):\n        return 'ready'\n    def look(self) -> str:\n        'Look.'\n"
+    )
+    given = resolve_environment(f"{tmp_path}/elsewhere.py:Own")
+    recipe = EnvironmentRecipe(f"{tmp_path}/elsewhere.py:Own")
+    with HostedEnvironment(recipe, given.traits) as hosted:
+        for _ in range(2):
+            with pytest.raises(EnvironmentFailedError, match="not here"):
+                hosted.open()
+        assert hosted._nursery is not None
+        assert not hosted._nursery._workers
+
+
 @pytest.mark.parametrize("fault", slow_after(1, ["raise:tool", "quit:tool", "memory:tool"]))
 def test_a_tool_that_fails_is_told_to_the_model(fault: str) -> None:
     with host(fault, memory_mb=256) as hosted:

@@ -3,6 +3,7 @@ import gc
 import json
 import logging
 import pickle
+import socket
 import threading
 import weakref
 from pathlib import Path
@@ -210,6 +211,15 @@ def test_no_more_money_is_spent_than_allowed(bench: Bench) -> None:
     judge.score([Sample(f"no {number}") for number in range(12)])
     assert judge.metrics()["cost"] <= 0.01
     assert "max_cost=0.01" in judge.score([Sample("partly")])[0].detail
+
+
+def test_a_connection_that_was_refused_costs_nothing(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+    judge = bench.judge(base_url=address, prices={"prompt": 100, "completion": 100}, max_cost=0.2, tries=1)
+    scores = [judge.score([sample])[0] for sample in MANY[:3]]
+    assert [score.detail for score in scores if "the connection to" not in score.detail] == []
+    assert (judge.metrics()["requests"], judge.metrics()["cost"]) == (3, 0.0)
 
 
 def test_what_the_cache_knows_is_free(bench: Bench, tmp_path: Path) -> None:

@@ -52,3 +52,8 @@ def test_moments_equal_a_numpy_oracle(values: list[float]) -> None:
 def test_an_empty_analysis_is_a_report_too() -> None:
     json.dumps(RewardAnalysis().report(), allow_nan=False)
     assert RewardAnalysis().report()["total"]["mean"] is None
+
+
+def test_tiny_rewards_have_a_skew() -> None:
+    total = analysis_of([math.exp(-260), math.exp(-300), math.exp(-320)])["total"]
+    assert math.isfinite(total["skew"])

@@ -116,7 +116,8 @@ def test_a_function_gets_columns_messages_and_the_sample(foreign: RunView) -> No
         ({"steps": StepRange(2, 3)}, (2, 3), 2 * SIZE),
         ({"steps": StepRange(4)}, (4, 5), 2 * SIZE),
         ({"most": 3 * SIZE}, (1, 3, 5), 3 * SIZE),  # evenly
-        ({"most": 2 * G + 1}, (1,), 2 * G),  # whole groups
+        ({"most": 2 * G + 1}, (1, 5), 2 * G),  # whole groups of several steps
+        ({"most": G}, (1,), G),
         ({"most": 10**9}, (1, 3, 5), 3 * SIZE),  # the limit
     ],
 )

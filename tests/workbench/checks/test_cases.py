@@ -58,6 +58,8 @@ def test_a_jsonl_and_a_csv_table_mean_the_same(tmp_path: Path) -> None:
         tmp_path, "cases.csv", 'name,response,answer,expected\n"a, b",say 4,4,1\nnone,,4,null\nbad,4,,bad_reference\n'
     )
     assert load_cases(jsonl) == load_cases(csv)
+    (unusual,) = load_cases(write(tmp_path, "unusual.csv", "response,answer,expected\nfour\u2028is 4,4,1\n"))
+    assert unusual.response == "four\u2028is 4"
     assert [case.expected for case in load_cases(csv)] == [1.0, None, Outcome.BAD_REFERENCE]
 
 
@@ -120,6 +122,7 @@ def test_a_case_needs_a_reward() -> None:
         ("cases.yaml", "- {response: a, answer: yes, expected: 1}", "unquoted_answer"),
         ("cases.yaml", "- {response: a, expected: 1, tolerance: -1}", "invalid_tolerance"),
         ("cases.yaml", "- {response: a, expected: 1, step: soon}", "invalid_step"),
+        ("cases.yaml", "- {response: a, expected: 1, step: .inf}", "invalid_step"),
         ("cases.yaml", "- [", "invalid_syntax"),
         ("cases.yaml", "- 4", "invalid_structure"),
         ("cases.jsonl", "{", "invalid_syntax"),
@@ -138,3 +141,15 @@ def test_a_malformed_table_is_refused_with_its_name(tmp_path: Path, name: str, t
 
 def test_a_case_is_named_in_a_parametrised_test() -> None:
     assert str(Case("right", "4", 1.0)) == "right"
+
+
+@pytest.mark.parametrize("written", ["12:30", "010", "2024-01-02", "0x1F", "1_000"])
+def test_what_is_no_decimal_number_in_yaml_is_text(written: str, tmp_path: Path) -> None:
+    (case,) = load_cases(write(tmp_path, "cases.yaml", f"- {{response: a, answer: {written}, expected: 1}}"))
+    assert case.columns["answer"] == written
+
+
+def test_decimal_numbers_in_yaml_are_numbers(tmp_path: Path) -> None:
+    text = "".join(f"- {{response: a, expected: {one}}}\n" for one in ("1", "-0.5", "1e-3", ".5", "1.", "2.0e1"))
+    cases = load_cases(write(tmp_path, "cases.yaml", text))
+    assert [case.expected for case in cases] == [1.0, -0.5, 0.001, 0.5, 1.0, 20.0]

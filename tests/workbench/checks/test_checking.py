@@ -222,3 +222,13 @@ def test_a_column_that_alone_earns_everything_is_named() -> None:
     assert len(stuffed) == 1
     assert "keywords" in stuffed[0].text
     assert not [finding for finding in check(sentences, problems).findings if finding.check == "stuffing"]
+
+    def optional(response: str, keywords: list[str] | None = None) -> float | None:
+        return None if keywords is None else sum(word in response for word in keywords) / len(keywords)
+
+    without = [CheckProblem("Where?", {"answer": "on page 1."}), *problems]
+    assert [finding.check for finding in check(optional, without).findings].count("stuffing") == 1
+
+
+def test_a_budget_of_no_time_still_tries_one_string() -> None:
+    check_reward(resolve_reward("math"), [CheckProblem("1 + 1?", {"answer": "2"})], budget=Budget(tries=9, seconds=0.0))

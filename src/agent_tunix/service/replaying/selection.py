@@ -20,8 +20,8 @@ class StepRange:
     last: int | None = None
 
 
-# Steps of which a replay takes some groups, although whole ones would not fit.
-_FEWEST_STEPS = 4
+# Steps of which a replay takes some groups, if it could take only one whole step.
+_MOST_PARTS = 4
 
 
 class Selection:
@@ -99,9 +99,8 @@ class Selection:
     def _spread(self, whole: bool) -> list[int]:
         """Return evenly spread steps. For each, the first stored step from it on is taken."""
         count = max(self._most // self._size, 1)
-        if not whole:  # of large steps, parts of several
-            groups = self._most // max(self.first.settings.num_generations, 1)
-            count = max(count, min(_FEWEST_STEPS, groups))
+        if count == 1 and not whole:  # of large steps, parts of several
+            count = max(1, min(_MOST_PARTS, self._most // max(self.first.settings.num_generations, 1)))
         there = self._last - self.first.step + 1
         self.is_all = count >= there
         return sorted({round(step) for step in np.linspace(self.first.step, self._last, min(count, there))})
