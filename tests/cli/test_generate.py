@@ -268,7 +268,7 @@ def test_control_d_ends_a_conversation_on_a_terminal() -> None:
         ([MODEL, "--file", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         ([MODEL, "--file", "bad.jsonl"], "bad.jsonl, line 2 must be a JSON object"),
         ([MODEL, "--file", "empty.jsonl"], "empty.jsonl must contain at least one row"),
-        ([MODEL, "--file", "roles.jsonl"], "row 1: a role that is not one of system, user, assistant, tool"),
+        ([MODEL, "--file", "roles.jsonl"], "roles.jsonl, line 1 must be a JSON object"),
         ([MODEL, "--prompt", "x", "--output", "no/where.jsonl"], "--output no/where.jsonl cannot be written"),
     ],
 )

@@ -33,6 +33,15 @@ def test_a_turn_that_a_stop_string_ended_is_ended_in_the_reply(name: str, tmp_pa
     assert stopped == [tokenizer.eos_id(), *ended]
 
 
+def test_a_turn_ends_with_the_tokens_of_the_sampler(tmp_path: Path) -> None:
+    pair = make_pair("qwen2", tmp_path, PromptConfig(template_args=ARGUMENTS))
+    end = pair.ours.encode("<|im_end|>")[0]
+    other = next(one for one in range(end) if one != end)
+    encoder = EpisodeEncoder(pair.ours, pair.prompt, [end])
+    written, unwritten = encoder.encode_replies([RESULT, RESULT], [end, other])
+    assert unwritten == [end, *written]
+
+
 # The others write white space around the model's text, or keep no turn of the model apart.
 @pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama3", "gemma2", "gemma3"])
 def test_turn_and_reply_together_are_the_whole_conversation(name: str, tmp_path: Path) -> None:

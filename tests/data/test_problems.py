@@ -76,3 +76,25 @@ def test_a_file_without_problems_is_refused(content: bytes | None, code: str, wo
     with raises(DataError, code) as caught:
         read_problems(path, DataConfig())
     assert words in str(caught.value)
+
+
+def test_a_conversation_is_read_as_in_training() -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 1}'}}
+    row = {
+        "messages": [
+            {"role": "user", "content": "1 + 1?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "content": "2", "tool_calls": None},
+        ]
+    }
+    example = make_problem(row, 1, DataConfig())
+    assert example.prompt == "1 + 1?"
+    assert example.messages is not None
+    assert example.messages[1]["tool_calls"][0]["function"]["arguments"] == {"a": 1, "b": 1}
+    assert [message["content"] for message in example.messages] == ["1 + 1?", "", "2"]
+
+
+def test_columns_have_the_names_of_training() -> None:
+    config = DataConfig(prompt_column="extra.question", columns={"level": "difficulty"})
+    example = make_problem({"extra": {"question": "1 + 1?"}, "difficulty": 3}, 1, config)
+    assert (example.prompt, example.columns["level"]) == ("1 + 1?", 3)

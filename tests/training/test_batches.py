@@ -145,6 +145,22 @@ def test_the_fingerprint_of_a_stream_tells_rows_that_were_drawn(rows: Path, toke
     assert [one == other for one, other in zip(was, now, strict=True)] == [True, True, True, False]
 
 
+@pytest.mark.parametrize("change", [{"level": 2}, {"question": [{"role": "system", "content": "Multiply."}]}])
+def test_the_fingerprint_of_rows_tells_changes_of_all_that_is_used(
+    rows: Path, change: dict[str, Any], tokenizer: Tokenizer
+) -> None:
+    asked = [{"role": "system", "content": "Add."}, {"role": "user", "content": "2 and 2"}]
+    row = {"question": asked, "answer": "4", "level": 1}
+    changed = {**row, **change}
+    if change.get("question"):
+        changed["question"] = [*change["question"], asked[1]]
+    digests = []
+    for one in (row, row, changed):
+        rows.write_text(json.dumps(one) + "\n")
+        digests.append(StreamedBatches(streamed(rows, shuffle=False), tokenizer).fingerprint(1))
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_the_fingerprint_of_rows_in_memory_is_that_of_all(rows: Path, tokenizer: Tokenizer) -> None:
     config = streamed(rows)
     config.data.streaming, config.training.train_fraction = False, 0.9

@@ -25,7 +25,7 @@ from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.report import write_report
 from agent_tunix.training import exporting
-from agent_tunix.training.exporting import export_run
+from agent_tunix.training.exporting import _base_of, export_run
 from tests.policy.support import logits_of as policy_logits
 from tests.policy.support import make_directory
 from tests.raising import raises
@@ -279,3 +279,15 @@ def test_what_cannot_be_exported_is_refused(
     assert result.exit_code == 2
     assert said in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "base"),
+    [
+        ("hf://owner/name@0123abc", ("owner/name", "0123abc")),
+        ("hf://owner/name", ("owner/name", None)),
+        ("/models/base", ("/models/base", None)),
+    ],
+)
+def test_an_adapter_names_its_base_model_as_peft_reads_it(path: str, base: tuple[str, str | None]) -> None:
+    assert _base_of(path) == base
