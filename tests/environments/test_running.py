@@ -148,6 +148,17 @@ def test_rows_without_a_required_column_are_refused(directory: Path) -> None:
             environments.check_row({"name": "guest"})
 
 
+def test_a_text_environment_requires_the_columns_of_its_reset(directory: Path) -> None:
+    (directory / "riddle.py").write_text(
+        "class Riddle:\n    def reset(self, secret, hint='', seed=None, options=None):\n        return 'ready'\n"
+        "    def step(self, action):\n        return 'no', 0.0, True, {}\n"
+    )
+    with make(directory, "riddle.py:Riddle", execution="inline") as environments:
+        environments.check_row({"secret": "a"})
+        with raises(InvalidEnvironmentError, "missing_environment_column"):
+            environments.check_row({"hint": "b"})
+
+
 @pytest.mark.parametrize("name", ["halma", None, ["chess"]])
 def test_a_row_that_names_no_environment_of_the_run_is_refused(directory: Path, name: object) -> None:
     names = {"chess": "guess_number", "go": "meeting.py:Meeting"}
