@@ -37,7 +37,7 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}")
 _NOT_A_WORD = re.compile(
     r"(?:(?!(?<!\w)-\d|\A-\w|(?<=\d)[.,/:]\d|(?<=[A-Za-z])(?:\+\+|\#)(?!\w)|(?<=[A-Za-z]\+)\+)[^\w])+|_+"
 )
-# `\w` lacks the marks that follow the letter that they belong to, such as the vowel signs of Hindi and the tones of Thai.
+# `\w` lacks marks, such as the vowel signs of Hindi and the tones of Thai; each follows its letter.
 _MARK_CATEGORIES = ("Mn", "Mc")
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _FORMULA_SIGN = re.compile(
