@@ -59,6 +59,9 @@ ANSWERS: dict[str | None, list[str]] = {
     "$6": ["it costs $5 and then $6"],
     "3 × 10⁴": ["about 3 × 10⁴ of them"],
     "2½": ["it is 2½"],
+    "5! = 120": ["The answer is 5! = 120."],
+    "3! * 2 = 12": ["The answer is 3! * 2 = 12. It is more than 5."],
+    "21": ["The answer is 21! I used 4! = 24.", "The answer is 21! * Well done *"],
 }
 
 

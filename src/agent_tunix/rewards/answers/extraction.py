@@ -79,7 +79,8 @@ _WHOLE = re.compile(
 _SIGN = re.compile(r"[\d√π∞=<>≤≥±$]")
 # The digits before a decimal comma, outside brackets.
 _WHOLE_PART = re.compile(r"(?<![\w.,(\[{])-?\d{1,12},\Z", re.ASCII)
-_END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
+# The sign of a factorial does not end a sentence: "5! = 120".
+_END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)(?!(?<=\d!)\s*(?:=|[+*/×]\s*\d))")
 _THOUGHT_ENDS = "</think>"
 _LONGEST_STATEMENT = 600
 _STATEMENTS_TRIED = 8
