@@ -60,8 +60,9 @@ _CHANGED_AFTER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CHANGED_BEFORE = re.compile(
-    r"""(?: n't | \b(?: not | neither | but | except | minus | negative | half(?:[ ]of)? | (?:root|square|cube)[ ]of
-      | log | ln | sin | cos | tan | sqrt ) )[ (]{0,2}\Z""",
+    r"""(?: (?:n['’]t|\bcannot)(?:[ ](?:be|equal))?
+      | \b(?: not | neither | but | except | minus | negative | half(?:[ ]of)? | (?:root|square|cube)[ ]of
+        | log | ln | sin | cos | tan | sqrt ) )[ (]{0,2}\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 _JOINT = re.compile(r"\s*,?\s*(?:(?P<word>and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
