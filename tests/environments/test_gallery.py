@@ -82,9 +82,15 @@ CASES = [
     Shown(
         "classes/inherited.py:House",
         "class",
-        (call("look"), call("help"), call("open_door", number=1, quietly=True), "done"),
+        (
+            call("look"),
+            call("help"),
+            call("describe_door", number="1"),
+            call("open_door", number=1, quietly=True),
+            "done",
+        ),
         "",
-        ("a room", "There are two doors.", "door 1 is open (quietly)"),
+        ("a room", "There are two doors.", "door 1 is green", "door 1 is open (quietly)"),
         0.5,
     ),
     Shown(

@@ -1,3 +1,4 @@
+import enum
 import json
 from typing import Any
 
@@ -215,12 +216,37 @@ def test_a_nested_value_without_a_type_is_text(depth: int) -> None:
         ({"type": "boolean"}, "false", False),
         ({"type": "object"}, '{"x": [1]}', {"x": [1]}),
         ({}, "[1] and more", "[1] and more"),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({"$ref": "#/$defs/Grade"}, "1", "1"),
+        ({"$ref": "#/$defs/Grade"}, "null", "null"),
+        ({"anyOf": [{"$ref": "#/$defs/Grade"}, {"type": "null"}]}, "1", "1"),
+        ({"anyOf": [{"$ref": "#/$defs/Grade"}, {"type": "null"}]}, "null", None),
+        ({"$ref": "#/$defs/Number"}, "1", 1),
+        ({"$ref": "#/$defs/Unknown"}, "1", 1),
     ],
 )
 def test_the_schema_types_a_value_that_is_written_without_quotes(schema: Any, text: str, value: Any) -> None:
-    tool = SchemaTool("add", "", {"properties": {"a": schema}}, len)
+    definitions = {"Grade": {"enum": ["1", "2"], "type": "string"}, "Number": {"enum": [1, 2], "type": "integer"}}
+    tool = SchemaTool("add", "", {"properties": {"a": schema}, "$defs": definitions}, len)
     (call,) = parse_turn(xml(f"<function=add><parameter=a>{text}</parameter></function>"), X, [tool]).calls
     assert call == ToolCall("add", {"a": value})
+
+
+class Grade(enum.Enum):
+    ONE = "1"
+    TWO = "2"
+
+
+def test_the_text_of_an_enumeration_fits_the_tool() -> None:
+    def grade(level: Grade) -> str:
+        """Grade."""
+        return level.name
+
+    tool = FunctionTool(grade)
+    (call,) = parse_turn(xml("<function=grade><parameter=level>1</parameter></function>"), X, [tool]).calls
+    assert isinstance(call, ToolCall)
+    assert tool.call(call.arguments).text == "ONE"
 
 
 def test_good_and_malformed_calls_keep_their_order() -> None:
@@ -243,6 +269,8 @@ def test_long_broken_turns_are_read_in_linear_time() -> None:
         "<tool_call><function=add>" * 50_000,
         "```tool_code\n" * 50_000,
         "{" * 200_000,
+        "</think>" * 50_000,
+        '<tool_call>{"</think>' * 50_000,
     ):
         for kind in ToolCallFormat:
             assert len(parse_turn(text, kind, [ADD]).calls) <= MOST_CALLS + 1
@@ -265,6 +293,33 @@ def test_what_is_rendered_is_read_again(kind: ToolCallFormat, arguments: list[di
     if kind is G and "```" in json.dumps(arguments):
         return  # a fence cannot hold a fence
     assert parse_turn(render_calls(calls, kind), kind).calls == tuple(calls)
+
+
+@pytest.mark.parametrize("kind", ToolCallFormat)
+@pytest.mark.parametrize("before", ["", "<think>I add.</think>", "I add.</think>", "<think>a</think><think>b</think>"])
+@pytest.mark.parametrize("note", ["</think>", "a</think> b</think>", "<think>a</think>", "```</think>"])
+def test_the_end_of_a_thought_in_an_argument_ends_no_thought(kind: ToolCallFormat, before: str, note: str) -> None:
+    if kind is G and "```" in note:
+        return
+    calls = [ToolCall("add", {"a": 1, "note": note})]
+    turn = parse_turn(before + render_calls(calls, kind), kind, [ADD])
+    assert turn.calls == tuple(calls)
+    assert turn.content == before
+
+
+@pytest.mark.parametrize("kind", ToolCallFormat)
+@pytest.mark.parametrize("note", ["", "</think>"])
+def test_a_call_in_a_thought_that_began_in_the_prompt_does_not_count(kind: ToolCallFormat, note: str) -> None:
+    draft, call = (render_calls([ToolCall("add", {"a": number, "note": note})], kind) for number in (1, 2))
+    draft = draft if not note else draft[:20]
+    turn = parse_turn(f"{draft} Is it right?</think>{call}", kind, [ADD])
+    assert turn.calls == (ToolCall("add", {"a": 2, "note": note}),)
+
+
+def test_an_open_xml_call_in_a_thought_does_not_reach_into_the_call() -> None:
+    call = xml("<function=add><parameter=a>2</parameter></function>")
+    text = f"I could write <tool_call><function=add><parameter=a>1, I guess.</think>{call}"
+    assert parse_turn(text, X, [ADD]).calls == (ToolCall("add", {"a": 2}),)
 
 
 def test_rendered_xml_is_read_again_by_the_types_of_the_tool() -> None:

@@ -9,8 +9,8 @@
 | `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call per line |
 
 A turn may have several calls. Text that looks like a call but is not one becomes a `MalformedCall` with the reason. A
-call in a thought (before `</think>`) does not count. The closing tag of the last call may be missing, because it may
-be the string at which the turn was stopped.
+call in a thought (before `</think>`) does not count. A `</think>` in an argument does not end a thought. The closing
+tag of the last call may be missing, because it may be the string at which the turn was stopped.
 """
 
 import ast
@@ -18,11 +18,11 @@ import enum
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_tunix.environments.tools import Tool
+from agent_tunix.environments.tools import Tool, definition_of
 from agent_tunix.python_text import parse_python
 
 # Limit on the calls that are read in one turn.
@@ -32,6 +32,8 @@ MOST_CALLS = 32
 _DEEPEST = 100
 _MOST_BITS = 14_000
 
+_THOUGHT_ENDS = "</think>"
+_STARTS_TRIED = 8
 _OPEN, _CLOSE, _PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]*)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]*)>")
@@ -160,14 +162,16 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
         call_format: Format of the calls.
         tools: Tools of the episode. `qwen_xml` has no types, so the tools' types decide which values are strings.
     """
-    thought, tag, rest = text.rpartition("</think>")
-    if not tag and "<think>" in text:
+    read = _READERS[ToolCallFormat(call_format)]
+    start = _end_of_thought(text, read, tools)
+    if start is None:
         return ParsedTurn(text, ())
+    rest = text[start:]
     for end in _ENDS_OF_TURN:
         rest = rest.removesuffix(end)
     calls: list[ToolCall | MalformedCall] = []
-    content = [thought + tag]
-    for part in _READERS[ToolCallFormat(call_format)](rest, tools):
+    content = [text[:start]]
+    for part in read(rest, tools):
         if isinstance(part, str):
             content.append(part)
         elif len(calls) == MOST_CALLS:
@@ -182,6 +186,27 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
 # A part of a turn: text, a call or a malformed call.
 _Part = str | ToolCall | MalformedCall
 _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]
+
+
+def _end_of_thought(text: str, read: _Reader, tools: Sequence[Tool]) -> int | None:
+    """Return the position after the last `</think>` outside the arguments; 0 for no thought, None for an open one."""
+    ends = [found.end() for found in re.finditer(_THOUGHT_ENDS, text)]
+    if not ends:
+        return None if "<think>" in text else 0
+    starts = [0, *ends[:-1]][:_STARTS_TRIED]
+    return next((start for start in starts if _ends_in_argument(read(text[start:], tools))), ends[-1])
+
+
+def _ends_in_argument(parts: Iterable[_Part]) -> bool:
+    """Return True if the first `</think>` is in an argument of a call."""
+    for part in parts:
+        if isinstance(part, ToolCall):
+            arguments = json.dumps(part.arguments)
+            if _THOUGHT_ENDS in arguments:
+                return _OPEN not in arguments  # an unclosed call of the thought would reach to the next call
+        elif "think>" in (part if isinstance(part, str) else part.text):
+            return False
+    return False
 
 
 class _Fault(Exception):
@@ -239,7 +264,8 @@ def _xml_call(text: str, start: int, tools: Sequence[Tool]) -> tuple[ToolCall, i
     name = opening[1].strip()
     if not name:
         raise _Fault(CallFault.NO_NAME)
-    schemas = next((tool.parameters.get("properties") or {} for tool in tools if tool.name == name), {})
+    parameters = next((tool.parameters for tool in tools if tool.name == name), {})
+    schemas = parameters.get("properties") or {}
     arguments: dict[str, Any] = {}
     place = opening.end()
     while (parameter := _PARAMETER.match(text, place)) is not None:
@@ -252,7 +278,7 @@ def _xml_call(text: str, start: int, tools: Sequence[Tool]) -> tuple[ToolCall, i
         if key in arguments:
             raise _Fault(CallFault.DUPLICATE_ARGUMENT, name)
         value = text[parameter.end() : end].removeprefix("\n").removesuffix("\n")
-        arguments[key] = _typed(value, schemas.get(key))
+        arguments[key] = _typed(value, schemas.get(key), parameters)
         place = end + len("</parameter>")
     closing = _FUNCTION_ENDS.match(text, place)
     if closing is None:
@@ -260,15 +286,20 @@ def _xml_call(text: str, start: int, tools: Sequence[Tool]) -> tuple[ToolCall, i
     return ToolCall(name, arguments), closing.end()
 
 
-def _typed(value: str, schema: Any) -> Any:
+def _typed(value: str, schema: Any, parameters: Mapping[str, Any]) -> Any:
     """Return a value that was written without a type.
 
-    The first case that applies decides: null, if the schema allows null and the text is null; the text itself, if the
-    schema allows a string; a constant or JSON, if the text is one; the text itself.
+    The first case that applies decides: the text itself, if it is a value of the schema's `enum`; null, if the schema
+    allows null and the text is null; the text itself, if the schema allows a string; a constant or JSON, if the text is
+    one; the text itself.
     """
     if not isinstance(schema, Mapping):
         return value
-    options = [one for one in (schema, *(schema.get("anyOf") or ())) if isinstance(one, Mapping)]
+    schema = definition_of(schema, parameters)
+    options = [schema]
+    options += [definition_of(one, parameters) for one in schema.get("anyOf") or () if isinstance(one, Mapping)]
+    if any(isinstance(one.get("enum"), list) and value in one["enum"] for one in options):
+        return value
     named = [one.get("type") for one in options]
     kinds = [kind for one in named for kind in (one if isinstance(one, list) else [one])]
     if "null" in kinds and value in ("null", "None"):

@@ -333,13 +333,20 @@ def _refusal(tool: Tool, faults: Sequence[str]) -> str:
     return f"bad arguments for {tool.name}: {told}. It takes: {', '.join(takes) or 'no arguments'}."
 
 
+def definition_of(schema: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the definition in `$defs` that a schema names by `$ref`, or the schema; {} for an unknown definition."""
+    if "$ref" not in schema:
+        return schema
+    definitions = parameters.get("$defs")
+    named = definitions.get(str(schema["$ref"]).rpartition("/")[2]) if isinstance(definitions, Mapping) else None
+    return named if isinstance(named, Mapping) else {}
+
+
 def _type_of(schema: Any, parameters: Mapping[str, Any]) -> str:
     if not isinstance(schema, Mapping):
         return "any"
     if "$ref" in schema:
-        definitions = parameters.get("$defs")
-        named = definitions.get(str(schema["$ref"]).rpartition("/")[2]) if isinstance(definitions, Mapping) else None
-        found = named if isinstance(named, Mapping) else {}
+        found = definition_of(schema, parameters)
         return _type_of({key: found[key] for key in ("enum", "type") if key in found} or {"type": "object"}, {})
     if isinstance(schema.get("enum"), list):
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])

@@ -54,11 +54,20 @@ ANSWERS: dict[str | None, list[str]] = {
     "42": ["the answer is **42**."],
     r"\frac{3}{4}": [r"The answer is $\frac{3}{4}$ of 7.", r"so we get \frac{3}{4}"],
     r"2\sqrt{3}": [r"ANSWER: \(2\sqrt{3}\)"],
+    "it can't be 5": ["Answer: it can't be 5"],
+    "n’t 5": ["The answer isn’t 5."],
     "unknown, but 5": ["the answer is unknown, but 5"],
     r"x = \frac{3}{4}": [r"so we get $x = \frac{3}{4}$."],
     "$6": ["it costs $5 and then $6"],
     "3 × 10⁴": ["about 3 × 10⁴ of them"],
     "2½": ["it is 2½"],
+    "7,50": ["The answer is €7,50", "The answer is about 7,50 euros.", "Answer: €7,50 or so", "It costs €7,50"],
+    "-7,50": ["The answer is -€7,50", "The answer is about -7,50 euros"],
+    "€7": ["The answer is €7, 50 would be too much", "The answer is about €7,5,3"],
+    "about 7,5 million": ["The answer is about 7,5 million"],
+    "5! = 120": ["The answer is 5! = 120."],
+    "3! * 2 = 12": ["The answer is 3! * 2 = 12. It is more than 5."],
+    "21": ["The answer is 21! I used 4! = 24.", "The answer is 21! * Well done *"],
 }
 
 
@@ -73,7 +82,7 @@ def test_the_answer_of_a_response(response: str, answer: str | None) -> None:
 NUMBERS: dict[str, list[str]] = {
     "0": ["0", "-0"],
     "-5": ["-5", "−5", "–5", "-$5", "$-5", "minus 5", "negative 5"],
-    "5": ["+5", "€ 5", "5 km/h"],
+    "5": ["+5", "€ 5", "5 km/h", "5, which can't be divided", "5 and it doesn't change", "I don't know, 5"],
     "1234": ["1,234", r"1\,234", "1{,}234"],
     "1234567.25": ["1,234,567.25"],
     "1234.5": ["$1,234.50", "1.234,5", "1 234,5", "1\u00a0234.5"],

@@ -148,6 +148,7 @@ DISGUISED = [
         "5\u0338",
     ),
     *("5 is not the answer", "not 5", "isn't 5", "5 is wrong", "anything but 5", "all but 5", "5e", "5i", "5π", "5k"),
+    *("can't be 5", "it won't be 5", "wasn't 5", "doesn't equal 5", "cannot be 5", "CAN'T BE (5)"),
     *("5 thousand", "5 dozen", "5 squared", "5 factorial", "half of 5", "minus 5", "negative 5", "5 times 2", "5!"),
     *("5 to the 2", "5 mod 5", "5,6", "05:00", "-(-(5))+1", "½x", "½!", r"$\frac12m$", "5 % of 5", "the root of 5"),
 ]

@@ -127,7 +127,13 @@ class _Unbound:
 def without_self(kind: type, name: str) -> Any:
     """Return a method of a class as if it had no `self`."""
     found = inspect.getattr_static(kind, name)
-    return _Unbound(found) if inspect.isfunction(found) else getattr(kind, name)
+    return _Unbound(found) if takes_self(found) else getattr(kind, name)
+
+
+def takes_self(found: Any) -> bool:
+    """Return True for a function in a class, also inside a wrapper that binds `self`, such as `functools.lru_cache`."""
+    is_binding = callable(found) and hasattr(type(found), "__get__") and not isinstance(found, staticmethod)
+    return inspect.isfunction(found) or (is_binding and inspect.isfunction(inspect.unwrap(found)))
 
 
 def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from agent_tunix.environments.conventions.base import (
     finished,
     make_instance,
     parameters_of,
+    takes_self,
     without_self,
 )
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
@@ -117,4 +118,4 @@ def tool_methods(kind: type) -> list[str]:
 
 def _is_method(kind: type, name: str) -> bool:
     found = inspect.getattr_static(kind, name)
-    return inspect.isfunction(found) or isinstance(found, staticmethod | classmethod)
+    return takes_self(found) or isinstance(found, staticmethod | classmethod)

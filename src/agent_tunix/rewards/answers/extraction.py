@@ -60,8 +60,9 @@ _CHANGED_AFTER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CHANGED_BEFORE = re.compile(
-    r"""(?: n't | \b(?: not | neither | but | except | minus | negative | half(?:[ ]of)? | (?:root|square|cube)[ ]of
-      | log | ln | sin | cos | tan | sqrt ) )[ (]{0,2}\Z""",
+    r"""(?: (?:n['’]t|\bcannot)(?:[ ](?:be|equal))?
+      | \b(?: not | neither | but | except | minus | negative | half(?:[ ]of)? | (?:root|square|cube)[ ]of
+        | log | ln | sin | cos | tan | sqrt ) )[ (]{0,2}\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 _JOINT = re.compile(r"\s*,?\s*(?:(?P<word>and|or)\s)?\s*(?=\$|\\[(\[])", re.ASCII)
@@ -79,7 +80,10 @@ _WHOLE = re.compile(
 _SIGN = re.compile(r"[\d√π∞=<>≤≥±$]")
 # The digits before a decimal comma, outside brackets.
 _WHOLE_PART = re.compile(r"(?<![\w.,(\[{])-?\d{1,12},\Z", re.ASCII)
-_END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)")
+# A number with a decimal comma, outside brackets.
+_WITH_DECIMAL_COMMA = re.compile(r"(?<![\w.,(\[{])\d{1,12},\d{1,15}(?![\w,.]*\d)", re.ASCII)
+# The sign of a factorial does not end a sentence: "5! = 120".
+_END_OF_SENTENCE = re.compile(r"[.!?;](?=\s|\Z|\*\*)(?!(?<=\d!)\s*(?:=|[+*/×]\s*\d))")
 _THOUGHT_ENDS = "</think>"
 _LONGEST_STATEMENT = 600
 _STATEMENTS_TRIED = 8
@@ -360,9 +364,17 @@ def _reads(text: str) -> bool:
 
 def _first_number(text: str) -> str | None:
     match = NUMBER.search(ascii_signs(text))
-    if match is not None and (_CHANGED_AFTER.match(text, match.end()) or _CHANGED_BEFORE.search(text[: match.start()])):
+    if match is None:
+        return None
+    start, end = match.end("sign") if sign_is_binary(match) else match.start(), match.end()
+    whole = _WITH_DECIMAL_COMMA.match(text, match.start("digits")) if match.end("digits") == end else None
+    if whole is not None:
+        end = whole.end()
+    if _CHANGED_AFTER.match(text, end) or _CHANGED_BEFORE.search(text[: match.start()]):
         return text.strip()
-    return None if match is None else text[match.end("sign") if sign_is_binary(match) else match.start() : match.end()]
+    if whole is not None and end > match.end():
+        return ("-" if "-" in match.string[start : whole.start()] else "") + whole[0]  # without its currency
+    return text[start:end]
 
 
 def _last_number(response: str) -> str | None:

@@ -85,6 +85,8 @@ _SCALE_WORD = re.compile(
     (?![^\W\d_])""",
     re.VERBOSE | re.IGNORECASE,
 )
+# A denial directly before a number: "can't be 5". Elsewhere it may deny something else: "5, which can't be divided".
+_DENIED = re.compile(r"(?:n't|\bcannot)(?:\s(?:be|equal))?[\s(]{0,2}\Z", re.IGNORECASE)
 # Words that apply a function to a number.
 _FUNCTION = re.compile(
     r"""(?<![^\W\d_])
@@ -206,6 +208,8 @@ def _read_number(text: str) -> Number | None:
         multiple = _MULTIPLE_OF_MONEY.match(right, match.end())
     after = match.end() if multiple is None else multiple.end()
     if _SCALE_WORD.search(right, 0, match.start()) or _SCALE_WORD.search(right, after):
+        return None
+    if _DENIED.search(right[max(0, match.start() - 20) : match.start()]):
         return None
     if match["digits"] and "," in match["digits"] and right[: match.start()].rstrip().endswith(("(", "[", "{")):
         return None  # (2,251,252) is a tuple

@@ -1,4 +1,6 @@
-"""Tools of a base class, a static tool, and helpers that are none."""
+"""Tools of a base class, a static and a cached tool, and helpers that are none."""
+
+import functools
 
 
 class Base:
@@ -35,6 +37,21 @@ class House(Base):
     def help() -> str:
         """Explain the house."""
         return "There are two doors."
+
+    @functools.lru_cache  # noqa: B019
+    def describe_door(self, number: int) -> str:
+        """Describe a door.
+
+        Parameters
+        ----------
+        number : int
+            Number of the door.
+        """
+        return f"door {number} is {'green' if number % 2 else 'red'}"
+
+    @functools.cached_property
+    def area(self):
+        raise RuntimeError("a property is no tool")
 
     def get_reward(self):
         return len(self.opened) / 2
