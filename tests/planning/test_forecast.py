@@ -85,6 +85,17 @@ def test_no_reference_is_counted_without_a_penalty() -> None:
     assert list(work_of_step(SMALL, config, 4, ONE_DEVICE)) == ["prefill", "decode", "update"]
 
 
+def test_a_teacher_is_a_forward_pass_of_its_own_size() -> None:
+    config = make_config()
+    config.grpo.teacher = config.model.path = "hf://Qwen/Qwen3-0.6B"
+    found = work_of_step(SMALL, config, 4, ONE_DEVICE)
+    assert found["teacher"] == found["reference"]  # the policy before training
+    config.grpo.teacher = "hf://Qwen/Qwen3-8B"
+    larger = work_of_step(known("Qwen/Qwen3-0.6B"), config, 2, ONE_DEVICE)
+    assert larger["teacher"].flops > 10 * larger["reference"].flops
+    assert larger["teacher"].read == 2 * 8_190_735_360
+
+
 def test_decoding_reads_weights_and_cache_for_every_token() -> None:
     config = make_config()
     weights = plan_memory(SMALL, config, 4).weights
