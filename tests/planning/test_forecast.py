@@ -111,6 +111,14 @@ def test_an_evaluation_goes_through_the_weights_once_a_batch() -> None:
     assert found.evaluation["prefill"].work.read == 3 * 2 * plan_memory(SMALL, config, 4).weights
 
 
+def test_an_evaluation_has_no_more_rows_than_its_batches_hold() -> None:
+    few, limited = make_config(), make_config()
+    few.evaluation.num_samples, few.evaluation.batch_size = 16, 8
+    limited.evaluation.num_samples, limited.evaluation.batch_size, limited.training.num_test_batches = 1000, 8, 2
+    found = [forecast_run(SMALL, config, ACCELERATORS["h100"], ONE_DEVICE, 4).evaluation for config in (few, limited)]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("device", "bound"),
     [
