@@ -50,6 +50,8 @@ def test_a_group_larger_than_the_samples_is_refused() -> None:
         (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--model", "nowhere"], "nowhere"),
         (["training.batchsize=3"], "batchsize"),
+        (["environment=calculator"], "requires a run without environment.name"),
+        (["environment.tools=[calculator]"], "requires a run without environment.name"),
     ],
 )
 def test_a_wrong_option_is_explained(arguments: list[str], told: str) -> None:

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,13 @@ def test_the_parts_add_up_in_json() -> None:
     assert memory["total"] == memory["held"] + max(memory["while_sampling"], memory["while_updating"])
     assert data["step"]["seconds"] == pytest.approx(sum(p["seconds"] for p in data["step"]["phases"].values()))
     assert data["cost"] == pytest.approx(2 * data["run_seconds"] / 3600)
+
+
+def test_the_memory_and_the_time_of_a_teacher_are_printed() -> None:
+    ran = CliRunner().invoke(main, ["plan", "--device", "h200", "model=qwen3_0_6b", "grpo.teacher=hf://Qwen/Qwen3-8B"])
+    assert ran.exit_code == 0, ran.output
+    assert re.search(r"^    teacher +16\.38 GB$", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  teacher .* TFLOP ", ran.stdout, re.MULTILINE)
 
 
 def test_a_run_that_does_not_fit_ends_with_status_1() -> None:

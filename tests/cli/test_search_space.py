@@ -16,6 +16,7 @@ from agent_tunix.training.tuning import Choice, Range
         ("k=int(interval(1,9))", Range(1, 9)),
         ("k=tag(log,interval(1e-5,1e-3))", Range(1e-5, 1e-3, log=True)),
         ("k=range(4,17,step=4)", Range(4, 16, step=4)),
+        ("k=range(10,0,step=-2)", Range(2, 10, step=2)),
         ("k=range(0.5,2,step=0.5)", Range(0.5, 1.5, step=0.5)),
     ],
 )
@@ -35,6 +36,7 @@ def test_the_rest_is_the_same_in_every_trial() -> None:
     [
         ("k=interval(1,0)", "invalid_interval"),
         ("k=tag(log,interval(0,1))", "invalid_interval"),
+        ("k=tag(log,range(1,9))", "unsearchable_sweep"),
         ("k=range(3,3)", "empty_range"),
         ("k=glob(*)", "unsearchable_sweep"),
         ("k=interval(", "invalid_override"),

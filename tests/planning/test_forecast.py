@@ -85,6 +85,17 @@ def test_no_reference_is_counted_without_a_penalty() -> None:
     assert list(work_of_step(SMALL, config, 4, ONE_DEVICE)) == ["prefill", "decode", "update"]
 
 
+def test_a_teacher_is_a_forward_pass_of_its_own_size() -> None:
+    config = make_config()
+    config.grpo.teacher = config.model.path = "hf://Qwen/Qwen3-0.6B"
+    found = work_of_step(SMALL, config, 4, ONE_DEVICE)
+    assert found["teacher"] == found["reference"]  # the policy before training
+    config.grpo.teacher = "hf://Qwen/Qwen3-8B"
+    larger = work_of_step(known("Qwen/Qwen3-0.6B"), config, 2, ONE_DEVICE)
+    assert larger["teacher"].flops > 10 * larger["reference"].flops
+    assert larger["teacher"].read == 2 * 8_190_735_360
+
+
 def test_decoding_reads_weights_and_cache_for_every_token() -> None:
     config = make_config()
     weights = plan_memory(SMALL, config, 4).weights
@@ -98,6 +109,14 @@ def test_an_evaluation_goes_through_the_weights_once_a_batch() -> None:
     config.evaluation.num_samples, config.evaluation.batch_size, config.evaluation.num_passes = 10, 4, 2
     found = forecast_run(SMALL, config, ACCELERATORS["h100"], ONE_DEVICE, 4)
     assert found.evaluation["prefill"].work.read == 3 * 2 * plan_memory(SMALL, config, 4).weights
+
+
+def test_an_evaluation_has_no_more_rows_than_its_batches_hold() -> None:
+    few, limited = make_config(), make_config()
+    few.evaluation.num_samples, few.evaluation.batch_size = 16, 8
+    limited.evaluation.num_samples, limited.evaluation.batch_size, limited.training.num_test_batches = 1000, 8, 2
+    found = [forecast_run(SMALL, config, ACCELERATORS["h100"], ONE_DEVICE, 4).evaluation for config in (few, limited)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

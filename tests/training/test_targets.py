@@ -1,5 +1,6 @@
 """Targets of a supervised start: texts, tokens, masks and refusals."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,11 @@ def test_what_is_filled_in_is_not_filled_in_itself() -> None:
     assert "{answer}" in target_text({**ROW, "solution": "say {answer}"}, Config())
 
 
-def test_a_number_is_a_text() -> None:
-    assert target_text({"answer": 4}, config_of(prompt__format="{answer}")) == "4"
+@pytest.mark.parametrize(
+    ("number", "text"), [(4, "4"), (12.0, "12"), (0.5, "0.5"), (Decimal("4.50"), "4.50"), (Decimal("3.00"), "3")]
+)
+def test_a_number_is_the_text_that_it_is_as_a_reference(number: Any, text: str) -> None:
+    assert target_text({"answer": number}, config_of(prompt__format="{answer}")) == text
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: 
     runs = []
     for directory in directories:
         for run in find_runs(directory):
-            inner = run.relative_to(directory)
-            name = run.name if run == directory else str(inner if len(directories) == 1 else directory / inner)
+            if len(directories) > 1:
+                name = str(run)
+            else:
+                name = directory.resolve().name if run == directory else str(run.relative_to(directory))
             runs.append((name, run))
     metric = metric or default_metric(runs)
     rows = read_table(runs, metric, mode)

@@ -8,6 +8,7 @@ import click
 
 from agent_tunix.cli.options import json_option
 from agent_tunix.cli.printing import echo
+from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
 
 if TYPE_CHECKING:
@@ -117,9 +118,17 @@ def _compose(overrides: list[str]) -> "Config":
 
 
 def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[float, ...]) -> "Pilot":
+    from agent_tunix.config.episodes import has_environment
     from agent_tunix.runs.preflight import preflight
     from agent_tunix.startup import devices
 
+    if has_environment(config):
+        raise ConfigError(
+            "agent-tunix rewards plan requires a run without environment.name, environment.tools and environment.mcp, "
+            "because it samples completions of one turn, not episodes; take the share of dead groups from a short run "
+            "(rewards/dead_groups)",
+            code="plan_of_episodes",
+        )
     checked = preflight(config, Path.cwd())
     devices.prepare(config.distributed)
 

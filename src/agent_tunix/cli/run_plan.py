@@ -221,6 +221,7 @@ _PARTS = {
     "weights": "weights",
     "adapter": "adapter",
     "reference": "reference",
+    "teacher": "teacher",
     "optimizer": "optimiser",
     "cache": "keys and values",
     "sampling": "reading, drawing",
@@ -230,7 +231,7 @@ _PARTS = {
     "gradients": "gradients",
 }
 _MOMENTS = {
-    "throughout": ("weights", "adapter", "reference", "optimizer"),
+    "throughout": ("weights", "adapter", "reference", "teacher", "optimizer"),
     "while sampling": ("cache", "sampling"),
     "while updating": ("activations", "recomputed", "logits", "gradients"),
 }

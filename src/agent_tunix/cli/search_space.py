@@ -14,7 +14,8 @@ def read_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Dimension
     """Return the overrides that all trials share, and the dimensions by key.
 
     `choice(a,b)` and `a,b` are choices. `interval(low,high)` is a range of real numbers; `int(interval(1,9))` of
-    integers; `tag(log,interval(1e-5,1e-3))` has a logarithmic scale. `range(4,17,step=4)` is 4, 8, 12 and 16.
+    integers; `tag(log,interval(1e-5,1e-3))` has a logarithmic scale. `range(4,17,step=4)` is 4, 8, 12 and 16,
+    as is `range(16,0,step=-4)`.
 
     Raises:
         ConfigError: An override cannot be read, or is a sweep that a search cannot draw from.
@@ -41,12 +42,18 @@ def _dimension(override: Override) -> Dimension:
             )
         return Range(value.start, value.end, log=log)
     if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
-        numbers = list(value.range())
+        if "log" in value.tags:
+            raise ConfigError(
+                f"{override.input_line}: tag(log, …) requires an interval, not a range, whose steps are equal; use "
+                "tag(log,int(interval(low,high))), or remove the tag",
+                code="unsearchable_sweep",
+            )
+        numbers = sorted(value.range())
         if not numbers:
             raise ConfigError(
                 f"{override.input_line} contains no numbers; the end of the range is exclusive", code="empty_range"
             )
-        return Range(numbers[0], numbers[-1], step=value.step)
+        return Range(numbers[0], numbers[-1], step=abs(value.step))
     if isinstance(value, ChoiceSweep):
         return Choice(tuple(map(str, override.sweep_iterator(transformer=Transformer.encode))))
     raise ConfigError(

@@ -625,6 +625,12 @@ def _length_problems(config: Config) -> Iterator[str]:
         )
 
 
+def evaluated_rows(config: Config) -> int:
+    """Return the most rows of an evaluation: what `evaluation.num_samples` and `training.num_test_batches` allow."""
+    rows, batches = config.evaluation.num_samples, config.training.num_test_batches
+    return rows if batches is None else min(rows, batches * config.evaluation.batch_size)
+
+
 def micro_batch_size(config: Config) -> int:
     """Return the prompts per forward and backward pass, from whichever of the two keys is set."""
     training = config.training

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from agent_tunix.config.checks import evaluated_rows
 from agent_tunix.config.episodes import turn_tokens
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
@@ -40,10 +41,7 @@ def evaluation_sampling(evaluation: EvaluationConfig, max_new_tokens: int) -> Sa
 
 def choose_rows(config: Config, num_rows: int) -> range:
     """Return the first rows, as many as `evaluation.num_samples` and `training.num_test_batches` allow."""
-    limit = min(config.evaluation.num_samples, num_rows)
-    if config.training.num_test_batches is not None:
-        limit = min(limit, config.training.num_test_batches * config.evaluation.batch_size)
-    return range(limit)
+    return range(min(evaluated_rows(config), num_rows))
 
 
 class Evaluator:

@@ -8,6 +8,7 @@ compilation, start and checkpoints are not included.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from agent_tunix.config.checks import evaluated_rows
 from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
@@ -126,10 +127,9 @@ def forecast_run(
                 config,
                 compute_bytes,
                 shape,
-                prompts=config.evaluation.num_samples * config.evaluation.num_passes,
+                prompts=evaluated_rows(config) * config.evaluation.num_passes,
                 group=1,
-                batches=-(-config.evaluation.num_samples // config.evaluation.batch_size)
-                * config.evaluation.num_passes,
+                batches=-(-evaluated_rows(config) // config.evaluation.batch_size) * config.evaluation.num_passes,
             )
         ),
         sampled_tokens=batch * group * episode_tokens(config),

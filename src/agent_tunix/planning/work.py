@@ -1,8 +1,9 @@
 """The work of a step: operations of each phase and bytes that it reads and sends; loads no JAX.
 
-The counts follow the program. A prompt is read once for its G completions: in sampling, in the reference policy's pass
-and in the update. Attention is computed for all slots, masked ones included. An update goes through frozen matrices
-twice, forward and backward, and through trained ones three times. The backward pass computes logits again.
+The counts follow the program. A prompt is read once for its G completions: in sampling, in the passes of the reference
+policy and of the teacher, and in the update. Attention is computed for all slots, masked ones included. An update goes
+through frozen matrices twice, forward and backward, and through trained ones three times. The backward pass computes
+logits again.
 
 Lengths are the maximum, `generation.max_prompt_length` and `max_generation_steps`. A step with shorter texts does less
 work, because arrays are cut to the texts.
@@ -18,8 +19,10 @@ from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.cache_plan import slot_bytes, state_bytes
+from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.planning.memory import plan_memory
 from agent_tunix.policy.architecture import Architecture
+from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
 _FLOAT32 = 4
@@ -113,7 +116,7 @@ def work_of_sampling(
 
 
 def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> dict[str, WorkEstimate]:
-    """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty) and update."""
+    """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty), teacher and update."""
     model = config.model
     B, G = config.training.batch_size, config.grpo.num_generations
     P, T = config.generation.max_prompt_length, episode_tokens(config)
@@ -129,11 +132,13 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     one_way = _sent_tokens(a, compute_bytes, shape, tokens)
     phases = work_of_sampling(a, config, compute_bytes, shape, prompts=B, group=G)
     if config.grpo.beta != 0.0:
-        phases["reference"] = WorkEstimate(
-            flops=layers + attention + logits,
-            read=micro_batches * gathered,
-            sent=micro_batches * _sent_weights(gathered, shape) + one_way,
-        )
+        phases["reference"] = _work_of_pass(a, config, compute_bytes, shape, model.lora_rank, gathered)
+    if config.grpo.teacher is not None and is_initial_policy(config):
+        phases["teacher"] = _work_of_pass(a, config, compute_bytes, shape, model.lora_rank, gathered)
+    elif config.grpo.teacher is not None:
+        teacher = plannable_architecture(teacher_model(config))
+        of_teacher = plan_memory(a, config, compute_bytes, MeshShape(1, 1, shape.tp)).teacher
+        phases["teacher"] = _work_of_pass(teacher, config, compute_bytes, shape, 0, of_teacher)
     passes = 3 if model.remat else 2
     trained = plan_memory(a, config, compute_bytes, shape).gradients / 2
     updates = config.grpo.num_iterations
@@ -152,6 +157,21 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
         ),
     )
     return phases
+
+
+def _work_of_pass(
+    a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, lora_rank: int, gathered: float
+) -> WorkEstimate:
+    """Return the work of a forward pass of a model over the completions of a step, with all logits."""
+    B, N = config.training.batch_size, config.training.batch_size * config.grpo.num_generations
+    P, T = config.generation.max_prompt_length, episode_tokens(config)
+    counts, micro_batches = count_operations(a, lora_rank), B // micro_batch_size(config)
+    tokens, pairs = B * P + N * T, B * P**2 + N * T * (P + T)
+    return WorkEstimate(
+        flops=tokens * counts.of_token + pairs * counts.of_pair + N * T * counts.of_logits,
+        read=micro_batches * gathered,
+        sent=micro_batches * _sent_weights(gathered, shape) + _sent_tokens(a, compute_bytes, shape, tokens),
+    )
 
 
 def _gathered_weights(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> float:

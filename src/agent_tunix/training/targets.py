@@ -14,7 +14,9 @@ from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_examples
+from agent_tunix.data.examples import is_number
 from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.rewards.answers.numbers import number_text
 from agent_tunix.runs.preflight import ValidatedConfig
 
 if TYPE_CHECKING:
@@ -97,9 +99,9 @@ def target_text(columns: Mapping[str, Any], config: Config) -> str:
 
 
 def _text(columns: Mapping[str, Any], name: str, wanted_by: str) -> str:
-    value = columns.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
+    value: Any = columns.get(name)
+    if is_number(value):
+        return number_text(value)
     if not isinstance(value, str) or not value.strip():
         what = f"is {value!r}" if name in columns else f"is not one of {', '.join(columns)}"
         raise DataError(
