@@ -353,9 +353,8 @@ class RunSession:
         judge_again(self._best, rows, config, self.max_steps)
         self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
         if not self._is_over():
-            if self._best.step in self._processes.from_first(
-                self._checkpoints.steps
-            ):  # not if other steps are judged than before
+            # The best may have no checkpoint, if other steps are judged than before.
+            if self._best.step in self._processes.from_first(self._checkpoints.steps):
                 self._checkpoints.mark_best(self._best.step)
             self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step

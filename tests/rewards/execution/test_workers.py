@@ -343,11 +343,14 @@ def test_nobody_waits_for_a_job_behind_commands_that_fail(monkeypatch: pytest.Mo
     def fail(_: object) -> None:
         raise OSError(24, "too many open files")
 
+    def wait() -> None:
+        may_go_on.wait()
+
     executor, may_go_on = LocalExecutor(ExecutionSettings(num_workers=1)), threading.Event()
     recipe = recipe_of(resolve_faulty().components[0].reward)
     assert recipe is not None
     monkeypatch.setattr(executor._supervisor, "prepare", fail)
-    executor._command(lambda: may_go_on.wait() and None)
+    executor._command(wait)
     for _ in range(3):
         executor.prepare(recipe)
     future = executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))
