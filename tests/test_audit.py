@@ -87,7 +87,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/reward_model/program.py", "from_pretrained"): (3, "asked about as `reward_model`; in its own process"),
     ("rewards/execution/worker.py", "import_module"): (2, f"{REWARD_OF_USER}; the library of a built-in"),
     ("rewards/resolve.py", "import_module"): (1, REWARD_OF_USER),
-    ("workbench/checks/cases.py", "yaml.safe_load"): (1, "a table of cases"),
+    ("workbench/checks/cases.py", "yaml.load"): (1, "a table of cases, by a subclass of the safe loader"),
     ("rewards/registry.py", "entry_points"): (1, "rewards of packages that the user installed"),
     ("rewards/registry.py", "import_module"): (1, SHIPPED),
     ("rewards/shims.py", "import_module"): (1, SHIPPED),
