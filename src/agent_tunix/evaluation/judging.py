@@ -6,7 +6,6 @@ equation 1: if c of the n samples of a problem are correct, 1 - C(n - c, k) / C(
 """
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 
 from agent_tunix.evaluation.intervals import Interval, mean_interval, share_interval
 from agent_tunix.rewards import Outcome, Sample, Score, extract_answer, get_builtin
+from agent_tunix.rewards.rounding import lowest_reaching
 
 _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
@@ -216,8 +216,7 @@ def _rows_of(scores: Sequence[Score], passes: int) -> list[Sequence[Score]]:
 
 
 def _reaches(value: float | None, least: float) -> bool:
-    """Return True if a score is high enough. The total of a mixture, such as 0.7 + 0.2 + 0.1, is not exact."""
-    return value is not None and (value >= least or math.isclose(value, least, rel_tol=1e-9, abs_tol=1e-9))
+    return value is not None and value >= lowest_reaching(least)
 
 
 def _mean(values: np.ndarray) -> float | None:

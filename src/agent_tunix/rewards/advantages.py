@@ -27,7 +27,7 @@ Departures from the papers:
 - ε keeps quotients finite; std and STD are the unbiased estimates (divisor n − 1).
 - A completion without a score does not count in mean, std and STD, and gets 0.
 - A group with fewer than two scored members, or with equal members (in the total; for `component`, in a component),
-  gives exactly 0.
+  gives exactly 0. Members are equal if they differ only by rounding (`rounding.py`), which no quotient may amplify.
 - GDPO also subtracts the mean of S over the batch, and REINFORCE++ that of r − mean(r). This is left out, because both
   sum to zero in each group.
 - MaxRL divides by mean(r) and is derived for rewards of 0 and 1. The mean of |r| is the same for rewards of at least 0,
@@ -43,6 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent_tunix.errors import RewardError
 from agent_tunix.own_functions import OwnFunctions
+from agent_tunix.rewards.rounding import ROUNDING, are_equal, join_equal
 
 Array = NDArray[np.float64]
 # Takes [P, G] totals, NaN for an unscored completion; returns [P, G] advantages.
@@ -81,7 +82,8 @@ def register_advantage_estimator(name: str, *, overwrite: bool = False) -> Calla
     """Register a function as an advantage estimator, for `grpo.advantage_scaling=NAME`.
 
     The function takes the rewards of a batch as an array [prompts, completions], NaN for an unscored completion, and
-    returns an array of advantages of that shape. An unscored completion gets 0 whatever the function returns.
+    returns an array of advantages of that shape. Rewards of a group that differ only by rounding arrive as one number.
+    An unscored completion gets 0 whatever the function returns.
 
     Args:
         name: Letters, digits and `_`; no built-in name.
@@ -127,10 +129,13 @@ def compute_advantages(
     if scaling == "component":
         if values_CB is None or weights_C is None:
             raise ValueError("the scaling `component` requires the components' values and weights")
-        sums_PG = np.zeros_like(totals_PG)
+        sums_PG, sizes_PG = np.zeros_like(totals_PG), np.zeros_like(totals_PG)
         for values_B, weight in zip(np.asarray(values_CB), np.asarray(weights_C), strict=True):
             values_PG = np.where(scored_PG, _in_groups(values_B, num_generations, scored_PG), np.nan)
-            sums_PG += weight * standardise(values_PG, epsilon)
+            part_PG = weight * standardise(values_PG, epsilon)
+            sums_PG += part_PG
+            sizes_PG += np.abs(part_PG)
+        sums_PG = np.where(np.abs(sums_PG) <= ROUNDING * sizes_PG, 0.0, sums_PG)  # parts that cancel leave rounding
         advantages_PG = sums_PG / (unbiased_std(sums_PG, scored_PG) + epsilon)
     elif scaling in SCALERS:
         advantages_PG = SCALERS[scaling](centre(totals_PG), totals_PG, epsilon)
@@ -140,7 +145,8 @@ def compute_advantages(
 
 
 def _by_own_estimator(name: str, totals_PG: Array, scored_PG: NDArray[np.bool_]) -> Array:
-    found_PG = np.asarray(OWN_ESTIMATORS.get(name)(totals_PG.copy()), dtype=np.float64)
+    joined_PG = np.array([join_equal(totals_G) for totals_G in totals_PG]).reshape(totals_PG.shape)
+    found_PG = np.asarray(OWN_ESTIMATORS.get(name)(joined_PG), dtype=np.float64)
     if found_PG.shape != totals_PG.shape or not np.isfinite(found_PG[scored_PG]).all():
         raise RewardError(
             f"grpo.advantage_scaling={name} must return a finite advantage for each scored completion, an array of the "
@@ -161,14 +167,14 @@ def compute_group_advantages(totals_B: ArrayLike, num_generations: int, epsilon:
 
 
 def is_dead(totals_PG: Array) -> NDArray[np.bool_]:
-    """Return True for groups that teach nothing: fewer than two members are scored, or all scores are equal.
+    """Return True for groups that teach nothing: fewer than two members are scored, or all are equal up to rounding.
 
     `totals_PG` has NaN for unscored completions. Axes before P are kept, here and in the functions below.
     """
     counts_P = (~np.isnan(totals_PG)).sum(axis=-1)
     highest_P = np.fmax.reduce(totals_PG, axis=-1)
     lowest_P = np.fmin.reduce(totals_PG, axis=-1)
-    return np.asarray((counts_P < 2) | (highest_P == lowest_P), dtype=np.bool_)
+    return np.asarray((counts_P < 2) | are_equal(highest_P, lowest_P), dtype=np.bool_)
 
 
 def centre(values_PG: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.rounding import join_equal
 
 Values = NDArray[np.float64]
 
@@ -89,7 +90,7 @@ class Rank:
     """Transform to the rank within the group, from 0 (lowest) to 1 (highest).
 
     In a group of n values, a value that is above a of them and equal to b others gets (a + b/2) / (n − 1), so ties
-    share their mean rank. A value that is alone, or equal to all others, gets 0.5.
+    share their mean rank; values that differ only by rounding are ties. A value that is alone, or equal to all others, gets 0.5.
     """
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
@@ -110,6 +111,7 @@ class Rank:
 def _places(values_N: Values) -> Values:
     if values_N.size < 2:
         return np.full_like(values_N, 0.5)
+    values_N = join_equal(values_N)
     sorted_N = np.sort(values_N)
     below_N = np.searchsorted(sorted_N, values_N, side="left")
     equal_N = np.searchsorted(sorted_N, values_N, side="right") - below_N - 1

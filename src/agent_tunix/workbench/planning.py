@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_tunix.rewards.rounding import are_equal, join_equal
+
 Floats = NDArray[np.float64]
 
 # Groups with an advantage per step; enough that the gradient does not depend on a single problem.
@@ -175,7 +177,7 @@ def dead_shares(totals_PK: Floats, num_generations: int) -> Floats:
 
 
 def _dead_share(totals_K: Floats, size: int) -> float:
-    scored = totals_K[~np.isnan(totals_K)]
+    scored = join_equal(totals_K[~np.isnan(totals_K)])
     unscored = totals_K.size - scored.size
     _, counts = np.unique(scored, return_counts=True)
     none_scored = math.comb(unscored, size)
@@ -194,7 +196,7 @@ def describe_difficulty(temperature: float, totals_PK: Floats) -> Difficulty:
         sorts[_sort(scored, low, high)].append(problem)
         if scored.size:
             means.append(float(scored.mean()))
-    width = high - low
+    width = 0.0 if are_equal(low, high) else high - low
     places = [min(int(10 * (mean - low) / width), 9) if width > 0 else 0 for mean in means]
     buckets = tuple(np.bincount(places, minlength=10).tolist()) if places else (0,) * 10
     mean = float(known.mean()) if known.size else None
@@ -204,9 +206,9 @@ def describe_difficulty(temperature: float, totals_PK: Floats) -> Difficulty:
 def _sort(scored: Floats, low: float, high: float) -> str:
     if scored.size < 2:
         return "unscored"
-    first = float(scored[0])
-    if (scored != first).any():
+    if not are_equal(scored.min(), scored.max()):
         return "telling"
-    if low == high:
+    if are_equal(low, high):
         return "tied"
-    return "too_easy" if first == high else "too_hard" if first == low else "tied"
+    first = float(scored[0])
+    return "too_easy" if are_equal(first, high) else "too_hard" if are_equal(first, low) else "tied"

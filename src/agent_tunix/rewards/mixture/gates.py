@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.rounding import lowest_reaching
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.rewards.transforms import is_number
 
@@ -54,7 +55,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
                 code="missing_score",
             )
         if verdict.is_open and part is not None and part.value is not None:
-            if part.value < least:
+            if part.value < lowest_reaching(least):
                 return GateVerdict(False, True, detail=f"gate shut: {name} {part.value:g} < {least:g}")
         elif undecided is None or undecided.outcome is Outcome.NOT_APPLICABLE:
             reason: Score | GateVerdict = part if verdict.is_open and part is not None else verdict

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_tunix.rewards.rounding import are_equal
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 
@@ -38,7 +39,7 @@ class _Moments:
     def report(self) -> dict[str, float | int | None]:
         if not self.count:
             return {"count": 0, "mean": None, "variance": None, "skew": None, "min": None, "max": None}
-        varies = self.low < self.high and self.second > 0
+        varies = not are_equal(self.low, self.high) and self.second > 0
         return {
             "count": self.count,
             "mean": self.mean,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_tunix.rewards.rounding import highest_within, lowest_reaching
 from agent_tunix.rewards.sample import Sample
-from agent_tunix.rewards.statistics.series import END_TOLERANCE
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -36,10 +36,9 @@ def causes_of_death(
     low_P = np.where(np.isnan(totals_PG), np.inf, totals_PG).min(axis=1)
     high_P = np.where(np.isnan(totals_PG), -np.inf, totals_PG).max(axis=1)
     lowest, highest = declared or (float(low_P.min()), float(high_P.max()))
-    tolerance = END_TOLERANCE * (highest / 2 - lowest / 2) if np.isfinite([lowest, highest]).all() else 0.0
-    known_P = dead_P & ~unscored_P & (lowest < highest)
-    highest_P = known_P & (low_P >= highest - tolerance)
-    lowest_P = known_P & (high_P <= lowest + tolerance)
+    known_P = dead_P & ~unscored_P & (lowest < highest) 
+    highest_P = known_P & (low_P >= lowest_reaching(highest))
+    lowest_P = known_P & (high_P <= highest_within(lowest))
     counts = {
         "all_highest": highest_P.sum(),
         "all_lowest": lowest_P.sum(),

@@ -3,19 +3,18 @@
 All series of a step are described at once. Axes: S series, B completions. NaN marks a missing value.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_tunix.rewards.rounding import highest_within, lowest_reaching
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 PERCENTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
-# A value this close to an end of the range, as a share of the range, is at the end: weighted sums have rounding errors.
-END_TOLERANCE = 1e-9
 
 
 class Histogram(TypedDict):
@@ -129,10 +128,8 @@ def _saturation(values: Array, declared: tuple[float, float] | None) -> tuple[fl
     low, high = (float(values[0]), float(values[-1])) if declared is None else declared
     if not low < high:
         return None, None
-    # Halving each bound first prevents overflow for very wide ranges.
-    tolerance = END_TOLERANCE * (high / 2 - low / 2) if math.isfinite(low) and math.isfinite(high) else 0.0
-    num_low = int(np.searchsorted(values, low + tolerance, side="right"))
-    num_high = values.size - int(np.searchsorted(values, high - tolerance, side="left"))
+    num_low = int(np.searchsorted(values, highest_within(low), side="right"))
+    num_high = values.size - int(np.searchsorted(values, lowest_reaching(high), side="left"))
     return num_low / values.size, num_high / values.size
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_tunix.rewards.rounding import join_equal
 from agent_tunix.rewards.sample import Outcome, Sample, Score, Term
 from agent_tunix.rewards.statistics.credit import advantage_parts, conflict_shares, pair_conflicts, variance_shares
 from agent_tunix.rewards.statistics.groups import causes_of_death, duplicates
@@ -67,6 +68,7 @@ def summarise(
     weighed_CB = _matrix([[term.value for term in terms[name]] for name in weights], len(scores))
     outcomes_B = [score.outcome for score in scores]
     scored_B = _are_scored(outcomes_B)
+    totals = join_equal(np.asarray(totals, dtype=np.float64))  # so that no statistic amplifies rounding
     series = {TOTAL: np.where(scored_B, totals, np.nan)}
     for name, weighed_B in zip(weights, weighed_CB, strict=True):
         series[f"rewards/{name}"] = _raw(scores, name)

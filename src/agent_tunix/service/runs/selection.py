@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agent_tunix.rewards.rounding import highest_within, lowest_reaching
 from agent_tunix.service.runs.files import finite
 from agent_tunix.service.runs.queries import Position, RolloutQuery
 from agent_tunix.tracking.rollouts.files import read_row_group
@@ -111,9 +112,9 @@ def choose(
             keep &= pc.match_substring(table["episode"].fill_null(""), call).to_numpy()
         totals = table["total"].to_numpy().astype(float) if "total" in columns else None
         if totals is not None and query.least is not None:
-            keep &= totals >= query.least
+            keep &= totals >= lowest_reaching(query.least)
         if totals is not None and query.most is not None:
-            keep &= totals <= query.most
+            keep &= totals <= highest_within(query.most)
         if key is not None:
             keys = table[key].to_numpy().astype(float)
     sign = -1.0 if query.order.startswith("-") else 1.0

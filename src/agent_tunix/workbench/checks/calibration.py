@@ -19,6 +19,7 @@ from typing import Any
 
 from agent_tunix.rewards.kinds import range_of
 from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.rewards.rounding import lowest_reaching
 from agent_tunix.rewards.sample import Score
 from agent_tunix.workbench.checks.problems import (
     DEFAULT_FORMAT,
@@ -37,7 +38,6 @@ _UNREAD = re.compile(
     re.IGNORECASE,
 )
 _Z = 1.959963984540054  # for a two-sided 95 % interval
-_EPSILON = 1e-9
 
 
 class LabelVerdict(enum.StrEnum):
@@ -325,7 +325,7 @@ def _threshold(mixture: Mixture, scores: Sequence[Score], step: int) -> float:
 def _verdict(score: Score, threshold: float) -> LabelVerdict:
     if score.value is None:
         return LabelVerdict.UNSCORED
-    if score.value >= threshold - _EPSILON:
+    if score.value >= lowest_reaching(threshold):
         return LabelVerdict.RIGHT
     says = [score, *score.parts.values()]
     unread = any(part.extras.get("parsed") is False or _UNREAD.search(part.detail) for part in says)

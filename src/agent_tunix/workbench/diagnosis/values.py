@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from agent_tunix.overrides import assign
+from agent_tunix.rewards.rounding import are_equal, lowest_reaching
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import (
     Detection,
@@ -41,7 +42,7 @@ class Constant(Detector):
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
         if self._varied or low is None or high is None:
             return
-        if low != high or (self._value is not None and low != self._value):
+        if not are_equal(low, high) or (self._value is not None and not are_equal(low, self._value)):
             self._varied = True
             return
         self._value = low
@@ -52,12 +53,13 @@ class Constant(Detector):
 
     def _detection(self) -> Detection:
         assert self._value is not None
-        name = {0.0: "always_zero", 1.0: "always_one"}.get(self._value, "always_the_same")
+        named = {"always_zero": 0.0, "always_one": 1.0}
+        name = next((name for name, value in named.items() if are_equal(self._value, value)), "always_the_same")
         edits = self.pay_for_answer()
         advice = "let the reward tell completions apart (training.log_level=debug shows how it scores)"
-        if self._value == 0.0:
+        if name == "always_zero":
             edits = pay_for_form(self.context)
-        elif self.context.range is not None and self._value >= self.context.range[1]:
+        elif self.context.range is not None and self._value >= lowest_reaching(self.context.range[1]):
             advice += ", or take harder problems if they deserve that"
         return Detection(
             name,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent_tunix.rewards.mixture import FAILURES
+from agent_tunix.rewards.rounding import are_equal
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 from agent_tunix.rewards.statistics.reasons import group_reasons
 
@@ -138,7 +139,7 @@ def earnings_of_dead_groups(views: Views) -> str:
     groups: dict[int, list[RolloutView]] = {}
     for view in views:
         groups.setdefault(view.group, []).append(view)
-    dead = [members[0] for members in groups.values() if len({view.total for view in members}) == 1]
+    dead = [members[0] for members in groups.values() if _is_tied([view.total for view in members])]
     if not dead:
         return ""
     (total, *_), count = Counter((one.total,) for one in dead).most_common(1)[0]
@@ -148,6 +149,12 @@ def earnings_of_dead_groups(views: Views) -> str:
     earned = [f"{name} {value:.4g}" for name, value in first.components.items() if value]
     parts = f" ({', '.join(earned)})" if earned and len(first.components) > 1 else ""
     return f"in this step {count} of {len(dead)} such groups earn {total:.4g} per completion{parts}"
+
+
+def _is_tied(totals: Sequence[float | None]) -> bool:
+    """Return True if no completion of a group is scored, or all are and have equal totals."""
+    known = [total for total in totals if total is not None]
+    return not known or (len(known) == len(totals) and bool(are_equal(min(known), max(known))))
 
 
 def _total(view: RolloutView) -> float:

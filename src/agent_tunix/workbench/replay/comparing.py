@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_tunix.rewards.rounding import join_equal
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.workbench.replay.replaying import ReplayedStep
 
@@ -275,6 +276,6 @@ def spearman(first_N: Floats, second_N: Floats) -> float | None:
 
 def _ranks(values: Floats) -> Floats:
     """Return ranks from 0. Equal values get their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(join_equal(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts + 1) / 2)[place], dtype=np.float64)
