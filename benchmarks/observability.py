@@ -266,6 +266,7 @@ def synthetic_step(step: int, config: Config, mixture: Mixture) -> StepResult:
         policy={"kl": 0.01, "entropy": 1.0, "loss": 0.0, "clip_share": 0.0, "grad_norm": 0.1},
         finite=True,
         updates_applied=1,
+        updates_skipped=0,
         seconds={},
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 
@@ -212,6 +213,57 @@ def test_with_advantages_of_zero_a_policy_at_its_reference_stays_there(two_itera
     record = two_iterations.updater.dispatch(two_iterations.example(two_iterations.sample(), 0 * ADVANTAGES))
     assert float(record["kl"]) == pytest.approx(0.0, abs=1e-9)
     assert float(record["grad_norm"]) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_step_without_an_advantage_changes_neither_weights_nor_optimiser(two_iterations: Bench) -> None:
+    two_iterations.run_step(1)  # the optimiser has moments now, and the policy has left its reference
+    before = two_iterations.state()
+    policy, finite, applied = two_iterations.update(two_iterations.sample(), np.zeros(len(ADVANTAGES)))
+    assert (finite, applied) == (True, 0)
+    assert policy["kl"] > 0  # type: ignore[operator]
+    assert policy["grad_norm"] is policy["update_norm"] is policy["update_ratio"] is None
+    assert_same(two_iterations.state(), before)
+
+
+def test_advantages_of_masked_completions_alone_change_nothing(
+    two_iterations: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_iterations.config.grpo, "mask_truncated", True)
+    completions = two_iterations.sample()
+    ended = np.arange(len(ADVANTAGES)) < 8
+    completions = dataclasses.replace(completions, ended=ended)
+    _, _, applied = two_iterations.update(completions, np.where(ended, 0.0, ADVANTAGES))
+    assert applied == 0
+    assert_same(two_iterations.state(), two_iterations.initial)
+
+
+@pytest.mark.parametrize(("key", "value"), [("skip_dead_steps", False), ("entropy_coefficient", 0.01)])
+def test_a_step_without_an_advantage_trains_on_request(
+    two_iterations: Bench, monkeypatch: pytest.MonkeyPatch, key: str, value: float
+) -> None:
+    two_iterations.run_step(1)
+    before = two_iterations.state()
+    monkeypatch.setattr(two_iterations.config.grpo, key, value)
+    _, _, applied = two_iterations.update(two_iterations.sample(), np.zeros(len(ADVANTAGES)))
+    assert applied == 2
+    assert changed(two_iterations.state(), before)
+    assert changed(two_iterations.state(), before, "optimizer")
+
+
+def test_a_constant_reward_skips_every_update_of_micro_batches(make_bench: BenchMaker) -> None:
+    def adjust(config: Config) -> None:
+        config.training.micro_batch_size = 2
+        config.grpo.num_iterations = 3
+
+    def constant(response: str) -> float:
+        return 0.1 + 0.2
+
+    bench = make_bench(adjust, optimizer=optax.adamw(1e-2), reward=constant)
+    for step in (1, 2):
+        result = bench.run_step(step)
+        assert (result.finite, result.updates_applied, result.updates_skipped) == (True, 0, 3)
+    assert_same(bench.state(), bench.initial)
+    assert bench.updater.num_updates == 0
 
 
 # LoRA.

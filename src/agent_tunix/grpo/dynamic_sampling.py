@@ -119,7 +119,10 @@ def pass_rates(rounds: Sequence[Scored], num_generations: int, pass_at: float) -
         for row, judged_G in zip(scored.rows, scored.judged.reshape(-1, num_generations), strict=True):
             judged.setdefault(row, []).append(judged_G)
     known = {row: values[~np.isnan(values)] for row, values in ((row, np.concatenate(j)) for row, j in judged.items())}
-    return {row: float((values >= lowest_reaching(pass_at)).mean()) if values.size else np.nan for row, values in known.items()}
+    return {
+        row: float((values >= lowest_reaching(pass_at)).mean()) if values.size else np.nan
+        for row, values in known.items()
+    }
 
 
 def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTally:

@@ -12,7 +12,7 @@ import numpy as np
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.loss import LossInputs, objective_settings
-from agent_tunix.grpo.losses import completion_weights
+from agent_tunix.grpo.losses import ObjectiveSettings, completion_weights
 from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.policy.mesh import place_numbers, place_rows
 from agent_tunix.sampling.lengths import bucket
@@ -80,6 +80,13 @@ def loss_mask(completions: Completions, config: Config) -> np.ndarray:
     return mask & completions.ended[:, None] if config.grpo.mask_truncated else mask
 
 
+def step_settings(completions: Completions, config: Config) -> ObjectiveSettings:
+    """Return the objective of a step, whose entropy bonus may depend on the entropy of the completions."""
+    mask = loss_mask(completions, config)
+    sampled_entropy = float(-np.mean(completions.logps, where=mask)) if mask.any() else 0.0
+    return objective_settings(config.grpo, sampled_entropy)
+
+
 def make_loss_inputs(
     micro_batches: Sequence[MicroBatch],
     completions: Completions,
@@ -99,8 +106,7 @@ def make_loss_inputs(
     mask = loss_mask(completions, config)
     grpo = config.grpo
     weights = completion_weights(mask.sum(axis=1), grpo.loss_agg_mode, mask.shape[1], grpo.num_generations)
-    sampled_entropy = float(-np.mean(completions.logps, where=mask)) if mask.any() else 0.0
-    settings = place_numbers(mesh, objective_settings(grpo, sampled_entropy))
+    settings = place_numbers(mesh, step_settings(completions, config))
     several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:

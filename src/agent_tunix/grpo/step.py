@@ -8,6 +8,11 @@
     μ times, for each micro-batch: gradient of the loss, update        (`loss.py`, `losses/`, `updater.py`)
     now and then, move the reference policy                            (`reference.py`)
 
+Departure from the paper: a step in which no completion has an advantage changes neither weights nor the optimizer's
+state (`grpo.skip_dead_steps`). In the paper, the KL penalty still trains there. At the reference policy its gradient is
+rounding noise, which AdamW scales up to updates of full size. Such a step trains only if a part of the loss other than
+the KL penalty needs no advantage: a teacher, the entropy bonus, or a loss of the user's own.
+
 A step depends only on weights, optimizer state, step number and configuration.
 
 The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
@@ -38,7 +43,14 @@ from agent_tunix.grpo.dynamic_sampling import (
     judge,
     pass_rates,
 )
-from agent_tunix.grpo.micro_batches import MicroBatch, loss_mask, make_loss_inputs, place_micro_batches
+from agent_tunix.grpo.losses import trains_without_advantages
+from agent_tunix.grpo.micro_batches import (
+    MicroBatch,
+    loss_mask,
+    make_loss_inputs,
+    place_micro_batches,
+    step_settings,
+)
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.update_metrics import describe_updates
@@ -72,6 +84,7 @@ class StepResult:
         policy: Loss, KL and similar metrics, as means over the step's updates; None for one that does not apply.
         finite: True if every update was finite. An update that is not finite ends the step.
         updates_applied: Optimizer updates that changed the weights.
+        updates_skipped: Updates that did not happen because no completion has an advantage.
         seconds: Wall time of rollout, reward and update.
         sampled: With dynamic sampling, everything that was sampled.
         pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
@@ -85,6 +98,7 @@ class StepResult:
     policy: dict[str, float | None]
     finite: bool
     updates_applied: int
+    updates_skipped: int
     seconds: dict[str, float]
     sampled: SamplingTally | None = None
     pass_rates: Mapping[int, float] | None = None
@@ -160,7 +174,8 @@ class GrpoTrainer:
         timer.lap("reward")
         with phase("update"):
             micro_batches = micro_batches or self.place(trained.completions)
-            policy, finite, applied = self.update(trained.completions, advantages.astype(np.float32), micro_batches)
+            advantages = advantages.astype(np.float32)
+            policy, finite, applied = self.update(trained.completions, advantages, micro_batches)
             if applied and self.reference and grpo.reference_sync_steps and step % grpo.reference_sync_steps == 0:
                 self.reference.sync(self.updater.policy, grpo.reference_sync_mix)
         timer.lap("update")
@@ -168,11 +183,12 @@ class GrpoTrainer:
             samples=trained.samples,
             scores=trained.scores,
             totals=trained.totals,
-            advantages=advantages.astype(np.float32),
+            advantages=advantages,
             completions=trained.completions,
             policy=policy,
             finite=finite,
             updates_applied=applied,
+            updates_skipped=grpo.num_iterations if finite and not applied else 0,
             seconds=timer.seconds,
             sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
             pass_rates=(
@@ -224,7 +240,7 @@ class GrpoTrainer:
     def update(
         self, completions: Completions, advantages: np.ndarray, micro_batches: Sequence[MicroBatch]
     ) -> tuple[dict[str, float | None], bool, int]:
-        """Pass μ times over the micro-batches.
+        """Pass μ times over the micro-batches; or measure them, if no completion has an advantage.
 
         Args:
             completions: The N completions of the step.
@@ -235,8 +251,13 @@ class GrpoTrainer:
             The `policy/` metrics; True if every update was finite; and how many updates changed the weights.
         """
         inputs, total_weight = make_loss_inputs(micro_batches, completions, advantages, self.config, self.sampler.mesh)
-        records = self.updater.apply(inputs, self.config.grpo.num_iterations)
-        tokens = loss_mask(completions, self.config).sum(axis=1)
+        tokens, num_passes = loss_mask(completions, self.config).sum(axis=1), self.config.grpo.num_iterations
+        skipped = (
+            self.config.grpo.skip_dead_steps
+            and not advantages[tokens > 0].any()
+            and not trains_without_advantages(step_settings(completions, self.config), self._teacher is not None)
+        )
+        records = self.updater.measure(inputs) if skipped else self.updater.apply(inputs, num_passes)
         policy = describe_updates(
             records,
             np.resize([int(tokens[part.rows].sum()) for part in micro_batches], len(records)),
@@ -244,6 +265,9 @@ class GrpoTrainer:
             total_weight=total_weight,
         )
         finite = bool(records[-1]["finite"])
+        if skipped:
+            policy |= {name: None for name in policy if name.startswith(("grad_norm", "update_"))}
+            return policy, finite, 0
         return policy, finite, (len(records) - (not finite)) // self.updater.accumulation
 
 

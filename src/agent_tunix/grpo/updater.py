@@ -4,6 +4,7 @@
 
 - refuses updates that are not finite: neither weights nor the optimizer's state change, and the updates that were
   dispatched after it change nothing either;
+- can measure a step without updating;
 - measures each update;
 - keeps the frozen base of an adapter out of the program's results, so that policy and reference share one copy, and
   donates the arrays that change, so that no second copy of them exists.
@@ -108,6 +109,14 @@ class PolicyUpdater:
 
         self._update = CompiledFunction(update, donate_argnums=(0, 1))
 
+    def measure(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return the records of `apply` for one pass that changes neither weights nor the optimizer's state.
+
+        The norms of gradient and update are those of an update that does not happen.
+        """
+        untouched = jax.device_put(np.False_, sharding_over(self._mesh))
+        return list(_until_failure(fetch([self.dispatch(example, untouched) for example in examples])))
+
     def apply(self, examples: Sequence[Any], num_passes: int = 1) -> list[dict[str, Any]]:
         """Train on the micro-batches of a step.
 
@@ -135,7 +144,7 @@ class PolicyUpdater:
 
         Args:
             example: The micro-batch.
-            healthy: `healthy` of the micro-batch before it; None for the first of a step.
+            healthy: `healthy` of the micro-batch before it; None for the first of a step. If False, nothing changes.
         """
         record, weights, state = self._update(*self._arguments(example, healthy))
         self._trained.write(weights)

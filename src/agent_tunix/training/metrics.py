@@ -66,6 +66,7 @@ class StepMetrics:
         row |= {f"policy/{name}": value for name, value in result.policy.items()}
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied
+        row["policy/updates_skipped"] = result.updates_skipped
         row |= {f"time/{name}_s": seconds for name, seconds in result.seconds.items()}
         row["time/step_s"] = step_seconds
         tokens, samples = int(num_sampled.sum()), len(completions.texts)

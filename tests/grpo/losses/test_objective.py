@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from agent_tunix.config.schema import GrpoConfig
 from agent_tunix.grpo.loss import objective_settings
-from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
+from agent_tunix.grpo.losses import (
+    AGGREGATIONS,
+    LossBatch,
+    ObjectiveSettings,
+    completion_weights,
+    policy_objective,
+    trains_without_advantages,
+)
 from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from tests.grpo.losses.support import (
     GENERATIONS,
@@ -316,3 +323,20 @@ def test_half_precision_is_computed_in_float32(dtype: jnp.dtype) -> None:
     loss, _ = policy_objective(batch, replace(ObjectiveSettings(), loss="grpo"))
     assert loss.dtype == jnp.float32
     assert float(loss) == -1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_teacher", "expected"),
+    [
+        (ObjectiveSettings(beta=0.5, positive_nll=0.1, epsilon_c=3.0), False, False),
+        (ObjectiveSettings(entropy_coefficient=0.01), False, True),
+        (ObjectiveSettings(entropy_coefficient=0.0), False, False),  # above the entropy that it aims at
+        (ObjectiveSettings(loss="none"), True, True),
+        (ObjectiveSettings(teacher_coefficient=0.0), True, False),
+        (ObjectiveSettings(loss="my_losses.py:own"), False, True),
+    ],
+)
+def test_only_some_terms_train_without_advantages(
+    settings: ObjectiveSettings, has_teacher: bool, expected: bool
+) -> None:
+    assert trains_without_advantages(settings, has_teacher) is expected

@@ -91,6 +91,15 @@ def policy_objective(
     return loss, jax.tree.map(jax.lax.stop_gradient, statistics)
 
 
+def trains_without_advantages(settings: ObjectiveSettings, has_teacher: bool) -> bool:
+    """Return True if a part of the objective other than the KL penalty has a gradient when all advantages are 0.
+
+    A user's own loss may have one.
+    """
+    follows_teacher = has_teacher and settings.teacher_coefficient != 0
+    return bool(follows_teacher or settings.entropy_coefficient or settings.loss not in LOSSES)
+
+
 def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
     if settings.loss in LOSSES:
         return LOSSES[settings.loss](batch, settings)

@@ -36,7 +36,7 @@ def causes_of_death(
     low_P = np.where(np.isnan(totals_PG), np.inf, totals_PG).min(axis=1)
     high_P = np.where(np.isnan(totals_PG), -np.inf, totals_PG).max(axis=1)
     lowest, highest = declared or (float(low_P.min()), float(high_P.max()))
-    known_P = dead_P & ~unscored_P & (lowest < highest) 
+    known_P = dead_P & ~unscored_P & (lowest < highest)
     highest_P = known_P & (low_P >= lowest_reaching(highest))
     lowest_P = known_P & (high_P <= highest_within(lowest))
     counts = {
