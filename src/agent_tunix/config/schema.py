@@ -395,8 +395,8 @@ class GrpoConfig:
     )
     skip_dead_steps: bool = key(
         True,
-        "Change nothing in a step in which no completion has an advantage, unless a teacher, the entropy bonus or a loss"
-        " of your own trains there; false: the KL penalty and weight decay act alone.",
+        "Change nothing in a step in which no completion has an advantage, unless a teacher, the entropy bonus or a "
+        "loss of your own trains there; false: the KL penalty and weight decay act alone.",
     )
     reference_sync_steps: int = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."

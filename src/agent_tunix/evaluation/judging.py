@@ -6,6 +6,7 @@ equation 1: if c of the n samples of a problem are correct, 1 - C(n - c, k) / C(
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -90,7 +90,8 @@ class Rank:
     """Transform to the rank within the group, from 0 (lowest) to 1 (highest).
 
     In a group of n values, a value that is above a of them and equal to b others gets (a + b/2) / (n − 1), so ties
-    share their mean rank; values that differ only by rounding are ties. A value that is alone, or equal to all others, gets 0.5.
+    share their mean rank; values that differ only by rounding are ties. A value that is alone, or equal to all others,
+    gets 0.5.
     """
 
     def __call__(self, values_B: Values, groups_B: NDArray[np.int64]) -> Values:
