@@ -58,9 +58,10 @@ class Watching(Closing):
     def summary(self) -> dict[str, str]:
         """Return the row about findings for the table at the end of the run.
 
-        It names the file and the titles of the findings above the severity info, in the order in which they occurred.
+        It names the file and the titles of the findings above the severity info, the most urgent first.
         """
-        names = [f.title for f in read_findings(self._places.findings) if f.severity is not Severity.INFO]
+        findings = sorted(read_findings(self._places.findings), key=lambda finding: (finding.urgency, finding.step))
+        names = [finding.title for finding in findings if finding.severity is not Severity.INFO]
         if not names:
             return {}
         return {"findings": f"{self._places.findings}: {', '.join(dict.fromkeys(names))}"}

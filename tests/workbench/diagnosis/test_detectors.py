@@ -230,6 +230,81 @@ def test_a_hack_is_found_whatever_part_of_the_declared_range_it_uses() -> None:
     assert "length_hacking" in found(make_rows(12, shorter), context)
 
 
+def program_task(weight: object = 1.0) -> dict[str, Any]:
+    """A reward in which `execution` decides, `brief` waits for it, and the weight of the form is scheduled."""
+    schedule = {"from": 0.5, "to": 0.1, "steps": [1, 6]}
+    return {
+        "tags": {"function": "format", "weight": schedule},
+        "execution": {"function": "code_tests", "weight": weight},
+        "brief": {"function": "conciseness", "weight": 0.2, "requires": {"execution": 1.0}},
+    }
+
+
+def nothing_runs(step: int, **metrics: Any) -> Row:
+    """A step of eight completions whose totals differ from those of the step before by a weight alone."""
+    total = 0.5 - 0.05 * step
+    levels = {"min": total, "max": total, "std": 0.0}
+    parts = {f"rewards__total__{leaf}": value for leaf, value in levels.items()}
+    for name, value in (("tags", 1.0), ("execution", 0.0)):
+        parts |= {f"rewards__{name}__{leaf}": value for leaf in ("min", "max", "mean")}
+    counts = {"rewards__outcomes__scored": 8, "rewards__brief__gate_shut": 8, "rewards__dead_groups": 1.0}
+    return make_row(step, total, **(parts | counts | {"completions__clipped_share": 1.0} | metrics))
+
+
+def test_a_component_that_decides_and_never_earned_comes_first() -> None:
+    first, *others = diagnose(make_rows(8, nothing_runs), make_context(program_task()))
+    assert (first.title, first.severity) == ("always_zero (execution)", Severity.ERROR)
+    assert "no group taught anything" in first.summary
+    assert "the gate of brief, which requires execution ≥ 1, never opened" in first.summary
+    assert {"truncation", "schedule_over_too_soon"} <= {finding.name for finding in others}
+
+
+def test_a_gate_that_keeps_the_deciding_component_shut_is_named() -> None:
+    task = program_task() | {"execution": {"function": "code_tests", "requires": {"tags": 1.0}}}
+
+    def never_run(step: int) -> Row:
+        none = {f"rewards__execution__{leaf}": None for leaf in ("min", "max", "mean")}
+        varied = {"rewards__tags__min": 0.0, "rewards__tags__max": 0.5, "rewards__execution__gate_shut": 8}
+        return nothing_runs(step, **none, **varied)
+
+    first = diagnose(make_rows(8, never_run), make_context(task))[0]
+    assert first.title == "always_zero (execution)"
+    assert "its gate, which requires tags ≥ 1, never opened" in first.summary
+
+
+def test_a_deciding_component_that_never_earned_is_told_of_while_others_teach() -> None:
+    rows = make_rows(12, lambda step: nothing_runs(step, rewards__dead_groups=0.5, completions__clipped_share=0.0))
+    findings = {finding.title: finding for finding in diagnose(rows, make_context(program_task()))}
+    assert findings["always_zero (execution)"].severity is Severity.WARNING
+
+
+def test_a_component_that_earned_once_is_not_reported() -> None:
+    rows = make_rows(12, lambda step: nothing_runs(step, rewards__execution__max=1.0 if step == 1 else 0.0))
+    assert not any("execution" in title for title in found(rows, make_context(program_task())))
+
+
+def test_a_form_that_never_varies_is_no_finding() -> None:
+    levels = {f"rewards__tags__{leaf}": 1.0 for leaf in ("min", "max", "mean")}
+    rows = make_rows(12, lambda step: mixed(step, **levels, rewards__correct__min=0.0))
+    assert found(rows, make_context(MIXTURE)) == []
+
+
+def test_one_component_whose_schedule_moves_the_total_is_judged_by_its_own_values() -> None:
+    spec = {"style": {"function": "code_tests", "weight": {"from": 1.0, "to": 0.5, "steps": [1, 30]}}}
+    rows = make_rows(
+        4,
+        lambda step: make_row(
+            step,
+            rewards__total__min=1.0 - step / 60,
+            rewards__total__max=1.0 - step / 60,
+            rewards__style__min=1.0,
+            rewards__style__max=1.0,
+            rewards__dead_groups=1.0,
+        ),
+    )
+    assert found(rows, make_context(spec)) == ["always_one (style)"]
+
+
 def test_a_gate_above_the_declared_range_is_told_of_at_once() -> None:
     rows = make_rows(1, lambda step: mixed(step, rewards__brief__gate_shut=128))
     (finding,) = diagnose(rows, make_context(gated(2.0)))

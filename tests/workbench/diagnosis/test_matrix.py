@@ -70,7 +70,7 @@ MATRIX: dict[str, Recorded] = {
         lambda step: make_row(step, **FAILING), ("verifier_errors",), settings={"rewards__on_failure": "zero"}
     ),
     "cut from the start, and always 0": Recorded(
-        constant(0.0, completions__clipped_share=1.0), ("truncation", "always_zero")
+        constant(0.0, completions__clipped_share=1.0), ("always_zero", "truncation")
     ),
     "the policy runs away, loses its reward and no longer ends": Recorded(
         lambda step: make_row(

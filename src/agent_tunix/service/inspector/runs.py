@@ -55,7 +55,7 @@ async def show_run(request: Request, id: str) -> Response:
             run=service.runs.summary(id),
             planned=_planned_steps(config),
             span=run.rollouts.span(),
-            findings=sorted((_finding(found) for found in findings), key=_urgency),
+            findings=[_finding(found) for found in sorted(findings, key=lambda one: (one.urgency, one.step))],
             severities=[(severity, counted[severity]) for severity in _SEVERITIES if counted[severity]],
             damaged=damaged,
             config=_sections(config),
@@ -124,10 +124,6 @@ def _finding(found: Finding) -> dict[str, Any]:
             if place
         ],
     }
-
-
-def _urgency(finding: Mapping[str, Any]) -> tuple[int, int]:
-    return _SEVERITIES.index(finding["severity"]), finding["step"]
 
 
 def _sections(config: Mapping[str, Any] | None) -> list[tuple[str, list[tuple[str, str]]]] | None:

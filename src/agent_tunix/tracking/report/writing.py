@@ -31,7 +31,6 @@ from agent_tunix.tracking.summary import components_of
 MAX_READ = 200_000
 # Most cells of curves.csv, in which every row has a cell for every metric of the run.
 MAX_CELLS = 100_000_000
-_SEVERITIES = ("error", "warning", "info")
 
 
 def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
@@ -227,7 +226,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _latest_findings(run: StoredRun) -> list[dict[str, Any]]:
-    """Return the latest version of each finding of the run, most severe first, then earliest first."""
+    """Return the latest version of each finding of the run, most urgent first, then earliest first."""
     latest = {(finding.name, finding.subject): finding for finding in read_findings(run.root / "findings.jsonl")}
-    order = sorted(latest.values(), key=lambda finding: (_SEVERITIES.index(finding.severity), finding.step))
+    order = sorted(latest.values(), key=lambda finding: (finding.urgency, finding.step))
     return [finding.to_data() for finding in order]

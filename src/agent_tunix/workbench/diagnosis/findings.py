@@ -8,6 +8,9 @@ from typing import Any, Self
 
 from agent_tunix.visible_text import one_line
 
+ALWAYS = ("always_zero", "always_one", "always_the_same")
+"""Findings that a reward never told completions apart. Whatever else a run shows matters less."""
+
 
 class Severity(enum.StrEnum):
     """Severity of a finding."""
@@ -70,6 +73,11 @@ class Finding:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a finding has a name, severity, step, summary, evidence, …: {error!r}") from error
+
+    @property
+    def urgency(self) -> tuple[int, bool]:
+        """Key by which findings are sorted: the most severe first, and among equals those of `ALWAYS`."""
+        return -self.severity.rank, self.name not in ALWAYS
 
     @property
     def title(self) -> str:

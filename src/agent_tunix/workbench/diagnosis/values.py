@@ -1,10 +1,12 @@
 """Detection of rewards that cannot teach because of their values: constant, sparse, clustered."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from agent_tunix.overrides import assign
+from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.rounding import are_equal, lowest_reaching
-from agent_tunix.workbench.diagnosis.context import RunContext
+from agent_tunix.workbench.diagnosis.context import ComponentContext, RunContext
 from agent_tunix.workbench.diagnosis.detecting import (
     Detection,
     Detector,
@@ -15,66 +17,166 @@ from agent_tunix.workbench.diagnosis.detecting import (
     span_of,
 )
 from agent_tunix.workbench.diagnosis.edits import change_component, pay_for_form
-from agent_tunix.workbench.diagnosis.findings import Severity
+from agent_tunix.workbench.diagnosis.findings import ALWAYS, Severity
 
 CONSTANT_STEPS = 3
 """Steps without any difference before a constant is reported: one batch may be all wrong or all right."""
 CONSTANT_COMPLETIONS = 96
 """Completions before a constant is reported: if one in thirty earns the reward, 96 contain none in 4 % of the cases."""
+UNTAUGHT_COMPLETIONS = 48
+"""The same for a run in which every group of every step was dead. That it learns nothing is then certain."""
+
+
+@dataclass
+class _Level:
+    """The only value of a series so far."""
+
+    value: float | None = None  # None until there is one
+    varied: bool = False
+
+    def add(self, low: float, high: float) -> None:
+        """Add the lowest and the highest value of a step."""
+        self.varied = (
+            self.varied or not are_equal(low, high) or (self.value is not None and not are_equal(low, self.value))
+        )
+        self.value = low
+
+    @property
+    def constant(self) -> float | None:
+        """The value; None if there is none, or several."""
+        return None if self.varied else self.value
+
+    @property
+    def name(self) -> str:
+        """Name of the finding that it never varied."""
+        named = {"always_zero": 0.0, "always_one": 1.0}
+        return next((name for name, value in named.items() if are_equal(self.value, value)), "always_the_same")
 
 
 class Constant(Detector):
     """Detector of a reward that has been equal for every completion since the start of the run.
 
-    A total that varied before is not reported: a policy that has learned everything earns the same everywhere.
+    Of several components, the one that decides is judged by its own raw values, because the weights and schedules of
+    others move the total. A total that varied before is not reported: a policy that has learned everything earns the
+    same everywhere.
     """
 
-    names = ("always_zero", "always_one", "always_the_same")
+    names = ALWAYS
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
-        self._value: float | None = None
-        self._varied = False
+        self._total = _Level()
+        self._earned = {component.name: _Level() for component in _by_decision(context)}
+        self._shut = {component.name for component in context.components if component.requires}  # so far in every step
+        self._untaught = True
         self._steps = 0
         self._completions = 0
 
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         low, high = number(row, "rewards/total/min"), number(row, "rewards/total/max")
-        if self._varied or low is None or high is None:
+        if low is None or high is None:
             return
-        if not are_equal(low, high) or (self._value is not None and not are_equal(low, self._value)):
-            self._varied = True
-            return
-        self._value = low
+        self._total.add(low, high)
+        for name, level in self._earned.items():
+            if (earned := _earned(row, name)) is not None:
+                level.add(*earned)
+        num = count_completions(row)
+        self._shut = {name for name in self._shut if number(row, f"rewards/{name}/gate_shut") == num}
+        dead = number(row, "rewards/dead_groups")
+        self._untaught = self._untaught and dead is not None and dead >= lowest_reaching(1.0)
         self._steps += 1
         self._completions += int(number(row, "rewards/outcomes/scored") or 0)
-        if self._steps >= CONSTANT_STEPS and self._completions >= CONSTANT_COMPLETIONS:
-            yield self._detection()
+        least = UNTAUGHT_COMPLETIONS if self._untaught else CONSTANT_COMPLETIONS
+        if self._steps < CONSTANT_STEPS or self._completions < least:
+            return
+        name = self._constant_component()
+        if name is not None:
+            yield self._of_component(name)
+        elif self._total.constant is not None:
+            yield self._of_total(self._total.constant)
 
-    def _detection(self) -> Detection:
-        assert self._value is not None
-        named = {"always_zero": 0.0, "always_one": 1.0}
-        name = next((name for name, value in named.items() if are_equal(self._value, value)), "always_the_same")
-        edits = self.pay_for_answer()
-        advice = "let the reward tell completions apart (training.log_level=debug shows how it scores)"
-        if name == "always_zero":
-            edits = pay_for_form(self.context)
-        elif self.context.range is not None and self._value >= lowest_reaching(self.context.range[1]):
-            advice += ", or take harder problems if they deserve that"
+    def _constant_component(self) -> str | None:
+        """Return the component to report: the first that never varied, or the one that decides if it never earned."""
+        if self._untaught:
+            return next((name for name, level in self._earned.items() if level.constant is not None), None)
+        decisive, level = next(iter(self._earned.items()), ("", _Level()))
+        return decisive if level.constant is not None and level.name == "always_zero" else None
+
+    def _of_component(self, name: str) -> Detection:
+        level = self._earned[name]
+        assert level.value is not None
+        so = "no group taught anything" if self._untaught else "it has taught nothing"
         return Detection(
-            name,
-            Severity.ERROR,
+            level.name,
+            Severity.ERROR if self._untaught else Severity.WARNING,
             1.0,
-            f"all {self._completions} completions so far earned {self._value:g}, so every advantage is 0 and nothing is"
-            f" learned; {advice}",
+            f"{name} earned {level.value:g} in every completion of {self._steps} steps{self._gates(name)}; {so}; "
+            f"{_ADVICE}",
+            subject=name,
             evidence={
-                "rewards/total/min": self._value,
-                "rewards/total/max": self._value,
+                f"rewards/{name}/min": level.value,
+                f"rewards/{name}/max": level.value,
                 "steps": self._steps,
                 "completions": self._completions,
             },
-            edits=edits,
+            edits=self._edits(level),
         )
+
+    def _gates(self, name: str) -> str:
+        """Return a phrase about the component's gate and those that require it, if they never opened."""
+        if name in self._shut:
+            return f": its gate, which requires {self._requirement(name)}, never opened"
+        others = [other for other in sorted(self._shut) if name in self.context.component(other).requires]
+        told = "; ".join(f"the gate of {other}, which requires {self._requirement(other)}" for other in others)
+        return f", and {told}, never opened" if told else ""
+
+    def _requirement(self, name: str) -> str:
+        return " and ".join(f"{other} ≥ {least:g}" for other, least in self.context.component(name).requires.items())
+
+    def _of_total(self, value: float) -> Detection:
+        advice = _ADVICE
+        if self.context.range is not None and 0.0 < value >= lowest_reaching(self.context.range[1]):
+            advice += ", or take harder problems if they deserve that"
+        return Detection(
+            self._total.name,
+            Severity.ERROR,
+            1.0,
+            f"all {self._completions} completions so far earned {value:g}, so every advantage is 0 and nothing is"
+            f" learned; {advice}",
+            evidence={
+                "rewards/total/min": value,
+                "rewards/total/max": value,
+                "steps": self._steps,
+                "completions": self._completions,
+            },
+            edits=self._edits(self._total),
+        )
+
+    def _edits(self, level: _Level) -> tuple[str, ...]:
+        return pay_for_form(self.context) if level.name == "always_zero" else self.pay_for_answer()
+
+
+_ADVICE = "let the reward tell completions apart (training.log_level=debug shows how it scores)"
+
+
+def _by_decision(context: RunContext) -> list[ComponentContext]:
+    """Return the components that may decide, the most decisive first; none if the total says the same.
+
+    A component that is required by a gate decides before one of a larger weight. Form and length decide nothing.
+    """
+    training = context.training
+    if len(training) == 1 and training[0].start_weight is None:
+        return []
+    required = {name for component in context.components for name in component.requires}
+    serious = [c for c in training if c.name in required or c.kind not in (Kind.FORM, Kind.LENGTH)]
+    return sorted(serious or training, key=lambda c: (c.name not in required, -abs(c.weight), not c.is_correctness))
+
+
+def _earned(row: Row, name: str) -> tuple[float, float] | None:
+    """Return the lowest and the highest value that a component earned in a step; a shut gate earns 0."""
+    ends = [number(row, f"rewards/{name}/{leaf}") for leaf in ("min", "max")]
+    known = [end for end in ends if end is not None] + [0.0] * bool(number(row, f"rewards/{name}/gate_shut"))
+    return (min(known), max(known)) if known and ends.count(None) != 1 else None
 
 
 SPARSE_STEPS = 5

@@ -23,6 +23,7 @@ from agent_tunix.workbench.diagnosis.verifier import Noisy, Truncated, VerifierE
 from agent_tunix.workbench.diagnosis.views import NUM_SHOWN, RolloutView
 
 DETECTORS: tuple[type[Detector], ...] = (
+    Constant,
     VerifierErrors,
     Truncated,
     ToolUse,
@@ -38,14 +39,16 @@ DETECTORS: tuple[type[Detector], ...] = (
     CallsRewarded,
     OracleDown,
     Dominance,
-    Constant,
     Clustered,
     Sparse,
     EntropyCollapse,
     DeadGroups,
     NoProgress,
 )
-"""Detectors in the order of causes: of two findings of one step, a possible cause of the other comes first."""
+"""Detectors in the order of causes: of two findings of one step, a possible cause of the other comes first.
+
+A reward that never varied comes before all, because nothing can be learned from it.
+"""
 
 NAMES = tuple(name for detector in DETECTORS for name in detector.names)
 """Names of all findings."""
@@ -144,8 +147,8 @@ def diagnose(
         rollouts: Function that returns the completions of a step; called only if there is a new finding.
 
     Returns:
-        Each finding once, in its last state of the highest severity. The most severe come first, and the earliest among
-        equally severe.
+        Each finding once, in its last state of the highest severity. The most severe come first, and among equally severe
+        a reward that never varied, then the earliest.
     """
     watch = Watch(context)
     order: dict[tuple[str, str], int] = {}
@@ -157,7 +160,7 @@ def diagnose(
             order.setdefault(key, len(order))
             if key not in worst or finding.severity.rank >= worst[key].severity.rank:
                 worst[key] = finding
-    return sorted(worst.values(), key=lambda f: (-f.severity.rank, order[f.name, f.subject]))
+    return sorted(worst.values(), key=lambda f: (f.urgency, order[f.name, f.subject]))
 
 
 def _lazily(rollouts: Callable[[int], Iterable[RolloutView]], step: int) -> Iterable[RolloutView]:
