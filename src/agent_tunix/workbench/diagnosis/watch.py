@@ -147,8 +147,8 @@ def diagnose(
         rollouts: Function that returns the completions of a step; called only if there is a new finding.
 
     Returns:
-        Each finding once, in its last state of the highest severity. The most severe come first, and among equally severe
-        a reward that never varied, then the earliest.
+        Each finding once, in its last state of the highest severity. The most severe come first, and among equals a
+        reward that never varied, then the earliest.
     """
     watch = Watch(context)
     order: dict[tuple[str, str], int] = {}
