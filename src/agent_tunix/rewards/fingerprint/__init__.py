@@ -1,9 +1,10 @@
 """Fingerprint of a reward as data. Two runs with the same fingerprint were trained on the same reward.
 
-For each component it holds the arguments, the mixing, a hash of the source of its function or class, and hashes of the
-files that it depends on: its own file and the files beside it that it imports. A built-in depends on the package's
-modules that decide rewards. The source of an uploaded reward is the whole file; its id and origin do not count. The
-fingerprint also holds the versions of the packages that those files import.
+For each component it holds the arguments, the mixing, a hash of the source of its function or class, a hash of the
+values that it holds (`behaviour.py`), and hashes of the files that it depends on: its own file and the files beside it
+that it imports. A built-in depends on the package's modules that decide rewards. The source of an uploaded reward is
+the whole file; its id and origin do not count. The fingerprint also holds the versions of the packages that those files
+import.
 
 Paths, line endings, the order of keys and other differences between processes and machines do not count. Neither does
 anything that a function reads when it is called (a file, a service, a module with a computed name).
@@ -11,22 +12,22 @@ anything that a function reads when it is called (a file, a service, a module wi
 
 import ast
 import functools
-import hashlib
 import importlib.metadata
 import inspect
 import json
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, is_installed, read_source
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
 from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
+_OWN = "agent_tunix."
 # Modules of this package that decide what a built-in returns. The package's version stands for the others.
 _CONTENT = tuple(
     f"agent_tunix.{name}"
@@ -35,7 +36,6 @@ _CONTENT = tuple(
         "execution.sandbox",
     )
 )
-_HASH_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,9 @@ class Fingerprint:
     """Fingerprint of a mixture.
 
     Attributes:
-        components: Name → `function`, `source` (a hash), `files` (name → hash), `called` (its convention), `args`,
-            `weight`, `requires`, `transform`, `when`; of a reward model in a directory also `checkpoint` (a hash).
+        components: Name → `function`, `source` (a hash), `state` (a hash of the values that it holds), `files` (name →
+            hash), `called` (its convention), `args`, `weight`, `requires`, `transform`, `when`; of a reward model in a
+            directory also `checkpoint` (a hash).
         on_failure: Treatment of a completion that could not be scored.
         versions: Distribution → version.
     """
@@ -56,7 +57,7 @@ class Fingerprint:
     @property
     def short(self) -> str:
         """Hash of the whole fingerprint."""
-        return _digest(json.dumps(self._content(), sort_keys=True, ensure_ascii=True))
+        return digest(json.dumps(self._content(), sort_keys=True, ensure_ascii=True))
 
     def to_data(self) -> dict[str, Any]:
         """Return the fingerprint ready for JSON, `hash` included."""
@@ -64,7 +65,7 @@ class Fingerprint:
 
     def _content(self) -> dict[str, Any]:
         content = {"components": self.components, "on_failure": self.on_failure, "versions": self.versions}
-        plain: dict[str, Any] = json.loads(json.dumps(content, default=_plain))
+        plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
 
@@ -95,7 +96,7 @@ def changes(before: object, now: Mapping[str, Any]) -> list[str]:
     lines += [f"component {name}: added" for name in new if name not in old]
     for name in new:
         if name in old:
-            lines += _component_changes(name, old[name], new[name])
+            lines += list(_component_changes(name, old[name], new[name])) or _state_changes(name, old[name], new[name])
     if before.get("on_failure") != now["on_failure"]:
         lines.append(f"rewards.on_failure {before.get('on_failure')} → {now['on_failure']}")
     versions = before.get("versions", {})
@@ -126,6 +127,13 @@ def _component_changes(name: str, old: Mapping[str, Any], new: Mapping[str, Any]
             yield f"{key} of {name} {_text(old.get(key))} → {_text(new.get(key))}"
 
 
+def _state_changes(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return the line for a change that nothing else of the component tells. Earlier versions stored no state."""
+    if "state" not in old or old["state"] == new["state"]:
+        return []
+    return [f"component {name}: values that {new['function'].rpartition('.')[2]} holds changed"]
+
+
 def _text(value: object) -> str:
     return "none" if value in (None, {}, []) else json.dumps(value, ensure_ascii=False).replace('"', "")
 
@@ -138,10 +146,11 @@ def _describe(component: Component, files: Iterable[Path]) -> dict[str, Any]:
     return {
         **({} if checkpoint is None else {"checkpoint": checkpoint}),
         "function": _name_of(function),
-        "source": _source_hash(function) if uploaded is None else uploaded.sha256[:_HASH_LENGTH],
+        "source": _source_hash(function) if uploaded is None else uploaded.sha256[:HASH_LENGTH],
+        "state": _state_of(component.reward),
         "files": {_file_name(file, function): _file_hash(file) for file in sorted(files)},
         "called": _convention_of(component.reward),
-        "args": dict(_args_of(component.reward)),
+        "args": describe(_args_of(component.reward)),
         "weight": weight.to_data() if isinstance(weight, Schedule) else weight,
         "requires": dict(component.requires),
         "transform": [transform.to_data() for transform in component.transforms],
@@ -192,21 +201,22 @@ def _name_of(function: object) -> str:
 
 
 def _source_hash(function: object) -> str | None:
-    """Return a hash of the source and of the plain values in a closure; None if there is no source."""
-    try:
-        source = textwrap.dedent(inspect.getsource(_definition(function)))
-    except (OSError, TypeError):
+    """Return a hash of the source; None if there is none."""
+    source = read_source(_definition(function))
+    return None if source is None else digest(source)
+
+
+def _state_of(reward: object) -> str | None:
+    """Return a hash of what the user gave: with values that were caught, attributes, arguments and wrappers.
+
+    None for a reward of this package and for an upload, which their arguments and files describe.
+    """
+    if isinstance(reward, Mixture):
+        return fingerprint(reward).short
+    given = getattr(reward, "given", None)
+    if given is None or uploaded_source_of(reward) is not None or _name_of(_function_of(reward)).startswith(_OWN):
         return None
-    caught = []
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            caught.append(json.dumps(cell.cell_contents, default=_plain, sort_keys=True))
-        except ValueError:  # an empty cell
-            caught.append("")
-        except TypeError:  # keys that JSON does not have
-            plain = repr(cell.cell_contents)
-            caught.append("" if " at 0x" in plain else plain)
-    return _digest("\n".join([_normalise(source), *caught]))
+    return digest(json.dumps(describe(given), sort_keys=True))
 
 
 def _files_of(component: Component) -> set[Path]:
@@ -217,7 +227,7 @@ def _files_of(component: Component) -> set[Path]:
         return set()
     start = Path(file).resolve()
     own = start.is_relative_to(_PACKAGE)
-    if not own and _is_installed(start):
+    if not own and is_installed(start):
         return {start}
     found, waiting = {start}, [start]
     while waiting:
@@ -253,10 +263,6 @@ def _neighbour(file: Path, module: str) -> Path | None:
 def _as_file(path: Path) -> Path | None:
     candidates = (path.with_name(f"{path.name}.py"), path / "__init__.py")
     return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
-
-
-def _is_installed(file: Path) -> bool:
-    return "site-packages" in file.parts or "dist-packages" in file.parts
 
 
 def _imports(file: Path) -> list[str]:
@@ -323,23 +329,10 @@ def _version(distribution: str) -> str:
 
 def _file_hash(file: Path) -> str | None:
     try:
-        return _digest(_normalise(file.read_text(encoding="utf-8", errors="replace")))
+        return digest(_normalise(file.read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return None
 
 
 def _normalise(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
-
-
-def _plain(value: object) -> object:
-    """Return a value as JSON can hold it. An unknown object becomes its type, because its repr may hold an address."""
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    if isinstance(value, Path):
-        return value.name
-    return f"<{type(value).__module__.partition('@')[0]}.{type(value).__qualname__}>"
