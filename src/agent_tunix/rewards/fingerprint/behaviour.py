@@ -32,6 +32,7 @@ HASH_LENGTH = 16
 _PACKAGE = Path(__file__).resolve().parents[2]
 _STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
 _DEEPEST = 60
+_TENSORS = ("torch", "jax", "jaxlib")
 _GENERATORS = ("Random", "SystemRandom", "Generator", "RandomState", "BitGenerator")
 _SCALARS = (str, int, float, bool, type(None))
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -100,10 +101,14 @@ class _Describer:
             return sorted((self.describe(item) for item in value), key=_text)
         if kind is dict:
             return self._mapping(value)
+        if kind is bytes:
+            return ["bytes", hashlib.sha256(value).hexdigest()[:HASH_LENGTH]]
         if isinstance(value, Path):
             return value.name
         if isinstance(value, np.ndarray | np.generic):
             return self._array(value)
+        if kind.__module__.partition(".")[0] in _TENSORS and hasattr(value, "shape"):
+            return self._tensor(value)
         if isinstance(value, types.ModuleType):
             return f"<module {_plain_module(value)}>"
         if isinstance(value, types.FunctionType):
@@ -127,6 +132,13 @@ class _Describer:
             return ["array", list(value.shape), self.describe(value.tolist())]
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:HASH_LENGTH]
         return ["array", str(value.dtype), list(value.shape), content]
+
+    def _tensor(self, value: Any) -> Any:
+        """Describe an array of another library; one whose content NumPy cannot take is known by type and shape."""
+        try:
+            return self._array(np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
+        except Exception:  # each library has its own error for what NumPy cannot take
+            return [_known_as(type(value)), str(getattr(value, "dtype", "")), str(value.shape)]
 
     def _function(self, function: types.FunctionType) -> str:
         code, caught = function.__code__, [_content_of_cell(cell) for cell in function.__closure__ or ()]
@@ -255,7 +267,11 @@ def _content_of(value: Any) -> object:
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, also those in slots, without the cached results of its properties."""
+    """Return the attributes of an object, also those in slots.
+
+    Results of cached properties follow from the others, and names that a wrapper took over from what it wraps (its
+    module, for example) decide nothing.
+    """
     found: dict[str, Any] = {}
     for cls in reversed(type(value).__mro__):
         for name, member in vars(cls).items():
@@ -266,7 +282,11 @@ def _attributes_of(value: Any) -> dict[str, Any]:
                     continue
     found |= getattr(value, "__dict__", {})
     cached = {name for cls in type(value).__mro__ for name, one in vars(cls).items() if _is_cached(one)}
-    return {name: held for name, held in found.items() if name not in cached}
+    return {
+        name: held
+        for name, held in found.items()
+        if name not in cached and (name == "__wrapped__" or not _is_dunder(name))
+    }
 
 
 def _is_cached(member: object) -> bool:
