@@ -21,6 +21,7 @@ from agent_tunix.visible_text import escape_hidden
 if TYPE_CHECKING:
     from agent_tunix.evaluation.intervals import AccuracyComparison
     from agent_tunix.evaluation.judging import Evaluation
+    from agent_tunix.runs.weights.trained_policy import TrainedPolicy
 
 
 def evaluate_checkpoint(request: EvaluationRequest) -> None:
@@ -49,11 +50,12 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
         )
         if config.evaluation.correct == OWN_REWARD:
             correct = reward
-        step, found = _measure(request.subject, config, correct)
-        results, rows = _results(request, step, found, reward)
+        trained, found = _measure(request.subject, config, correct)
+        step = trained.step
+        results, rows = _results(request, trained, found, reward)
         if request.other is not None:
-            other_step, second = _measure(request.other, config, correct)
-            results |= {"compared_with": request.other.name, "compared_step": other_step}
+            other, second = _measure(request.other, config, correct)
+            results |= {"compared_with": request.other.name, "compared_step": other.step}
             results |= {f"{name.replace('eval/', 'eval/compared/')}": v for name, v in second.metrics().items()}
             results |= _comparison_metrics(_compare(found, second))
     path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
@@ -63,7 +65,7 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
 
 
 def _results(
-    request: EvaluationRequest, step: int, found: "Evaluation", reward: Mixture | None
+    request: EvaluationRequest, trained: "TrainedPolicy", found: "Evaluation", reward: Mixture | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the metrics of the evaluated model, and its problems with their completions."""
     from agent_tunix.evaluation.evaluate import at_step, episode_results, reward_metrics
@@ -71,7 +73,7 @@ def _results(
     config, judged = request.subject.run.config, found.judged
     results: dict[str, Any] = {
         "model": request.subject.name,
-        "step": step,
+        "step": trained.step,
         "inference_config": config.evaluation.inference_config,
         "num_passes": config.evaluation.num_passes,
         "correct": config.evaluation.correct,
@@ -84,7 +86,8 @@ def _results(
         if config.evaluation.correct == OWN_REWARD:
             scores = [score for of_problem in judged.verdicts for score in of_problem]
         else:
-            scores = reward.score(at_step(judged.samples, step))
+            reward.load_state_dict(trained.observed)
+            scores = reward.score(at_step(judged.samples, trained.step, trained.max_steps))
         metrics, totals = reward_metrics(scores, [one.name for one in reward.components], len(judged.samples[0]))
         results |= metrics
         for row, of_problem in zip(rows, totals, strict=True):
@@ -102,8 +105,8 @@ def _make_directory(directory: Path) -> None:
         ) from error
 
 
-def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[int, "Evaluation"]:
-    """Evaluate a model, and return the step of its checkpoint and the result.
+def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple["TrainedPolicy", "Evaluation"]:
+    """Evaluate a model, and return it with the result.
 
     Args:
         subject: The model, with the prompt and the lengths that it was trained with.
@@ -135,8 +138,10 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     with open_environments(config, subject.working_directory) as environments:
         episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer) if environments else None
         samples = complete_problems(episodes or sampler, prompts, config)
-    verdicts = None if correct is None else correct.score(at_step(samples, trained.step))
-    return trained.step, judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
+    if correct is not None:
+        correct.load_state_dict(trained.observed)
+    verdicts = None if correct is None else correct.score(at_step(samples, trained.step, trained.max_steps))
+    return trained, judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
 
 
 def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":

@@ -140,7 +140,8 @@ class Generator:
         sampling: Sampling parameters.
         num_generations: Number G of completions of each prompt.
         seed: Seed. The same seed, options and prompts give the same completions.
-        mixture: Reward that scores completions; None to leave them unscored.
+        mixture: Reward that scores completions, with its weights at the step of the checkpoint; None to leave them
+            unscored.
         environments: Environments in which the policy acts; None for completions of one turn.
 
     Raises:
@@ -178,6 +179,8 @@ class Generator:
         self._seed = seed
         self._num_batches = 0
         self._mixture = mixture
+        if mixture is not None:
+            mixture.load_state_dict(self._trained.observed)
 
     def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
         """Yield the completions of each example, in order.
@@ -246,7 +249,12 @@ class Generator:
         )
         self._num_batches += 1
         samples = make_samples(
-            batch, completions, format=self.config.prompt.format, num_generations=self._num_generations
+            batch,
+            completions,
+            format=self.config.prompt.format,
+            num_generations=self._num_generations,
+            step=self._trained.step,
+            max_steps=self._trained.max_steps,
         )
         scores = [None] * len(samples) if self._mixture is None else self._mixture.score(samples)
         made = [Completion(sample, score) for sample, score in zip(samples, scores, strict=True)]

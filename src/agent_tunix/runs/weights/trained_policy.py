@@ -5,7 +5,8 @@ Importing this module does not load JAX; `load_trained_policy` does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ class TrainedPolicy:
     directory: Path  # directory of that model
     mesh: jax.sharding.Mesh  # devices that hold the policy
     step: int  # step of the checkpoint; 0 for the model before training
+    max_steps: int = 0  # steps of the run; 0 for the model before training
+    observed: Mapping[str, float] = field(default_factory=dict)  # metrics that the reward's weights follow, so far
 
 
 def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
@@ -79,4 +82,13 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
         )
     check_base(config, directory, restored.metadata.get(METADATA_KEY), now, weights_matter=False)
     write_weights(policy, restored.state["weights"])
-    return TrainedPolicy(policy, tokenizer, directory, mesh, restored.step)
+    metadata = restored.metadata
+    return TrainedPolicy(
+        policy,
+        tokenizer,
+        directory,
+        mesh,
+        restored.step,
+        max_steps=int(metadata.get("max_steps", 0)),
+        observed=metadata.get("mixture", {}),
+    )
