@@ -2,9 +2,10 @@
 
 The order is a pure function of the configuration and the step, so a resumed run needs only its step number.
 
-The rows are used in passes, each with its own shuffle. A batch never spans two passes: a remainder smaller than a batch
-is left out of that pass. If a run has fewer batches than one pass, it keeps to the rows of its first pass, so that
-`num_epochs` repeats the same rows. A run made longer with `num_batches` begins with the same batches.
+The rows are used in passes, each with its own shuffle. A batch may begin in one pass and end in the next, so that every
+row is drawn equally often; the next pass then puts the rows that the batch already has behind its other rows. If a run
+has fewer batches than one pass, it keeps to the rows of its first pass, so that `num_epochs` repeats the same rows. A
+run made longer with `num_batches` begins with the same batches.
 """
 
 import functools
@@ -33,7 +34,7 @@ class Order(Protocol):
 
 
 def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epochs: int) -> int:
-    """Return the steps of a run: `num_epochs` × `num_batches`. None means all whole batches that the rows give.
+    """Return the steps of a run: `num_epochs` × `num_batches`. None means the batches that all epochs together fill.
 
     Raises:
         DataError: There are fewer rows than a batch needs.
@@ -44,7 +45,7 @@ def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epo
             f"training.batch_size={num_rows} or less, or add rows",
             code="too_few_rows",
         )
-    return num_epochs * (num_rows // batch_size if num_batches is None else num_batches)
+    return num_epochs * num_rows // batch_size if num_batches is None else num_epochs * num_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class BatchOrder:
     num_rows: int  # rows that can be drawn, at least `batch_size`
     batch_size: int  # rows per batch
     seed: int
-    num_batches: int | None = None  # batches per epoch; None for all whole batches that the rows give
+    num_batches: int | None = None  # batches per epoch; None for all rows
     num_epochs: int = 1  # number of times the epoch is repeated
     shuffle: bool = True  # if False, rows come in their own order
 
@@ -74,25 +75,73 @@ class BatchOrder:
         """
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
-        whole_batches = self.num_rows // self.batch_size
-        per_pass = whole_batches if self.num_batches is None else min(self.num_batches, whole_batches)
-        num_chosen = self.num_rows if per_pass == whole_batches else per_pass * self.batch_size
-        pass_number, batch = divmod(step - 1, per_pass)
-        order = _order_of_pass(self.num_rows, num_chosen, self.seed, pass_number, self.shuffle)
-        return order[batch * self.batch_size : (batch + 1) * self.batch_size]
+        num_chosen = self._num_chosen
+        number, start = divmod((step - 1) * self.batch_size, num_chosen)
+        order = _order_of_pass(self, num_chosen, number)
+        batch = order[start : start + self.batch_size]
+        if len(batch) < self.batch_size:
+            batch = np.concatenate(
+                [batch, _order_of_pass(self, num_chosen, number + 1)[: self.batch_size - len(batch)]]
+            )
+            batch.flags.writeable = False
+        return batch
+
+    @property
+    def _num_chosen(self) -> int:
+        """Rows of a pass."""
+        if self.num_batches is None or self.num_batches >= self.num_rows // self.batch_size:
+            return self.num_rows
+        return self.num_batches * self.batch_size
+
+    def describe_remainder(self) -> str:
+        """Return one line about the rows that are drawn less often than the others; "" if there are none.
+
+        Fewer batches than the rows fill are a choice of the user, and not described.
+        """
+        num_left = self.num_epochs * self.num_rows % self.batch_size if self.num_batches is None else 0
+        if not num_left:
+            return ""
+        less = (
+            "not drawn" if self.num_epochs == 1 else f"drawn {self.num_epochs - 1} instead of {self.num_epochs} times"
+        )
+        return (
+            f"{num_left} of the {self.num_rows} training rows are {less}: they are left at the end of the run, and do "
+            f"not fill a batch of training.batch_size={self.batch_size}"
+        )
 
 
-@functools.lru_cache(maxsize=2)
-def _order_of_pass(num_rows: int, num_chosen: int, seed: int, pass_number: int, shuffle: bool) -> RowIndices:
-    """Return the [num_chosen] rows of a pass in its order; the order of the first pass decides which are chosen."""
-    order = np.arange(num_rows)
-    if shuffle:
-        order = permute(order, seed, 0)
-    order = order[:num_chosen]
-    if shuffle and pass_number > 0:
-        order = permute(order, seed, pass_number)
-    order.flags.writeable = False
-    return order
+@functools.lru_cache(maxsize=4)
+def _order_of_pass(order: BatchOrder, num_chosen: int, number: int) -> RowIndices:
+    """Return the [num_chosen] rows of a pass in its order, without those of an unfinished batch at its start."""
+    rows, size = _shuffled(order, num_chosen, number), order.batch_size
+    first = number
+    while order.shuffle and first * num_chosen % size:
+        first -= 1  # the last pass that begins with a batch
+    if num_chosen >= 2 * size:
+        first = max(first, number - 1)  # what is put back does not reach the end of a pass
+    before = _shuffled(order, num_chosen, first)
+    for later in range(first + 1, number + 1):
+        num_begun = later * num_chosen % size
+        rows = _put_back(_shuffled(order, num_chosen, later), before[-num_begun:], size - num_begun)
+        before = rows
+    rows.flags.writeable = False
+    return rows
+
+
+def _shuffled(order: BatchOrder, num_chosen: int, number: int) -> RowIndices:
+    """Return the rows of a pass in a random order; that of the first pass decides which are chosen."""
+    rows = np.arange(order.num_rows)
+    if order.shuffle:
+        rows = permute(rows, order.seed, 0)
+    rows = rows[:num_chosen]
+    return permute(rows, order.seed, number) if order.shuffle and number > 0 else rows
+
+
+def _put_back(rows: RowIndices, begun: RowIndices, num_needed: int) -> RowIndices:
+    """Return the rows with the first `num_needed` that are not in a batch that was begun in front of all others."""
+    is_first = np.zeros(len(rows), np.bool_)
+    is_first[np.flatnonzero(~np.isin(rows, begun))[:num_needed]] = True
+    return np.concatenate([rows[is_first], rows[~is_first]])
 
 
 def permute(rows: RowIndices, *seeds: int) -> RowIndices:

@@ -14,7 +14,7 @@ from flax import nnx
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.optimizers import REST, parameter_groups, summary
 from agent_tunix.config.schema import Config
-from agent_tunix.data import Example, load_evaluation, load_splits, make_order
+from agent_tunix.data import BatchOrder, Example, load_evaluation, load_splits, make_order
 from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
@@ -236,7 +236,10 @@ def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts
     _LOGGER.info("%s", report.describe())
     train_prompts = _encode("training", train_examples, tokenizer, config)
     held_out = _encode("evaluation", held_out_examples, tokenizer, config)
-    return LoadedBatches(train_prompts, make_order(train_prompts.examples, config)), held_out
+    order = make_order(train_prompts.examples, config)
+    if isinstance(order, BatchOrder) and (remainder := order.describe_remainder()):
+        _LOGGER.warning("%s", remainder)
+    return LoadedBatches(train_prompts, order), held_out
 
 
 def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:
