@@ -9,6 +9,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,35 @@ def test_with_micro_batches_and_iterations_resuming_loses_nothing(config: Config
     assert [row["policy/updates"] for row in rows[1:]] == [2, 2]
     resume(copy_run(tmp_path / "run", tmp_path / "resumed", without=2), config)
     assert_same_run(tmp_path / "run", tmp_path / "resumed")
+
+
+# Tells completions apart in one step alone, and otherwise only by rounding.
+ONLY_AT_STEP_TWO = """
+def reward(response, step):
+    return float(len(response)) if step == 2 else (0.1 + 0.2 if len(response) % 2 else 0.3)
+"""
+
+
+@pytest.mark.slow
+def test_steps_without_an_advantage_are_skipped_and_resumed_bit_for_bit(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ONLY_AT_STEP_TWO)
+    config.training.reward_function = str(tmp_path / "mine.py")
+    config.training.micro_batch_size = 2
+    config.grpo.num_iterations = 2
+    config.training.save_interval_steps = 1
+    config.training.max_checkpoints_to_keep = 4
+    config.training.eval_every_n_steps = 0
+    config.evaluation.num_samples = 0
+    rows = train_config(config, tmp_path / "run")
+    assert [row["policy/updates"] for row in rows] == [0, 2, 0, 0]
+    assert [row["policy/updates_skipped"] for row in rows] == [2, 0, 2, 2]
+    assert [row["rewards/dead_groups"] for row in rows] == [1.0, rows[1]["rewards/dead_groups"], 1.0, 1.0]
+    assert rows[0]["policy/update_norm"] is None
+    assert rows[2]["policy/kl"] > 0
+    resumed = copy_run(tmp_path / "run", tmp_path / "resumed", without=4)
+    shutil.rmtree(resumed / "checkpoints" / "step_000003")
+    resume(resumed, config)
+    assert_same_run(tmp_path / "run", resumed)
 
 
 # Resuming.

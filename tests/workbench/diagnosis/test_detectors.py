@@ -305,6 +305,44 @@ def test_one_component_whose_schedule_moves_the_total_is_judged_by_its_own_value
     assert found(rows, make_context(spec)) == ["always_one (style)"]
 
 
+def fading(step: int, **metrics: Any) -> Row:
+    """A step whose total falls with the weight of the form alone."""
+    weight = max(0.0, 1.0 - step / 6)
+    return mixed(
+        step,
+        0.1 + 0.8 * weight,
+        rewards__tags__weight=weight,
+        rewards__tags__mean=0.8,
+        rewards__correct__mean=0.1,
+        **metrics,
+    )
+
+
+def test_a_total_that_falls_with_a_weight_does_not_excuse_a_limit() -> None:
+    findings = diagnose(
+        make_rows(12, lambda step: fading(step, completions__clipped_share=0.8 if step > 6 else 0.0)),
+        make_context(scheduled(6), num_steps=6),
+    )
+    (cut,) = (finding for finding in findings if finding.name == "truncation")
+    assert cut.edits[0].startswith("generation.max_generation_steps=")
+
+
+def test_a_total_that_rises_with_a_weight_has_learned_nothing() -> None:
+    weight = {"from": 0.0, "to": 1.0, "steps": [1, 6]}
+    context = make_context({"correct": "math", "tags": {"function": "format", "weight": weight}})
+    rows = make_rows(
+        8,
+        lambda step: mixed(
+            step,
+            0.1 + 0.8 * min(1.0, step / 6),
+            rewards__tags__weight=min(1.0, step / 6),
+            rewards__tags__mean=0.8,
+            rewards__correct__mean=0.1,
+        ),
+    )
+    assert "schedule_over_too_soon (tags)" in found(rows, context)
+
+
 def test_a_gate_above_the_declared_range_is_told_of_at_once() -> None:
     rows = make_rows(1, lambda step: mixed(step, rewards__brief__gate_shut=128))
     (finding,) = diagnose(rows, make_context(gated(2.0)))

@@ -10,6 +10,7 @@ from agent_tunix.workbench.diagnosis.detecting import (
     Window,
     count_completions,
     number,
+    settled_mean,
     span_of,
 )
 from agent_tunix.workbench.diagnosis.edits import change_component, round_figure, scale_advantages
@@ -185,7 +186,7 @@ class Schedules(Detector):
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         if "rewards/total/mean" not in row:
             return  # an evaluation or a supervised start, which no reward trains
-        self._totals.add(number(row, "rewards/total/mean"))
+        self._totals.add(settled_mean(self.context, row))
         for name in sorted(self._waiting):
             component = self.context.component(name)
             assert component.schedule is not None

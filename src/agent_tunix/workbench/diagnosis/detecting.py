@@ -148,15 +148,19 @@ FALLEN_SHARE = 0.5
 
 
 class Fall:
-    """Fall of the mean total since the start. Limits and sampling are not at fault for its consequences."""
+    """Fall of the mean total since the start. Limits and sampling are not at fault for its consequences.
+
+    A fall that only follows from weights is none.
+    """
 
     def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._floor = None if context.range is None else context.range[0]
         self._total = Window(FALLEN_STEPS)
 
     def add(self, row: Row) -> None:
         """Add the row of a step."""
-        total, low = number(row, "rewards/total/mean"), number(row, "rewards/total/min")
+        total, low = settled_mean(self._context, row), number(row, "rewards/total/min")
         if total is not None and low is not None:
             self._floor = low if self._floor is None else min(self._floor, low)
             self._total.add(total)
@@ -168,6 +172,25 @@ class Fall:
             return False
         start = self._total.start - self._floor
         return start > 0 and self._total.mean - self._floor <= FALLEN_SHARE * start
+
+
+def settled_mean(context: RunContext, row: Row) -> float | None:
+    """Return the mean total that the scores of a step would have with the final weights of schedules; None without one.
+
+    So the totals of steps can be compared: a scheduled weight moves them although the policy does not change.
+    """
+    mean = number(row, "rewards/total/mean")
+    if mean is None:
+        return None
+    num = count_completions(row)
+    for component in context.components:
+        weight, name = number(row, f"rewards/{component.name}/weight"), component.name
+        if component.start_weight is None or weight is None:
+            continue
+        earned = number(row, f"rewards/{name}/transformed/mean" if component.transforms else f"rewards/{name}/mean")
+        shut = (number(row, f"rewards/{name}/gate_shut") or 0.0) / num if num else 0.0
+        mean += (component.weight - weight) * (earned or 0.0) * (1.0 - shut)
+    return mean
 
 
 def span_of(context: RunContext, row: Row) -> float:
