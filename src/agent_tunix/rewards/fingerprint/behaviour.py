@@ -260,10 +260,10 @@ def _function_of(method: Any) -> object:
 
 def _content_of(value: Any) -> object:
     """Return the items or the number of an object whose class derives from a built-in one."""
-    for base in (dict, list, tuple, set, frozenset, str, bytes, int, float):
-        if isinstance(value, base):
-            return base(value)
-    return None
+    bases: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float)
+    base = next((base for base in bases if isinstance(value, base)), None)
+    content: object = None if base is None else base(value)
+    return content
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:

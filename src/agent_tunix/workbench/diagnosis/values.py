@@ -49,6 +49,7 @@ class _Level:
     @property
     def name(self) -> str:
         """Name of the finding that it never varied."""
+        assert self.value is not None
         named = {"always_zero": 0.0, "always_one": 1.0}
         return next((name for name, value in named.items() if are_equal(self.value, value)), "always_the_same")
 
@@ -89,9 +90,9 @@ class Constant(Detector):
         least = UNTAUGHT_COMPLETIONS if self._untaught else CONSTANT_COMPLETIONS
         if self._steps < CONSTANT_STEPS or self._completions < least:
             return
-        name = self._constant_component()
-        if name is not None:
-            yield self._of_component(name)
+        component = self._constant_component()
+        if component is not None:
+            yield self._of_component(component)
         elif self._total.constant is not None:
             yield self._of_total(self._total.constant)
 
