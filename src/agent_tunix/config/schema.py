@@ -584,7 +584,7 @@ class EvaluationConfig:
     with_rewards: bool | None = key(
         None,
         "true: score the completions with the run's own reward too, as eval/rewards/…; null: only if `correct` can use"
-        " none of the references, or is the run's own reward.",
+        " fewer than half of the references, or is the run's own reward.",
     )
 
 
