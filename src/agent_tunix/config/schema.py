@@ -515,6 +515,11 @@ class TrainingConfig:
         False,
         "Resume from the last complete checkpoint in the run's directory; start from the beginning if there is none.",
     )
+    lock: bool = key(
+        True,
+        "Lock the run's directory, so that no other run uses it; false: do not, for a disk without locks. The status "
+        "of such a run reads `stopped` while it goes on.",
+    )
     init_checkpoint: str | None = key(
         None,
         "Run whose weights initialise policy and reference, as RUN, RUN:STEP or RUN:best; null: the weights of the "
