@@ -62,10 +62,15 @@ def migrate(engine: Engine) -> None:
         if revision == HEAD:
             return
         with writing(engine) as connection:
-            if file is None:
+            if file is not None:
+                _upgrade(connection)
+                return
+            from agent_tunix.store.bounded import migrating  # imports the driver
+
+            with migrating(connection):
                 # Released at the end of the transaction.
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
-            _upgrade(connection)
+                _upgrade(connection)
 
 
 @contextlib.contextmanager
