@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from agent_tunix.store import bounded, open_store
 from agent_tunix.store.opening import Store
 from tests.postgresql import Unavailable, running_postgresql
 from tests.raising import raises
+from tests.service.support import running
 
 pytestmark = pytest.mark.slow
 
@@ -52,13 +54,13 @@ def postmaster(server: str) -> int:
 
 
 def test_a_frozen_connection_is_replaced(store: Store, server: str) -> None:
-    store.keys.create("alice")
+    store.keys.create("bob")
     frozen = backends(server)
     assert frozen
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     try:
-        assert [key.name for key in store.keys.list()] == ["alice"]
+        assert [key.name for key in store.keys.list()] == ["bob"]
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
@@ -105,3 +107,23 @@ def test_a_server_that_is_frozen_whole_is_an_error(server: str, monkeypatch: pyt
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
         assert store.keys.list() is not None
+
+
+def test_the_service_answers_503_while_the_server_is_frozen(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.store.database.CONNECT_TIMEOUT_S", 2)
+    monkeypatch.setattr("agent_tunix.service.calls.READ_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(bounded.BoundedConnection, "limit_s", 1.0)
+    with open_store(server) as store, running(store) as service, service.client() as client:
+        assert client.get("/v1/reward_functions").status_code == 200
+        pids = [*backends(server), postmaster(server)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(30) as pool:
+                answers = list(pool.map(lambda _: client.get("/v1/reward_functions"), range(30)))
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        assert {answer.status_code for answer in answers} == {503}
+        assert {answer.json()["error"]["code"] for answer in answers} == {"store_unavailable"}
+        assert client.get("/v1/reward_functions").status_code == 200

@@ -51,7 +51,7 @@ def bound(engine: Engine) -> None:
         connection = BoundedConnection.connect(*args, **settings)
         try:
             limit_ms = 1000 * (STATEMENT_TIMEOUT_S - _EARLIER_S)
-            connection.execute(f"SET statement_timeout = {limit_ms:.0f}")  # type: ignore[call-overload]
+            connection.execute(f"SET statement_timeout = {limit_ms:.0f}")
             connection.commit()
         except BaseException:
             connection.close()
