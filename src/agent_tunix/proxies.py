@@ -1,9 +1,11 @@
 """Proxies that the environment sets for HTTP, such as `HTTPS_PROXY`, as httpx uses them."""
 
+import contextlib
 import importlib.util
 import ipaddress
 import os
 import urllib.request
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 _SCHEMES = ("http", "https", "all")
@@ -45,6 +47,21 @@ def problem_with_proxies(url: str) -> str:
         if used not in ("http", "https", "socks5", "socks5h"):
             return f"{_assignment(scheme)} must be an http, https or socks5 proxy; correct or unset {name}"
     return ""
+
+
+@contextlib.contextmanager
+def without_proxies() -> Iterator[None]:
+    """Hide the proxies of the environment from an HTTP client that a library makes in this block."""
+    before = {name: os.environ.get(name) for name in ("no_proxy", "NO_PROXY")}
+    os.environ.update(dict.fromkeys(before, "*"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _variable(scheme: str) -> str:

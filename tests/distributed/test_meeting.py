@@ -20,6 +20,7 @@ from tests.training.process_runs import await_rows, free_port, rows_of, start
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_ANSWER_S", 1.0)
     monkeypatch.setattr(meeting, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(meeting, "_STRANGER_S", 2.0)
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def test_a_process_that_came_again_takes_its_own_place() -> None:
                     early = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
                 except ConnectionRefusedError:
                     continue
-                early.sendall(b"agent_tunix process 1\n")
+                early.sendall(b"agent_tunix process 1 abc\n")
                 assert early.recv(64)
             break
         with meeting_of(3, f"127.0.0.1:{port}", 1, 2) as others:
@@ -66,6 +67,24 @@ def iter_done(processes: list[Future[None]]) -> Iterator[Future[None]]:
         process.add_done_callback(lambda _: done.set())
     done.wait(20)
     yield from (process for process in processes if process.done())
+
+
+def test_a_process_of_another_run_leaves_its_place_to_the_right_one() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(meet, address, 0, 2, 20.0, "ours")
+        stranger = pool.submit(meet, address, 1, 2, 3.0, "another")
+        meet(address, 1, 2, 20.0, "ours")
+        assert first.result() is None
+        assert isinstance(stranger.exception(), ConfigError | NobodyCameError)
+
+
+def test_a_process_with_another_configuration_takes_part_if_the_right_one_does_not_come() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(meet, address, 0, 2, 20.0, "ours")
+        meet(address, 1, 2, 20.0, "another")
+        assert first.result() is None
 
 
 def test_a_scanner_of_ports_does_not_count() -> None:
@@ -114,6 +133,7 @@ def test_the_others_name_a_port_that_another_program_answers(answer: bytes | Non
     assert str(port) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_service_of_a_complete_run_takes_nobody_in() -> None:
     from jax._src.lib import _jax  # type: ignore[attr-defined]
 

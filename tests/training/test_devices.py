@@ -135,7 +135,7 @@ def test_too_little_address_space_is_refused_before_jax_is_imported(
 
 def test_a_device_without_enough_memory_names_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (3_000_000_000,) * 2)
-    with pytest.raises(DeviceMemoryError, match="3.0 GB of address space"), explained_memory():
+    with pytest.raises(DeviceMemoryError, match=r"3\.0 GB of address space"), explained_memory():
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
 
 

@@ -36,7 +36,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     if distributed.mode == "none":
         return Processes()
     method = _detection(distributed)
-    _meet_at_port(distributed)
+    _meet_at_port(distributed, identity)
     import jax
 
     logging.getLogger("jax").setLevel(logging.WARNING)  # JAX logs every step of connecting
@@ -76,7 +76,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     return processes
 
 
-def _meet_at_port(distributed: DistributedConfig) -> None:
+def _meet_at_port(distributed: DistributedConfig, identity: str) -> None:
     """Wait for all processes at the port that the user chose; detected ports belong to a job of the cluster.
 
     Raises:
@@ -86,7 +86,7 @@ def _meet_at_port(distributed: DistributedConfig) -> None:
     if distributed.mode != "manual" or address is None or index is None or count is None:
         return
     try:
-        meet(address, index, count, distributed.initialization_timeout_s)
+        meet(address, index, count, distributed.initialization_timeout_s, identity)
     except NobodyCameError:
         raise ConfigError(_describe_timeout(distributed), code="joining_failed") from None
 
