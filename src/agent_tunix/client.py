@@ -25,6 +25,7 @@ from agent_tunix.errors import (
     StoreRequestError,
     UploadError,
 )
+from agent_tunix.proxies import describe_proxy, is_loopback, problem_with_proxies
 from agent_tunix.rewards.conventions.running import run
 from agent_tunix.rewards.uploaded import is_function_id
 from agent_tunix.store.home import shown_url
@@ -63,6 +64,8 @@ class Client(Closing):
                 f"{self._shown} requires a key, but it is empty; give one from `agent-tunix keys create`",
                 code="missing_key",
             )
+        if problem := problem_with_proxies(url):
+            raise StoreError(f"{self._shown} cannot be reached: {problem}", code="unusable_proxy")
         self._timeout_s = timeout_s
         try:
             self._settings: dict[str, Any] = {
@@ -70,12 +73,15 @@ class Client(Closing):
                 "headers": httpx.Headers({"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"}),
                 "timeout": timeout_s,
                 "verify": httpx.create_ssl_context(),
+                "trust_env": not is_loopback(url),
             }
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
                 f"{self._shown!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…",
                 code="invalid_address",
             ) from error
+
+        self._proxy = describe_proxy(url)
 
     def close(self) -> None:
         """Do nothing, because each request closes its connection."""
@@ -178,7 +184,8 @@ class Client(Closing):
                     time.sleep(_PAUSE_S)
                     continue
                 raise StoreError(
-                    f"{self._shown} cannot be reached: {error or type(error).__name__}", code="unreachable_server"
+                    f"{self._shown} cannot be reached{self._proxy}: {error or type(error).__name__}",
+                    code="unreachable_server",
                 ) from error
             if response.status_code < 400 and not response.is_redirect:
                 return response

@@ -9,6 +9,8 @@ from io import BufferedRandom, BufferedReader, BufferedWriter
 from pathlib import Path
 
 _MOST_BYTES = 64 * 2**20
+# Errors of `flock` on disks without locks, such as NFS without its lock service, or Lustre mounted without `flock`.
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
@@ -43,6 +45,11 @@ def open_lock(path: Path) -> BufferedRandom:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return os.fdopen(descriptor, "r+b")
+
+
+def has_no_locks(error: OSError) -> bool:
+    """Return True if `flock` failed because the disk has no locks, and not because another process holds the lock."""
+    return error.errno in _WITHOUT_LOCKS
 
 
 def read_regular(path: Path, most: int = _MOST_BYTES, *, follow: bool = True) -> bytes:

@@ -206,7 +206,10 @@ def test_a_server_has_the_variables_that_it_is_given_and_no_others(monkeypatch: 
 
 
 @pytest.mark.slow
-def test_a_server_over_http() -> None:
+@pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:1", "socks5://127.0.0.1:1"])
+def test_a_server_over_http(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "ALL_PROXY"):  # a server on this machine needs none
+        monkeypatch.setenv(name, proxy)
     process = subprocess.Popen(
         [sys.executable, "workshop.py", "http"], cwd=DIRECTORY, stdout=subprocess.PIPE, text=True
     )
@@ -225,6 +228,13 @@ def test_a_server_over_http() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:1")
+    with raises(InvalidEnvironmentError, "mcp_server_failed") as caught:
+        McpAdapter(McpServer.read({"url": "http://mcp.example/mcp"}, DIRECTORY), timeout_s=30.0)
+    assert "ALL_PROXY=socks4://127.0.0.1:1" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["compressed", "endless"])

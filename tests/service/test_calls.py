@@ -32,7 +32,7 @@ def test_a_key_with_many_uploads_does_not_hold_up_another(store: Store) -> None:
     async def upload() -> str:
         calls = StoreCalls(store)
         try:
-            slow = [asyncio.create_task(calls.write(wait, alice)) for _ in range(32)]
+            slow = [asyncio.create_task(calls.write(wait, alice)) for _ in range(256)]
             await asyncio.sleep(0)  # by now all of them wait
             with pytest.raises(Problem) as refused:
                 await calls.write(wait, alice)
@@ -47,6 +47,38 @@ def test_a_key_with_many_uploads_does_not_hold_up_another(store: Store) -> None:
             calls.close()
 
     assert asyncio.run(upload()) == "bob"
+
+
+def test_hundreds_of_uploads_at_once_are_queued(store: Store) -> None:
+    alice = store.keys.create("alice")[0]
+
+    async def upload() -> list[str]:
+        calls = StoreCalls(store)
+        try:
+            return await asyncio.gather(*(calls.write(lambda key: key.name, alice) for _ in range(200)))
+        finally:
+            calls.close()
+
+    assert asyncio.run(upload()) == ["alice"] * 200
+
+
+def test_reads_of_a_database_that_does_not_answer_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.service.calls.READ_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(store.engine.dialect, "name", "postgresql")  # a database that may be slow is read in threads
+    is_over = threading.Event()
+
+    async def read() -> list[BaseException | bool]:
+        calls = StoreCalls(store)
+        try:
+            waiting = (calls.read(is_over.wait, 600) for _ in range(20))
+            return await asyncio.gather(*waiting, return_exceptions=True)
+        finally:
+            is_over.set()
+            calls.close()
+
+    for refused in asyncio.run(read()):
+        assert isinstance(refused, Problem)
+        assert (refused.status, refused.code) == (503, "store_unavailable")
 
 
 def test_a_cancelled_call_keeps_its_place_until_its_thread_ends() -> None:

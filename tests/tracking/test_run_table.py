@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from agent_tunix.config.compose import to_yaml
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.outcome import RunStatus
-from agent_tunix.tracking.run_table import RunRow, find_runs, format_table, metric_names, read_table, sort_table
+from agent_tunix.tracking.run_table import (
+    RunRow,
+    default_metric,
+    find_runs,
+    format_table,
+    metric_names,
+    read_table,
+    sort_table,
+)
 from tests.raising import raises
 
 METRIC = "eval/accuracy"
@@ -81,6 +89,46 @@ def test_without_overrides_configurations_are_compared(tmp_path: Path) -> None:
     for seed in (1, 2):
         make_run(tmp_path / str(seed), [0.5], seed=seed)
     assert [row.settings for row in table(tmp_path)] == [{"seed": "1"}, {"seed": "2"}]
+
+
+@pytest.mark.parametrize("with_overrides", [True, False])
+def test_worked_examples_that_the_seed_changes_are_shown(with_overrides: bool, tmp_path: Path) -> None:
+    for seed, shot in ((1, "2 + 2?"), (2, "3 + 3?"), (3, "2 + 2?")):
+        overrides = [f"seed={seed}", "prompt.num_few_shot=1"] if with_overrides else []
+        run = make_run(tmp_path / str(seed), [0.5], overrides=overrides, seed=seed)
+        prompt = PromptConfig(few_shot=[{"prompt": shot, "answer": "4"}])
+        (run / "config.yaml").write_text(to_yaml(Config(seed=seed, prompt=prompt)))
+    settings = [row.settings for row in table(tmp_path)]
+    assert [set(one) for one in settings] == [{"seed", "prompt.few_shot"}] * 3
+    first, second, third = (one["prompt.few_shot"] for one in settings)
+    assert first == third != second
+    assert first.startswith("1 (")
+
+
+def test_runs_with_the_same_worked_examples_show_none(tmp_path: Path) -> None:
+    prompt = PromptConfig(few_shot=[{"prompt": "2 + 2?", "answer": "4"}])
+    for seed in (1, 2):
+        run = make_run(tmp_path / str(seed), [0.5], overrides=[f"seed={seed}"])
+        (run / "config.yaml").write_text(to_yaml(Config(seed=seed, prompt=prompt)))
+    assert [row.settings for row in table(tmp_path)] == [{"seed": "1"}, {"seed": "2"}]
+
+
+def test_a_metric_without_a_value_is_not_available(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", [None, None])
+    make_run(tmp_path / "1", [0.5, 0.25])
+    _, first, second = format_table(table(tmp_path), METRIC, "table").splitlines()[:3]
+    assert "n/a" in first.split()
+    assert "n/a" not in second
+
+
+def test_the_default_metric_is_one_that_a_run_has_a_value_of(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "0", [None, None])
+    assert default_metric([("0", run)]) == METRIC
+    rows = [
+        json.loads(line) | {"eval/rewards/total/mean": 0.5} for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert default_metric([("0", run)]) == "eval/rewards/total/mean"
 
 
 def spoil(name: str, content: bytes | None) -> Callable[[Path], object]:

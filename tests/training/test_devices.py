@@ -2,15 +2,17 @@
 
 import gc
 import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from agent_tunix.config.schema import DistributedConfig
-from agent_tunix.errors import DeviceMemoryError
+from agent_tunix.errors import ConfigError, DeviceMemoryError
 from agent_tunix.startup import devices, garbage
 from agent_tunix.startup.devices import explained_memory, prepare
 from tests.raising import raises
@@ -116,3 +118,34 @@ def test_a_device_without_enough_memory_is_explained() -> None:
 def test_other_errors_of_a_device_stay_as_they_are() -> None:
     with pytest.raises(RuntimeError, match="INTERNAL"), explained_memory():
         raise RuntimeError("INTERNAL: no memory of this kind")
+
+
+@pytest.mark.parametrize(("limit", "is_enough"), [(1_500_000_000, False), (8_000_000_000, True), (-1, True)])
+def test_too_little_address_space_is_refused_before_jax_is_imported(
+    limit: int, is_enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    if is_enough:
+        prepare(DistributedConfig(compilation_cache=None))
+        return
+    with raises(ConfigError, "little_address_space") as caught:
+        prepare(DistributedConfig(compilation_cache=None))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_without_enough_memory_names_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (3_000_000_000,) * 2)
+    with pytest.raises(DeviceMemoryError, match=r"3\.0 GB of address space"), explained_memory():
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["train", "sft"])
+def test_a_run_with_a_small_ulimit_ends_in_one_line(program: str, tmp_path: Path) -> None:
+    command = f"ulimit -v 1500000; {sys.executable} -m agent_tunix {program} +experiment=quick_test"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} hydra.run.dir={tmp_path}/run"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "ulimit -v" in done.stderr

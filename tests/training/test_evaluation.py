@@ -2,9 +2,9 @@
 
 import itertools
 import json
-import logging
-import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data import load_evaluation
 from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, evaluation_sampling
-from agent_tunix.evaluation.judging import _consistency_of_each, judge, pass_at_k, reason_not_to_judge
+from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge, warn_if_unknown
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
-from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.rewards import Outcome, Sample, Score, get_builtin
 from agent_tunix.training.components import build_components
 from tests.raising import raises
 from tests.training.support import small_run
@@ -60,15 +60,43 @@ def test_a_bad_reference_counts_neither_as_right_nor_as_wrong(reference: Any, ca
     assert not caplog.records
 
 
-def test_with_bad_references_alone_no_share_is_known_and_a_warning_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "agent_tunix.evaluation"):
-        metrics = judge([[sample("4", "")], [sample("4", None)]]).metrics()
-    shares = [metrics[f"eval/{share}"] for share in ("accuracy", "partial_accuracy", "format_accuracy")]
-    assert shares == [None, None, None]
-    assert metrics["eval/num_unscored"] == 2
-    assert re.search(
-        r"none of the 2 completions .* could be scored.* evaluation.with_rewards=true.*'' is not a number", caplog.text
-    )
+@pytest.mark.parametrize(("num_usable", "accuracy"), [(0, None), (9, None), (10, 1.0), (20, 1.0)])
+def test_an_accuracy_of_the_minority_of_problems_is_unknown(
+    num_usable: int, accuracy: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    samples = [[sample("4", "4" if number < num_usable else "SELECT name FROM users")] for number in range(20)]
+    found = judge(samples)
+    assert (found.accuracy, found.partial_accuracy) == (accuracy, accuracy)
+    assert found.format_accuracy == 1.0  # it needs no reference
+    assert found.num_unscored == 20 - num_usable
+    assert ("accuracy" in found.intervals) == (accuracy is not None)
+    warn_if_unknown(found, "math")
+    assert bool(caplog.records) == (accuracy is None)
+
+
+def test_pass_at_k_and_consistency_of_the_minority_of_problems_are_unknown() -> None:
+    metrics = judge(
+        [
+            [sample("4"), sample("4")],
+            *[[sample("4", "SELECT name FROM users"), sample("5", "SELECT name FROM users")]] * 2,
+        ]
+    ).metrics()
+    assert {name for name in metrics if metrics[name] is None} == {
+        *("eval/accuracy", "eval/partial_accuracy", "eval/consistency"),
+        *("eval/pass_at_1", "eval/pass_at_2", "eval/pass_at_k"),
+    }
+
+
+@pytest.mark.parametrize("template", ["", "{answer}", "{reasoning}{answer}"])
+def test_a_format_without_tags_has_no_format_accuracy(template: str) -> None:
+    found = judge([[replace(sample("4"), format=template)], [replace(sample("5"), format=template)]])
+    assert (found.accuracy, found.format_accuracy) == (0.5, None)
+    assert "format_accuracy" not in found.intervals
+
+
+def test_a_format_with_fixed_text_has_a_format_accuracy() -> None:
+    samples = [[replace(sample("", form=text), format="{reasoning} #### {answer}")] for text in ("so #### 4", "4")]
+    assert judge(samples).format_accuracy == 0.5
 
 
 def test_several_passes_give_pass_at_k_and_consistency() -> None:
@@ -125,6 +153,7 @@ def test_fewer_problems_are_the_first_ones() -> None:
 )
 def test_correctness_needs_references_that_it_can_use(correct: str, column: str, usable: Any, is_right: bool) -> None:
     assert (reason_not_to_judge(correct, [{}, {column: usable}]) == "") == is_right
+    assert reason_not_to_judge(correct, [{}, {}, {column: usable}])
 
 
 def test_a_completion_is_correct_from_the_least_score_on() -> None:
@@ -208,10 +237,50 @@ def test_an_evaluation_does_not_write_over_files_of_a_run(name: str, tmp_path: P
         read_request(asked)
 
 
-def test_a_policy_that_never_answers_does_not_agree_with_itself() -> None:
-    assert _consistency_of_each(
-        [[Sample("none")] * 3, [Sample("#### 1"), Sample("#### 1"), Sample("none")]]
-    ).tolist() == [
-        0.0,
-        pytest.approx(2 / 3),
-    ]
+@pytest.mark.parametrize(
+    ("correct", "reference", "responses", "expected"),
+    [
+        # correct answers, however they are written
+        ("math", r"\frac12", ["#### 1/2", "#### 0.5", r"\boxed{\frac{1}{2}}", "#### 50%"], 1.0),
+        ("math", "7", ["#### 7 apples", "#### 7", "#### 7.0", "<answer>$7$</answer>"], 1.0),
+        ("math", "1234", ["#### 1,234", "#### 1234.0", "#### $1,234", "#### 1235"], 0.75),
+        # incorrect answers that the measure accepts for each other
+        ("math", "3", ["#### 1/2", "#### 0.5", r"\boxed{\frac{1}{2}}", "#### 50%"], 1.0),
+        ("math", "3", [r"\boxed{x+1}", r"\boxed{1+x}", r"\boxed{x+2}", "#### 3"], 0.5),
+        ("math", "3", [r"\boxed{(1, 2)}", r"\boxed{(2, 1)}", "#### 5", "#### 6"], 0.25),
+        ("answer_correctness", "Berlin", ["Paris.", "<answer>the paris</answer>", "Rome", "Berlin"], 0.5),
+        ("exact_match", "Berlin", [r"\boxed{\text{Paris}}", "paris", "in Paris", "Rome"], 0.5),
+        ("multiple_choice", "A", ["(B)", "The answer is b.", "<answer>B. Paris</answer>", "C"], 0.75),
+        # no answer agrees with none
+        ("math", "3", ["none", "none", "no idea", ""], 0.0),
+        ("math", "3", ["none", "#### 1", "#### 1.0", "none"], 0.5),
+    ],
+)
+def test_answers_agree_if_the_measure_of_correctness_says_so(
+    correct: str, reference: str, responses: list[str], expected: float
+) -> None:
+    samples = [Sample(response, columns={"answer": reference}) for response in responses]
+    assert judge([samples], correct).consistency == expected
+
+
+def test_the_correct_completions_of_a_reward_of_ones_own_agree() -> None:
+    samples = [Sample(text) for text in ("by mail", "by a letter", "by phone", "#### 7", "#### 7")]
+    scores = [Score(1.0), Score(1.0), Score(0.0), Score(0.0), Score(0.0)]
+    assert judge([samples], "file.py:f", scores).consistency == 0.4
+
+
+def test_many_different_answers_need_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spellings of a number need none, and formulas are compared with a bounded number of others."""
+    reward, asked = get_builtin("math"), 0
+
+    def score(samples: list[Sample]) -> list[Score]:
+        nonlocal asked
+        asked += len(samples)
+        return reward.score(samples)
+
+    monkeypatch.setattr("agent_tunix.evaluation.judging.get_builtin", lambda name: SimpleNamespace(score=score))
+    numbers = [f"#### {number}.{'0' * zeros}" for number in range(10, 40) for zeros in (1, 2)]
+    formulas = [rf"\boxed{{x^{{{power}}}}}" for power in range(2, 70)]
+    found = judge([[Sample(text, columns={"answer": "3"}) for text in numbers + formulas]])
+    assert found.consistency == 2 / 128
+    assert asked <= 2 * 128 + 16 * 128

@@ -64,13 +64,27 @@ def test_where_references_are_no_mathematics_the_reward_measures(desk: Path) -> 
     found = evaluations(rows)
     assert [row["step"] for row in found][:2] == [0, 1]
     for row in found:
-        assert "eval/accuracy" not in row
+        assert row["eval/accuracy"] is None
+        assert row["eval/format_accuracy"] is not None
         parts = row["eval/rewards/keywords/mean"], row["eval/rewards/shortness/mean"]
         assert row["eval/rewards/total/mean"] == pytest.approx(parts[0] + 0.1 * parts[1])
         assert row["eval/rewards/total/mean_low"] <= row["eval/rewards/total/mean"]
     table = CliRunner().invoke(main, ["compare", str(desk)])
     assert "eval/rewards/total/mean" in table.output
-    assert "Held-out reward" in (desk / "run" / "report.html").read_text()
+    assert "eval/accuracy is n/a" in (desk / "run" / "train.log").read_text()
+    page = (desk / "run" / "report.html").read_text()
+    assert "Held-out reward" in page
+    assert "4 completions of 4 problems have no score" in page
+    assert measure(desk)["eval/accuracy"] is None
+    assert CliRunner().invoke(main, ["export", str(desk / "run"), "--to", str(desk / "model")]).exit_code == 0
+    assert "| accuracy | n/a | n/a |" in (desk / "model" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_stopping_by_an_accuracy_that_the_references_do_not_give_is_refused(desk: Path) -> None:
+    with raises(ConfigError, "unknown_metric"):
+        train_run(desk / "run", *OVERRIDES, "stopping.metric=eval/accuracy")
+    assert not (desk / "run" / "rollouts").exists()
 
 
 @pytest.mark.slow

@@ -489,11 +489,11 @@ def test_bad_references_give_no_accuracy(config: Config, tmp_path: Path, capsys:
     config.training.num_batches = 1
     rows = train_config(config, tmp_path / "run")
     evaluations = [row for row in rows if "eval/num_problems" in row]
-    assert not any("eval/accuracy" in row for row in evaluations)
+    assert all(row["eval/accuracy"] is None and row["eval/num_unscored"] == 16 for row in evaluations)
     # The reward of the run measures instead, and cannot use these references either.
     assert [row["eval/rewards/total/mean"] for row in evaluations] == [None] * 2
     assert [row["eval/rewards/num_unscored"] for row in evaluations] == [16] * 2
-    assert "math can use none of the references" in (tmp_path / "run" / "train.log").read_text()
+    assert "math can use 0 of the 16 references" in (tmp_path / "run" / "train.log").read_text()
     assert re.search(r"\nheld-out reward +n/a +n/a +n/a\n", capsys.readouterr().out)
 
 

@@ -1,7 +1,9 @@
 """A run's directory: places in its config.yaml, who may be at work there, and its pictures."""
 
+import errno
 import fcntl
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -76,6 +78,21 @@ def test_whoever_looks_whether_a_run_goes_on_keeps_none_from_starting(tmp_path: 
 def test_a_directory_in_which_another_process_runs_is_refused(tmp_path: Path) -> None:
     with hold(tmp_path), raises(RunDirectoryError, "directory_in_use"), hold(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_named_with_the_key_that_does_without(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with raises(RunDirectoryError, "no_locks") as caught, hold(tmp_path):
+        pass
+    assert "training.lock=false" in str(caught.value)
+    with hold(tmp_path, lock=False):
+        assert read_outcome(tmp_path).status is not RunStatus.RUNNING
 
 
 def test_what_was_asked_for_is_written(tmp_path: Path) -> None:

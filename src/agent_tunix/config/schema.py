@@ -520,6 +520,11 @@ class TrainingConfig:
         False,
         "Resume from the last complete checkpoint in the run's directory; start from the beginning if there is none.",
     )
+    lock: bool = key(
+        True,
+        "Lock the run's directory, so that no other run uses it; false: do not, for a disk without locks. The status "
+        "of such a run reads `stopped` while it goes on.",
+    )
     init_checkpoint: str | None = key(
         None,
         "Run whose weights initialise policy and reference, as RUN, RUN:STEP or RUN:best; null: the weights of the "
@@ -589,7 +594,7 @@ class EvaluationConfig:
     with_rewards: bool | None = key(
         None,
         "true: score the completions with the run's own reward too, as eval/rewards/…; null: only if `correct` can use"
-        " none of the references, or is the run's own reward.",
+        " fewer than half of the references, or is the run's own reward.",
     )
 
 

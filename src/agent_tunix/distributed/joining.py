@@ -12,6 +12,7 @@ from typing import Any
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.distributed.group import Processes, leave, settle
 from agent_tunix.distributed.loss import AbortHandler
+from agent_tunix.distributed.meeting import NobodyCameError, meet
 from agent_tunix.distributed.store import ValueStore
 from agent_tunix.errors import ConfigError, LostProcessError
 
@@ -35,6 +36,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     if distributed.mode == "none":
         return Processes()
     method = _detection(distributed)
+    _meet_at_port(distributed, identity)
     import jax
 
     logging.getLogger("jax").setLevel(logging.WARNING)  # JAX logs every step of connecting
@@ -67,11 +69,26 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     processes.remember("No step was completed, so there is nothing to resume.")
     try:
         _check_same(processes, identity)
-        _meet(processes)
+        _connect_devices(processes)
     except ConfigError:  # all processes raise it, so they disconnect together
         leave(handler)
         raise
     return processes
+
+
+def _meet_at_port(distributed: DistributedConfig, identity: str) -> None:
+    """Wait for all processes at the port that the user chose; detected ports belong to a job of the cluster.
+
+    Raises:
+        ConfigError: Another program or another run has the port, or not all processes came.
+    """
+    address, index, count = distributed.coordinator_address, distributed.process_id, distributed.num_processes
+    if distributed.mode != "manual" or address is None or index is None or count is None:
+        return
+    try:
+        meet(address, index, count, distributed.initialization_timeout_s, identity)
+    except NobodyCameError:
+        raise ConfigError(_describe_timeout(distributed), code="joining_failed") from None
 
 
 def _detection(distributed: DistributedConfig) -> str | None:
@@ -134,7 +151,7 @@ def _check_same(processes: Processes, identity: str) -> None:
         )
 
 
-def _meet(processes: Processes) -> None:
+def _connect_devices(processes: Processes) -> None:
     """Connect the devices while all processes are present.
 
     The first collective waits for its partners for only half a minute.

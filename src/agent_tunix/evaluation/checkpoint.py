@@ -6,6 +6,7 @@ Importing this module does not load JAX.
 import contextlib
 import dataclasses
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from agent_tunix.evaluation.request import EvaluationRequest, Subject
 from agent_tunix.rewards import Mixture
 from agent_tunix.runs.reward_setup import OWN_REWARD, make_reward_runner
 from agent_tunix.visible_text import escape_hidden
+
+# Metrics that are null if too few completions are scored.
+_SHARE = re.compile(r"eval/(?:(?:partial_|format_)?accuracy|pass_at_\w+|consistency|rewards/total/mean)")
 
 if TYPE_CHECKING:
     from agent_tunix.evaluation.intervals import AccuracyComparison
@@ -53,15 +57,30 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
         trained, found = _measure(request.subject, config, correct)
         step = trained.step
         results, rows = _results(request, trained, found, reward)
+        reasons = _reasons(results, config, "eval/")
         if request.other is not None:
             other, second = _measure(request.other, config, correct)
             results |= {"compared_with": request.other.name, "compared_step": other.step}
-            results |= {f"{name.replace('eval/', 'eval/compared/')}": v for name, v in second.metrics().items()}
-            results |= _comparison_metrics(_compare(found, second))
+            compared = second.metrics()
+            reasons |= _reasons(compared, request.other.run.config, "eval/compared/")
+            results |= {name.replace("eval/", "eval/compared/"): value for name, value in compared.items()}
+            comparison = _comparison_metrics(*_compare(found, second))
+            if comparison["eval/difference/accuracy"] is None:
+                count = comparison["eval/difference/num_problems"]
+                reasons["eval/difference/accuracy"] = f"problems with scores of both models: {count}"
+            results |= comparison
     path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
     write_text(path.with_suffix(".jsonl"), "".join(json.dumps(row, default=str) + "\n" for row in rows))
     write_json(path, results)
-    _show(results, path)
+    _show(results, path, reasons)
+
+
+def _reasons(metrics: Mapping[str, Any], config: Config, prefix: str) -> dict[str, str]:
+    """Return name → reason of the shares that are null; the names get a prefix instead of `eval/`."""
+    from agent_tunix.tracking import reason_unknown
+
+    names = [name for name in metrics if _SHARE.fullmatch(name) and metrics[name] is None]
+    return {prefix + name.removeprefix("eval/"): reason_unknown(name, metrics, config.prompt.format) for name in names}
 
 
 def _results(
@@ -116,7 +135,7 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     from agent_tunix.data import load_evaluation
     from agent_tunix.data.prompting import encode_examples
     from agent_tunix.evaluation.evaluate import at_step, complete_problems
-    from agent_tunix.evaluation.judging import judge
+    from agent_tunix.evaluation.judging import judge, warn_if_unknown
     from agent_tunix.runs.environment_setup import make_episode_sampler, open_environments
     from agent_tunix.runs.weights.trained_policy import load_trained_policy
     from agent_tunix.sampling.sampler import Sampler
@@ -141,11 +160,13 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     if correct is not None:
         correct.load_state_dict(trained.observed)
     verdicts = None if correct is None else correct.score(at_step(samples, trained.step, trained.max_steps))
-    return trained, judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
+    found = judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
+    warn_if_unknown(found, asked.evaluation.correct)
+    return trained, found
 
 
-def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
-    """Compare two evaluations on their common problems.
+def _compare(first: "Evaluation", second: "Evaluation") -> tuple["AccuracyComparison", bool]:
+    """Compare two evaluations on their common problems, and return True if these are enough of all problems.
 
     A problem counts if both models answered it and all completions were scored. The two may have dropped different
     prompts.
@@ -154,6 +175,7 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
         DataError: There is no common problem.
     """
     from agent_tunix.evaluation.intervals import compare
+    from agent_tunix.evaluation.judging import is_enough
 
     places = [_places(found) for found in (first, second)]
     common = [key for key in places[0] if key in places[1]]
@@ -166,7 +188,8 @@ def _compare(first: "Evaluation", second: "Evaluation") -> "AccuracyComparison":
     rights = [
         found.judged.right[[place[key] for key in common]] for found, place in zip((first, second), places, strict=True)
     ]
-    return compare(*rights)
+    asked = min(first.num_problems, second.num_problems)
+    return compare(*rights), is_enough(len(common), asked)
 
 
 def _places(found: "Evaluation") -> dict[tuple[str, str, int], int]:
@@ -184,26 +207,31 @@ def _places(found: "Evaluation") -> dict[tuple[str, str, int], int]:
     return places
 
 
-def _comparison_metrics(comparison: "AccuracyComparison") -> dict[str, Any]:
+def _comparison_metrics(comparison: "AccuracyComparison", is_known: bool) -> dict[str, Any]:
+    """Return the metrics of a comparison, null if it is about too few of the problems."""
     low, high = comparison.interval
-    return {
+    metrics = {
         "eval/difference/accuracy": comparison.difference,
         "eval/difference/accuracy_low": low,
         "eval/difference/accuracy_high": high,
         "eval/difference/only_first": comparison.only_first,
         "eval/difference/only_second": comparison.only_second,
         "eval/difference/p_value": comparison.p_value,
-        "eval/difference/num_problems": comparison.num_problems,
     }
+    if not is_known:
+        metrics = {"eval/difference/accuracy": None}
+    return {**metrics, "eval/difference/num_problems": comparison.num_problems}
 
 
-def _show(results: Mapping[str, Any], path: Path) -> None:
-    """Print one line for each metric, with its interval."""
+def _show(results: Mapping[str, Any], path: Path, reasons: Mapping[str, str]) -> None:
+    """Print one line for each metric, with its interval or the reason why it is unknown."""
     width = max(map(len, results))
     for name, value in results.items():
         if name.endswith(("_low", "_high")):
             continue
         shown = "n/a" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+        if name in reasons:
+            shown += f"  ({reasons[name]})"
         if f"{name}_low" in results:
             shown += f"  [{results[f'{name}_low']:.4f}, {results[f'{name}_high']:.4f}]"
         print(escape_hidden(f"{name:{width}} {shown}"))

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,9 +12,11 @@ from agent_tunix.config.checks import evaluated_rows
 from agent_tunix.config.episodes import turn_tokens
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
+from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.intervals import mean_interval
-from agent_tunix.evaluation.judging import judge, reason_not_to_judge
+from agent_tunix.evaluation.judging import is_enough, judge, reason_not_to_judge, warn_if_unknown
 from agent_tunix.rewards import Sample, Score
+from agent_tunix.rewards.builtin.form import has_tags
 from agent_tunix.rewards.statistics.episodes import episode_metrics
 from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
 from agent_tunix.sampling.keys import Use, derive_key
@@ -25,8 +28,8 @@ Scorer = Callable[[Sequence[Sample]], list[Score]]
 
 _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
-# Held-out rows whose references decide whether answers can be judged.
-_PROBED_ROWS = 64
+# Metrics that need references which `evaluation.correct` can use.
+_BY_ANSWER = re.compile(r"eval/(accuracy|partial_accuracy|pass_at_\w+|consistency)(_low|_high)?")
 
 # (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
@@ -54,6 +57,9 @@ class Evaluator:
 
     Attributes:
         is_on: False if `evaluation.num_samples` is 0.
+
+    Raises:
+        ConfigError: The run stops by a figure that its held-out rows cannot give.
     """
 
     def __init__(
@@ -70,40 +76,56 @@ class Evaluator:
         self._components = components
         self._correct = correct
         self._max_steps = max_steps
-        asked, reason = config.evaluation, ""
+        asked = config.evaluation
         self.is_on = asked.num_samples > 0
-        self._by_answer = self.is_on
         by_reward = asked.with_rewards
-        if self.is_on and asked.correct in BUILTIN_MEASURES:
-            probed = [example.columns for example in prompts.examples[:_PROBED_ROWS]]
-            reason = reason_not_to_judge(asked.correct, probed)
-            self._by_answer = not reason
+        self._reason_unknown = self._probe() if self.is_on and asked.correct in BUILTIN_MEASURES else ""
         if by_reward is None:
-            by_reward = not self._by_answer or asked.correct == OWN_REWARD
+            by_reward = bool(self._reason_unknown) or asked.correct == OWN_REWARD
         self._reward = reward if by_reward or asked.correct == OWN_REWARD else None
         self._tells_reward = by_reward
-        if self.is_on and not self._by_answer:
-            _LOGGER.info(
-                "evaluation: %s can use none of the references of the held-out rows (%s), so eval/accuracy is not"
-                " available%s",
-                asked.correct,
-                reason,
-                "" if self._reward is None else "; the run's reward is measured instead, as eval/rewards/total/mean",
-            )
+        if self.is_on:
+            self._announce()
 
     def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
         """Return the metrics of the policy after a step; raise RewardError if a reward cannot score the completions."""
         samples = complete_problems(sampler, self._prompts, self._config)
         flat = at_step(samples, step, self._max_steps)
         scores = None if self._reward is None else self._reward(flat)
-        metrics: dict[str, float | None] = {"eval/num_problems": len(samples)}
-        if self._by_answer:
-            asked = self._config.evaluation
-            verdicts = scores if asked.correct == OWN_REWARD else self._correct and self._correct(flat)
-            metrics = judge(samples, asked.correct, verdicts, asked.correct_at).metrics()
+        asked = self._config.evaluation
+        verdicts = scores if asked.correct == OWN_REWARD else self._correct and self._correct(flat)
+        found = judge(samples, asked.correct, verdicts, asked.correct_at)
+        if not self._reason_unknown:
+            warn_if_unknown(found, asked.correct)
+        metrics = found.metrics()
         if self._tells_reward and scores is not None:
             metrics |= reward_metrics(scores, self._components, len(samples[0]))[0]
         return metrics | episode_results(flat)
+
+    def _probe(self) -> str:
+        """Return the reason why the references of the rows to evaluate give no accuracy; "" if they do."""
+        examples = self._prompts.examples
+        rows = [examples[row].columns for row in choose_rows(self._config, len(examples))]
+        return reason_not_to_judge(self._config.evaluation.correct, rows)
+
+    def _announce(self) -> None:
+        """Log the figures that will be n/a, and raise ConfigError if the run stops by one of them."""
+        metric = self._config.stopping.metric or ""
+        if not has_tags(self._config.prompt.format):
+            _LOGGER.info("evaluation: eval/format_accuracy is n/a, because prompt.format has no tags")
+        if not self._reason_unknown:
+            return
+        if _BY_ANSWER.fullmatch(metric):
+            raise ConfigError(
+                f"stopping.metric={metric} requires references that evaluation.correct can use, but"
+                f" {self._reason_unknown}; set stopping.metric=eval/rewards/total/mean, or another evaluation.correct",
+                code="unknown_metric",
+            )
+        _LOGGER.warning(
+            "evaluation: eval/accuracy is n/a, because %s; set evaluation.correct to a reward that can use them%s",
+            self._reason_unknown,
+            "" if self._reward is None else "; the run's reward is measured too, as eval/rewards/total/mean",
+        )
 
 
 def episode_results(samples: Sequence[Sample]) -> dict[str, float | None]:
@@ -168,17 +190,18 @@ def reward_metrics(
 
     Returns:
         Metrics: `eval/rewards/total/mean` with its 95 % interval over the problems, `eval/rewards/<component>/mean` of
-        the raw values, and `eval/rewards/num_unscored`. A mean is None if nothing was scored. And the totals, [P][N],
-        None for unscored completions.
+        the raw values, and `eval/rewards/num_unscored`. The mean total is None if fewer than half of the completions
+        were scored, that of a component if none was. And the totals, [P][N], None for unscored completions.
     """
     totals = [one.value for one in scores]
+    is_known = is_enough(sum(total is not None for total in totals), len(totals))
     metrics: dict[str, float | None] = {
-        "eval/rewards/total/mean": _mean(totals),
+        "eval/rewards/total/mean": _mean(totals) if is_known else None,
         "eval/rewards/num_unscored": sum(total is None for total in totals),
     }
     rows = [totals[start : start + passes] for start in range(0, len(totals), passes)]
     means = np.array([mean for row in rows if (mean := _mean(row)) is not None])
-    if means.size:
+    if is_known:
         counts = np.array([sum(value is not None for value in row) for row in rows])
         low, high = mean_interval(means, counts[counts > 0])
         metrics |= {"eval/rewards/total/mean_low": low, "eval/rewards/total/mean_high": high}

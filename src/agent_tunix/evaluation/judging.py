@@ -1,39 +1,45 @@
 """Metrics of an evaluation: accuracy, partial accuracy, format accuracy, pass@k and consistency.
 
 A reward of correctness (`evaluation.correct`) and `format` score the completions. So an evaluation measures the same
-thing whatever reward the run trains on. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374,
+thing whatever reward the run trains on. A figure is None if fewer than half of what it should cover could be scored,
+because the scored minority may be quite different from the rest. pass@k is the unbiased estimator of https://arxiv.org/abs/2107.03374,
 equation 1: if c of the n samples of a problem are correct, 1 - C(n - c, k) / C(n, k), averaged over the problems.
 """
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from agent_tunix.evaluation.agreement import share_of_most_common
 from agent_tunix.evaluation.intervals import Interval, mean_interval, share_interval
 from agent_tunix.rewards import Outcome, Sample, Score, extract_answer, get_builtin
+from agent_tunix.rewards.builtin.form import has_tags
 from agent_tunix.rewards.rounding import lowest_reaching
 
 _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
+_LEAST_SCORED = 0.5
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation. A share is between 0 and 1, or None if no completion was scored."""
+    """The result of an evaluation. A share is between 0 and 1, or None if too few completions were scored."""
 
     accuracy: float | None  # share of correct completions: those with a score of at least `evaluation.correct_at`
     # Share of completions with at least half of that score. With `math`, a number within 10 % of the reference has it.
     partial_accuracy: float | None
-    format_accuracy: float | None  # share of completions that follow `prompt.format` exactly
-    pass_at_k: dict[int, float]  # k → share of problems that at least one of k samples solves; empty with one pass
+    # Share of completions that follow `prompt.format` exactly, whatever their correctness; None if it has no tags.
+    format_accuracy: float | None
+    # k → share of problems that at least one of k samples solves; empty with one pass
+    pass_at_k: dict[int, float | None]
     consistency: float | None  # mean share of a problem's samples that give its most common answer; None with one pass
     num_problems: int
-    # Number of completions without a score, because the reference is invalid or the reward failed. No share counts
-    # them.
+    # Number of completions without a score, because the reference is invalid or the reward failed. Only the format
+    # accuracy counts them.
     num_unscored: int
     intervals: Mapping[str, Interval]  # last part of a metric's name → its 95 % interval
     judged: "Judged" = field(repr=False, compare=False)
@@ -50,7 +56,6 @@ class Evaluation:
         if self.pass_at_k:
             values["eval/pass_at_k"] = self.pass_at_k[max(self.pass_at_k)]
             values |= {f"eval/pass_at_{k}": share for k, share in self.pass_at_k.items()}
-        if self.consistency is not None:
             values["eval/consistency"] = self.consistency
         for leaf, (low, high) in self.intervals.items():
             values |= {f"eval/{leaf}_low": low, f"eval/{leaf}_high": high}
@@ -69,7 +74,7 @@ class Judged:
     @property
     def scored(self) -> np.ndarray:
         """[P, N], True for completions whose correctness was scored."""
-        return np.array([[one.outcome is Outcome.SCORED for one in row] for row in self.verdicts])
+        return _scored(self.verdicts)
 
     @property
     def right(self) -> np.ndarray:
@@ -89,6 +94,11 @@ class Judged:
         """[P, N], True for completions that follow the format exactly."""
         return np.array([[one.value == 1.0 for one in row] for row in self.forms])
 
+    @property
+    def compared_with_format(self) -> np.ndarray:
+        """[P, N], True for completions whose format was scored."""
+        return _scored(self.forms)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield for each problem its text, its reference, and its completions with their scores."""
         right, partly = self.right.tolist(), self.partly_right.tolist()
@@ -100,7 +110,7 @@ class Judged:
                     "correct": None if verdict.value is None else right[number][place],
                     "partial": None if verdict.value is None else partly[number][place],
                     "score": verdict.value,
-                    "format": form.value == 1.0,
+                    "format": None if form.value is None else form.value == 1.0,
                     "outcome": str(verdict.outcome),
                     "detail": verdict.detail,
                     "num_tokens": sample.num_tokens,
@@ -111,17 +121,26 @@ class Judged:
             yield {"problem": samples[0].prompt, "reference": samples[0].answer, "completions": completions}
 
 
+def is_enough(num_scored: int, num: int) -> bool:
+    """Return True if enough of some completions or problems were scored, at least half, for a figure about all."""
+    return num > 0 and num_scored >= _LEAST_SCORED * num
+
+
 def reason_not_to_judge(correct: str, columns: Sequence[Mapping[str, Any]]) -> str:
-    """Return the reason why a measure of correctness can use no reference of some rows; "" if it can use one.
+    """Return the reason why a measure of correctness can use too few references of the rows; "" if it can use enough.
 
     Args:
         correct: Name of the built-in reward.
         columns: Columns of the rows.
     """
     scores = get_builtin(correct).score([Sample("", columns=row) for row in columns])
-    if any(score.outcome is Outcome.SCORED for score in scores):
+    num_usable = sum(score.outcome is Outcome.SCORED for score in scores)
+    if is_enough(num_usable, len(scores)):
         return ""
-    return scores[0].detail if scores else "there are no rows"
+    if not scores:
+        return "there are no held-out rows"
+    example = next(score.detail for score in scores if score.outcome is not Outcome.SCORED)
+    return f"{correct} can use {num_usable} of the {len(scores)} references of the held-out rows ({example})"
 
 
 def judge(
@@ -130,7 +149,7 @@ def judge(
     verdicts: Sequence[Score] | None = None,
     correct_at: float = 1.0,
 ) -> Evaluation:
-    """Score the samples of each problem and compute the metrics. Log a warning if no sample can be scored.
+    """Score the samples of each problem and compute the metrics.
 
     Args:
         samples: [P][N] samples, the same number for each problem.
@@ -140,47 +159,93 @@ def judge(
     """
     passes = len(samples[0])
     flat = [sample for of_problem in samples for sample in of_problem]
+    is_builtin = verdicts is None
     verdicts = get_builtin(correct).score(flat) if verdicts is None else verdicts
-    # An episode whose environment failed says nothing about the policy.
-    verdicts = [
-        Score.failed(Outcome.ERROR, sample.fault) if sample.fault else verdict
-        for sample, verdict in zip(flat, verdicts, strict=True)
-    ]
-    forms = get_builtin("format").score(flat)
-    judged = Judged(samples, _rows_of(verdicts, passes), _rows_of(forms, passes), correct_at)
-    scored, right, formed = judged.scored, judged.right, judged.formed
-    if not scored.any():
-        _LOGGER.warning(
-            "none of the %d completions of the held-out problems could be scored, so the accuracy is unknown;"
-            " set evaluation.correct to a reward that can score them, or evaluation.with_rewards=true; for the"
-            " first one %s reported: %s",
-            len(flat),
-            correct,
-            verdicts[0].detail,
-        )
-    shares = {"accuracy": right, "partial_accuracy": judged.partly_right, "format_accuracy": formed}
-    intervals = {leaf: share_interval(hits, scored) for leaf, hits in shares.items()}
-    kept = scored.all(axis=1)
-    several = passes > 1 and bool(kept.any())
-    solved = {k: _pass_at_k_of_each(right[kept].sum(axis=1), passes, k) for k in _ks(passes)} if several else {}
-    agreement = _consistency_of_each(samples) if several else None
-    for k, of_problems in solved.items():
-        intervals[f"pass_at_{k}"] = mean_interval(of_problems, is_share=True)
-    if solved:
-        intervals["pass_at_k"] = intervals[f"pass_at_{max(solved)}"]
-    if agreement is not None:
-        intervals["consistency"] = mean_interval(agreement, is_share=True)
+    judged = Judged(
+        samples, _rows_of(_without_faults(flat, verdicts), passes), _rows_of(_forms(flat), passes), correct_at
+    )
+    scored = judged.scored
+    shares = {
+        "accuracy": (judged.right, scored),
+        "partial_accuracy": (judged.partly_right, scored),
+        "format_accuracy": (judged.formed, judged.compared_with_format),
+    }
+    known = {leaf: share for leaf, share in shares.items() if is_enough(share[1].sum(), share[1].size)}
+    values = {leaf: float(hits[counted].mean()) for leaf, (hits, counted) in known.items()}
+    intervals = {leaf: share_interval(hits, counted) for leaf, (hits, counted) in known.items()}
+    if passes > 1:
+        of_problems = _shares_of_problems(judged, correct if is_builtin else "")
+        values |= {leaf: float(shares_P.mean()) for leaf, shares_P in of_problems.items()}
+        intervals |= {leaf: mean_interval(shares_P, is_share=True) for leaf, shares_P in of_problems.items()}
     return Evaluation(
-        accuracy=_mean(right[scored]),
-        partial_accuracy=_mean(shares["partial_accuracy"][scored]),
-        format_accuracy=_mean(formed[scored]),
-        pass_at_k={k: float(of_problems.mean()) for k, of_problems in solved.items()},
-        consistency=None if agreement is None else float(agreement.mean()),
+        accuracy=values.get("accuracy"),
+        partial_accuracy=values.get("partial_accuracy"),
+        format_accuracy=values.get("format_accuracy"),
+        pass_at_k={k: values.get(f"pass_at_{k}") for k in _ks(passes)} if passes > 1 else {},
+        consistency=values.get("consistency"),
         num_problems=len(samples),
         num_unscored=int((~scored).sum()),
         intervals={leaf: interval for leaf, interval in intervals.items() if interval is not None},
         judged=judged,
     )
+
+
+def _shares_of_problems(judged: Judged, builtin: str) -> dict[str, np.ndarray]:
+    """Return pass@k and consistency of each problem whose samples were all scored; nothing if these are too few.
+
+    Args:
+        judged: Scores of at least two samples of each problem.
+        builtin: Name of the measure of correctness if it is built in, else "".
+    """
+    kept = np.asarray(judged.scored.all(axis=1))
+    if not is_enough(kept.sum(), kept.size):
+        return {}
+    right_PN = judged.right[kept]
+    passes = right_PN.shape[1]
+    shares = {f"pass_at_{k}": _pass_at_k_of_each(right_PN.sum(axis=1), passes, k) for k in _ks(passes)}
+    shares["pass_at_k"] = shares[f"pass_at_{passes}"]
+    shares["consistency"] = share_of_most_common(
+        [row for row, is_kept in zip(judged.samples, kept, strict=True) if is_kept],
+        right_PN,
+        builtin,
+        lambda several: [_reaches(one.value, judged.correct_at) for one in get_builtin(builtin).score(several)],
+    )
+    return shares
+
+
+def warn_if_unknown(evaluation: Evaluation, correct: str) -> None:
+    """Log a warning if the accuracy is unknown, with the reason for the first completion without a score."""
+    if evaluation.accuracy is not None:
+        return
+    verdicts = [verdict for row in evaluation.judged.verdicts for verdict in row]
+    _LOGGER.warning(
+        "%d of %d completions of the held-out problems could not be scored, so the accuracy is n/a;"
+        " set evaluation.correct to a reward that can score them, or evaluation.with_rewards=true; for the"
+        " first one %s reported: %s",
+        evaluation.num_unscored,
+        len(verdicts),
+        correct,
+        next(one.detail for one in verdicts if one.outcome is not Outcome.SCORED),
+    )
+
+
+def _without_faults(samples: Sequence[Sample], scores: Sequence[Score]) -> list[Score]:
+    """Return the scores without those of failed episodes, which say nothing about the policy."""
+    return [
+        Score.failed(Outcome.ERROR, sample.fault) if sample.fault else score
+        for sample, score in zip(samples, scores, strict=True)
+    ]
+
+
+def _forms(samples: Sequence[Sample]) -> list[Score]:
+    """Return the scores of `format`; none if the format has no tags."""
+    if not all(has_tags(sample.format) for sample in samples):
+        return [Score.failed(Outcome.NOT_APPLICABLE, "prompt.format has no tags")] * len(samples)
+    return _without_faults(samples, get_builtin("format").score(samples))
+
+
+def _scored(scores: Sequence[Sequence[Score]]) -> np.ndarray:
+    return np.array([[one.outcome is Outcome.SCORED for one in row] for row in scores])
 
 
 def pass_at_k(num_right: np.ndarray, num_samples: int, k: int) -> float:
@@ -203,22 +268,9 @@ def _ks(passes: int) -> list[int]:
     return sorted({k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < passes} | {passes})
 
 
-def _consistency_of_each(samples: Sequence[Sequence[Sample]]) -> np.ndarray:
-    shares = []
-    for of_problem in samples:
-        answers = Counter(extract_answer(sample.response) for sample in of_problem)
-        del answers[None]
-        shares.append(max(answers.values(), default=0) / len(of_problem))
-    return np.array(shares)
-
-
 def _rows_of(scores: Sequence[Score], passes: int) -> list[Sequence[Score]]:
     return [scores[start : start + passes] for start in range(0, len(scores), passes)]
 
 
 def _reaches(value: float | None, least: float) -> bool:
     return value is not None and value >= lowest_reaching(least)
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None

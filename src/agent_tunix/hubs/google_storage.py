@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
+from agent_tunix.regular_files import has_no_locks
 
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _DIGITS = 16
@@ -132,7 +133,14 @@ def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Pa
     partial = target.with_name(f"{target.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a run may download the same files
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a run may download the same files
+        except OSError as error:
+            if not has_no_locks(error):
+                raise
+            raise request.refuse(
+                f"is downloaded to {target.parent}, whose disk has no locks; {_OTHER_DISK}", code="no_locks"
+            ) from error
         if target.is_dir():
             return target
         to_come = {name: blob for name, blob in files.items() if not (partial / name).is_file()}

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from agent_tunix.errors import AgentTunixError
 from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
+from agent_tunix.proxies import describe_proxy, problem_with_proxies
 
 Kind = Literal["model", "dataset"]
 
@@ -155,7 +156,7 @@ class Unreachable(Exception):
 
     Attributes:
         remedy: The remedy if no copy is cached.
-        code: Error code in that case: `hub_unreachable` or `hub_offline`.
+        code: Error code in that case: `hub_unreachable`, `hub_offline` or `unusable_proxy`.
     """
 
     def __init__(self, problem: str, remedy: str, code: str) -> None:
@@ -172,8 +173,11 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
         Unreachable: The hub did not answer; the caller may have a copy.
     """
     import httpx
+    from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
+    if problem := problem_with_proxies(constants.ENDPOINT):
+        raise Unreachable(f"cannot be downloaded, because {problem}", f"or {request.instead}", "unusable_proxy")
     try:
         yield
     except HFValidationError as error:
@@ -187,10 +191,9 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
         raise _explain_answer(request, repo_id, revision, kind, error) from error
     except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
         reason = error.__cause__ if isinstance(error, LocalEntryNotFoundError) and error.__cause__ else error
-        from huggingface_hub import constants
-
         raise Unreachable(
-            f"cannot be downloaded from {constants.ENDPOINT} ({type(reason).__name__}: {reason})",
+            f"cannot be downloaded from {constants.ENDPOINT}{describe_proxy(constants.ENDPOINT)}"
+            f" ({type(reason).__name__}: {reason})",
             f"check that this machine has network access and try again, or {request.instead}",
             "hub_unreachable",
         ) from error

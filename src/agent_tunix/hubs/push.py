@@ -8,6 +8,7 @@ from pathlib import Path
 from agent_tunix.errors import ModelError
 from agent_tunix.hubs.huggingface import NEW_TOKEN, has_token, words_of
 from agent_tunix.hubs.request import describe_size
+from agent_tunix.proxies import describe_proxy, problem_with_proxies
 
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 
@@ -83,6 +84,8 @@ def _explaining(repo_id: str) -> Iterator[None]:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
     begin = f"pushing to {repo_id}"
+    if problem := problem_with_proxies(constants.ENDPOINT):
+        raise ModelError(f"{begin} failed: {problem}", code="unusable_proxy")
     try:
         yield
     except HFValidationError as error:
@@ -114,8 +117,8 @@ def _explaining(repo_id: str) -> Iterator[None]:
         ) from error
     except (httpx.TransportError, ConnectionError) as error:
         raise ModelError(
-            f"{begin} failed: {constants.ENDPOINT} cannot be reached ({type(error).__name__}: {error}); nothing was "
-            "committed, try again",
+            f"{begin} failed: {constants.ENDPOINT} cannot be reached{describe_proxy(constants.ENDPOINT)}"
+            f" ({type(error).__name__}: {error}); nothing was committed, try again",
             code="hub_unreachable",
         ) from error
     except RuntimeError as error:  # the library wraps an error about one of several files in this

@@ -149,7 +149,7 @@ class Finder:
             source = None if self.fetch is None else self.fetch(spec)
         except StoreError as error:
             raise UnknownRewardError(
-                f"{unknown} It could not be looked up among uploaded rewards either: {error}"
+                f"{error}; so {spec!r} was not looked up among uploaded rewards, and there is no other: {unknown}"
             ) from error
         if source is None:
             raise unknown

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_lock, replacing
+from agent_tunix.regular_files import has_no_locks, open_lock, replacing
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -192,12 +192,19 @@ def require_no_link(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def hold(root: Path) -> Iterator[None]:
+def hold(root: Path, lock: bool = True) -> Iterator[None]:
     """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed.
 
+    Args:
+        root: Directory of the run.
+        lock: False to do nothing, for a disk without locks.
+
     Raises:
-        RunDirectoryError: Another process holds the lock, or its file is a link or a pipe.
+        RunDirectoryError: Another process holds the lock, the disk has no locks, or the file is a link or a pipe.
     """
+    if not lock:
+        yield
+        return
     try:
         held = open_lock(root / ".lock")
     except OSError as error:
@@ -210,6 +217,13 @@ def hold(root: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError as error:
+                if has_no_locks(error):
+                    raise RunDirectoryError(
+                        f"{root} requires a disk with locks, but its disk has none ({error.strerror}); set"
+                        " training.lock=false, and see to it that no other run uses the directory, or choose another"
+                        " hydra.run.dir",
+                        code="no_locks",
+                    ) from error
                 if attempt == _ATTEMPTS:
                     raise RunDirectoryError(
                         f"another process is using {root}; wait for it, or stop it", code="directory_in_use"

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from agent_tunix.service.pools import WorkThreads
+from agent_tunix.service.problems import store_unavailable
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 
@@ -14,8 +15,11 @@ Result = TypeVar("Result")
 
 _READERS = 8
 _WRITERS = 4
-# Writes that run or wait. Checking an upload takes about 50 ms, a hostile one ten seconds.
-_MOST_WRITES = 64
+# Longest wait for a read, for a thread included.
+READ_TIMEOUT_S = 20.0
+# Writes that run or wait, half of them of one key. Checking an upload takes about 50 ms, so a full queue lasts some
+# seconds; checking a hostile one takes ten seconds.
+_MOST_WRITES = 512
 
 
 class StoreCalls:
@@ -33,10 +37,15 @@ class StoreCalls:
     async def read(
         self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Make a call that changes nothing."""
+        """Make a call that changes nothing; raise Problem if the database does not answer in time."""
         if self._is_near:
             return call(*args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
+        reading = asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
+        try:
+            # A call that waits for a thread is dropped; one that runs ends by the limits of its connection.
+            return await asyncio.wait_for(reading, READ_TIMEOUT_S)
+        except TimeoutError:
+            raise store_unavailable() from None
 
     async def write(
         self,

@@ -54,11 +54,16 @@ class Problem(Exception):
         return {"error": {"type": kind, "code": self.code, "message": self.message, "param": self.param}}
 
 
+def store_unavailable() -> Problem:
+    """Return the problem for a database that cannot be used."""
+    return Problem(503, "store_unavailable", "the store is unavailable at the moment; try again later")
+
+
 def problem_of(error: AgentTunixError) -> Problem:
     """Return the problem for an error of the package; errors that may contain internals become general ones."""
     if not isinstance(error, StoreRequestError):
         if isinstance(error, StoreError):
-            return Problem(503, "store_unavailable", "the store is unavailable at the moment; try again later")
+            return store_unavailable()
         return internal_error()
     status = 400
     if isinstance(error, AccessDeniedError):

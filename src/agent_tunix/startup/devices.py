@@ -11,6 +11,7 @@ import importlib.util
 import logging
 import os
 import pkgutil
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from agent_tunix.startup.program_cache import prepare_cache
 
 # Compiled programs are cleared if a process uses more than this share of the memory mappings that it may have.
 _MANY = 0.25
+# Bytes of address space that importing JAX and Tunix takes, with some room for threads.
+_LEAST_ADDRESS_SPACE = 2_500_000_000
 _PLATFORMS = {"gpu": "cuda"}
 # JAX uses barriers to make a backward pass recompute values instead of reusing them. On CPU only, XLA removes these
 # barriers. Remat would then need more memory instead of less, and quantised weights would stay dequantised for a pass.
@@ -33,7 +36,18 @@ _COMPILE_LESS = (
 
 
 def prepare(distributed: DistributedConfig) -> None:
-    """Set the environment variables that JAX reads when it is imported."""
+    """Set the environment variables that JAX reads when it is imported.
+
+    Raises:
+        ConfigError: The process may not use the address space that importing JAX and Tunix takes.
+    """
+    limit = _address_space()
+    if limit is not None and limit < _LEAST_ADDRESS_SPACE:
+        raise ConfigError(
+            f"JAX requires at least {_LEAST_ADDRESS_SPACE / 1e9:.1f} GB of address space, but this process may use"
+            f" {limit / 1e9:.1f} GB; run `ulimit -v unlimited` first, and limit memory by a container or a cgroup",
+            code="little_address_space",
+        )
     if distributed.platform != "auto":
         os.environ["JAX_PLATFORMS"] = _PLATFORMS.get(distributed.platform, distributed.platform)
     if distributed.num_cpu_devices is not None:
@@ -59,13 +73,21 @@ def explained_memory() -> Iterator[None]:
         status, _, detail = str(error).partition(": ")
         if status != "RESOURCE_EXHAUSTED":
             raise
+        limit = _address_space()
         raise DeviceMemoryError(
             f"the memory of a device is too small: {detail.splitlines()[0]}\n"
             "Lower training.micro_batch_size, generation.max_generation_steps, grpo.num_generations or "
             "evaluation.batch_size, or set model.remat=true, model.lora_rank=16 or model.quantization=nf4; "
             "`agent-tunix plan` with the same settings prints what each part needs and what would fit. On a GPU, JAX "
             "takes three quarters of the memory; XLA_PYTHON_CLIENT_MEM_FRACTION=0.95 gives it more."
+            + ("" if limit is None else f" `ulimit -v` allows this process {limit / 1e9:.1f} GB of address space.")
         ) from error
+
+
+def _address_space() -> int | None:
+    """Return the bytes of address space that this process may use, as `ulimit -v` sets them; None: no limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def require(distributed: DistributedConfig) -> None:

@@ -19,6 +19,8 @@ from agent_tunix.store.home import DATABASE_VARIABLE
 # Longest wait of a writer for other writers, each of which holds the database for milliseconds.
 BUSY_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10
+# Longest wait for one of the connections, all of which others are using.
+POOL_TIMEOUT_S = 10.0
 
 
 def read_url(text: str) -> URL:
@@ -58,7 +60,16 @@ def connect(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             return _connect_sqlite(url)
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
+        engine = create_engine(
+            url,
+            pool_pre_ping=True,
+            pool_timeout=POOL_TIMEOUT_S,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
+        from agent_tunix.store.bounded import bound  # imports the driver
+
+        bound(engine)
+        return engine
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(
             f"{error}; PostgreSQL requires psycopg: pip install 'agent_tunix[postgresql]'", code="missing_dependency"

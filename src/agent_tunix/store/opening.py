@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import StoreError
-from agent_tunix.regular_files import open_lock
+from agent_tunix.regular_files import has_no_locks, open_lock
 from agent_tunix.store.database import connect, file_of, make_private, read_url, reading, writing
 from agent_tunix.store.home import database_url
 from agent_tunix.store.keys import Keys
@@ -62,10 +62,15 @@ def migrate(engine: Engine) -> None:
         if revision == HEAD:
             return
         with writing(engine) as connection:
-            if file is None:
+            if file is not None:
+                _upgrade(connection)
+                return
+            from agent_tunix.store.bounded import migrating  # imports the driver
+
+            with migrating(connection):
                 # Released at the end of the transaction.
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
-            _upgrade(connection)
+                _upgrade(connection)
 
 
 @contextlib.contextmanager
@@ -77,7 +82,16 @@ def _one_at_a_time(file: Path | None) -> Iterator[None]:
     lock = file.with_name(f"{file.name}.lock")
     make_private(lock)
     with open_lock(lock) as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError as error:
+            if not has_no_locks(error):
+                raise
+            raise StoreError(
+                f"{file} requires a disk with locks ({error.strerror}); set AGENT_TUNIX_HOME to a directory on another"
+                " disk, or AGENT_TUNIX_DATABASE_URL to a PostgreSQL database",
+                code="no_locks",
+            ) from error
         yield
 
 

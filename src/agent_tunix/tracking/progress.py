@@ -68,8 +68,9 @@ class Progress(Closing):
         if "eval/accuracy" in metrics:
             accuracy = metrics["eval/accuracy"]
             self._evaluated = step, f"accuracy {'n/a' if accuracy is None else f'{accuracy:.1%}'}"
-        elif (held_out := metrics.get("eval/rewards/total/mean")) is not None:
-            self._evaluated = step, f"held-out reward {held_out:.3f}"
+        if metrics.get("eval/accuracy") is None and (reward := metrics.get("eval/rewards/total/mean")) is not None:
+            text = f"held-out reward {reward:.3f}"
+            self._evaluated = step, f"accuracy n/a, {text}" if "eval/accuracy" in metrics else text
         parts = [f"step {step}/{self._num_steps}"]
         if (reward := metrics.get("rewards/total/mean")) is not None:
             parts.append(f"reward {reward:.3f}")

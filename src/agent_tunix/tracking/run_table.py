@@ -5,6 +5,7 @@ Reading never fails: a run that is unfinished or damaged has a row that says so.
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
@@ -28,6 +29,9 @@ ORDERS = ("name", "final", "best", "seconds")
 
 # Settings that differ for every run and do not affect its result.
 _OWN_KEYS = re.compile(r"(hydra\.|training\.(resume|checkpoint_dir|log_dir)$)")
+
+# The worked examples. A run stores those that it drew.
+_EXAMPLES = "prompt.few_shot"
 
 # Longest error detail in a table; other formats show all of it.
 _DETAIL_LENGTH = 240
@@ -102,17 +106,25 @@ def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
     """Return the names of all metrics that any run has, sorted; unreadable runs are skipped."""
     names: set[str] = set()
     for _, root in runs:
-        with contextlib.suppress(RunDirectoryError):
-            check_no_links(root)
-            for row in iterate_metrics(root / "metrics.jsonl"):
-                names |= row.keys()
+        for row in _rows(root):
+            names |= row.keys()
     return sorted(names - {"step"})
 
 
+def _rows(root: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a run as far as they can be read."""
+    with contextlib.suppress(RunDirectoryError):
+        check_no_links(root)
+        yield from iterate_metrics(root / "metrics.jsonl")
+
+
 def default_metric(runs: Iterable[tuple[str, Path]]) -> str:
-    """Return the first of `MEASURES` that any run has: accuracy, or else the reward of held-out problems."""
-    names = metric_names(runs)
-    return next((name for name in MEASURES if name in names), MEASURES[0])
+    """Return the first of `MEASURES` that any run has a value of: accuracy, or else the reward of held-out problems."""
+    known: set[str] = set()
+    for _, root in runs:
+        for row in _rows(root):
+            known |= {name for name in MEASURES if _has_number(row, name)}
+    return next((name for name in MEASURES if name in known), MEASURES[0])
 
 
 def _pick(configured: Mapping[str, str], keys: Mapping[str, None]) -> dict[str, str]:
@@ -195,8 +207,11 @@ def _draw(rows: Sequence[RunRow], keys: Sequence[str], metric: str) -> str:
     for row in rows:
         time = "" if row.seconds is None else format_duration(row.seconds)
         numbers = [row.steps, row.final, row.best, row.best_step, row.reward_before, row.reward_after]
+        cells = [*map(_cell, numbers)]
+        if row.steps is not None and row.final is None:
+            cells[1] = "n/a"
         texts_of_row = map(one_line, (row.name, *(row.settings.get(key, "") for key in keys)))
-        lines.append([*texts_of_row, row.status, *map(_cell, numbers), time])
+        lines.append([*texts_of_row, row.status, *cells, time])
     details = [one_line(f"{row.name}: {_cut(' '.join(row.detail.split()))}") for row in rows if row.detail]
     return "\n".join(align(lines, left=2 + len(keys)) + details)
 
@@ -237,9 +252,9 @@ def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) 
 
         # A run that failed at startup has no config.yaml.
         if status is RunStatus.FINISHED or (root / "config.yaml").exists():
-            settings = overrides or _read_config(root / "config.yaml")
             if overrides:
-                check_yaml(root / "config.yaml")
+                overrides |= _describe_examples(check_yaml(root / "config.yaml"))
+            settings = overrides or _read_config(root / "config.yaml")
     except ConfigError as error:
         problems.append(str(error))
     if problems:
@@ -273,7 +288,20 @@ def _read_config(path: Path) -> dict[str, str]:
     """Return the whole configuration of a run; raise ConfigError if the file is missing or damaged."""
     from agent_tunix.config.compose import from_yaml
 
-    return {key: str(value) for key, value in flatten(vars(from_yaml(path))) if not _OWN_KEYS.match(key)}
+    config = from_yaml(path)
+    settings = {key: str(value) for key, value in flatten(vars(config)) if not _OWN_KEYS.match(key)}
+    del settings[_EXAMPLES]
+    return settings | _describe_examples({"prompt": {"few_shot": config.prompt.few_shot}})
+
+
+def _describe_examples(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the worked examples as a setting: their number and a short hash. They depend on the seed if drawn."""
+    prompt = config.get("prompt")
+    examples = prompt.get("few_shot") if isinstance(prompt, Mapping) else None
+    if not isinstance(examples, list) or not examples:
+        return {}
+    digest = hashlib.sha256(json.dumps(examples, sort_keys=True, default=str).encode()).hexdigest()
+    return {_EXAMPLES: f"{len(examples)} ({digest[:6]})"}
 
 
 def _split(overrides: Sequence[str]) -> dict[str, str]:

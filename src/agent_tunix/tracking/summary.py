@@ -1,9 +1,10 @@
 """Summary of a run: values before and after, in a short table."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agent_tunix.rewards.builtin.form import has_tags
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.visible_text import align
 
@@ -47,6 +48,40 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
     return before, after
 
 
+def reason_unknown(name: str, row: Mapping[str, Any], template: str) -> str:
+    """Return the reason why a figure of an evaluation is null.
+
+    Args:
+        name: Metric, such as `eval/accuracy`.
+        row: The row of the evaluation.
+        template: The run's `prompt.format`.
+    """
+    if name.startswith("eval/format_accuracy") and not has_tags(template):
+        return "prompt.format has no tags"
+    counted = "eval/rewards/num_unscored" if name.startswith("eval/rewards/") else "eval/num_unscored"
+    return f"{row.get(counted)} completions of {row.get('eval/num_problems')} problems have no score"
+
+
+def unknown_figures(rows: Iterable[Mapping[str, Any]], template: str) -> dict[str, str]:
+    """Return label → reason for each figure of `EVALUATED` that the last evaluation could not give."""
+    last: Mapping[str, Any] = {}
+    for row in rows:
+        last = row if "eval/num_problems" in row else last
+    return {
+        label: reason_unknown(name, last, template)
+        for label, name in EVALUATED.items()
+        if name in last and last[name] is None
+    }
+
+
+def explain_unknown(unknown: Mapping[str, str]) -> list[str]:
+    """Return one line for each reason of `unknown_figures`."""
+    labels: dict[str, list[str]] = {}
+    for label, reason in unknown.items():
+        labels.setdefault(reason, []).append(label)
+    return [f"{' and '.join(of_reason)}: n/a, because {reason}" for reason, of_reason in labels.items()]
+
+
 def components_of(row: Mapping[str, Any]) -> list[str]:
     """Return the names of the reward's components that a row has metrics of."""
     found = [
@@ -73,6 +108,7 @@ def summary_table(
     num_steps: int,
     seconds: float,
     resumed_after: int = 0,
+    unknown: Mapping[str, str] | None = None,
 ) -> str:
     """Return the table printed at the end of a run.
 
@@ -83,6 +119,7 @@ def summary_table(
         num_steps: Number of the last step.
         seconds: Duration of the steps of this attempt.
         resumed_after: Step after which this attempt began.
+        unknown: Label → reason of figures that are n/a, from `unknown_figures`.
     """
     lines = [("", "before", "after", "change")]
     for label, first in before.items():
@@ -94,7 +131,7 @@ def summary_table(
     if resumed_after:
         duration += f", resumed after step {resumed_after}"
     where = align([(label, str(place)) for label, place in places.items()])
-    return "\n".join([*align(lines, left=1), "", duration, *where])
+    return "\n".join([*align(lines, left=1), *explain_unknown(unknown or {}), "", duration, *where])
 
 
 def _number(value: float | None, percent: bool, sign: str = "") -> str:

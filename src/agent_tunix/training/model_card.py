@@ -13,7 +13,7 @@ from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
-from agent_tunix.tracking import compare_ends
+from agent_tunix.tracking import compare_ends, explain_unknown, unknown_figures
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
 from agent_tunix.tracking.stored_run import StoredRun
@@ -109,13 +109,17 @@ def _model_name(path: str) -> str:
 def _outcome(run: StoredRun, step: int) -> str:
     rows = [row for row in run.rows if row["step"] <= step]
     before, after = compare_ends(rows)
+    if all(value is None for value in (*before.values(), *after.values())):
+        return "No evaluation of this step is stored."
     lines = ["| | before | after |", "| --- | ---: | ---: |"]
     for name, first in before.items():
-        if first is not None and after[name] is not None:
-            lines.append(f"| {_escape(name)} | {first:.4g} | {after[name]:.4g} |")
-    if len(lines) == 2:
-        return "No evaluation of this step is stored."
-    return "\n".join(lines)
+        lines.append(f"| {_escape(name)} | {_figure(first)} | {_figure(after[name])} |")
+    reasons = explain_unknown(unknown_figures(rows, run.config.prompt.format))
+    return "\n\n".join(["\n".join(lines), *(f"{_escape(reason)}." for reason in reasons)])
+
+
+def _figure(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.4g}"
 
 
 def _reward(run: StoredRun) -> str:

@@ -70,7 +70,7 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         own, root = root, Path(processes.from_first(lambda: str(root)))
         _leave_empty(own, root)
         config = _from_first(processes, validated.config, lambda: settle(validated.config, root))
-        processes.from_first(lambda: _enter(stack, run_directory.hold(_claimed(config, root))))
+        processes.from_first(lambda: _enter(stack, run_directory.hold(_claimed(config, root), config.training.lock)))
         paths = run_directory.locate(config, root)
         _check_shared(processes, root)
         quieten_libraries()

@@ -30,7 +30,7 @@ from agent_tunix.runs.weights.state import make_metadata, read_state, write_stat
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.tracking import compare_ends, read_rows, summary_table, unknown_figures
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import (
@@ -257,7 +257,12 @@ class RunSession:
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
                 table = summary_table(
-                    *compare_ends(rows), locations, num_steps=last, seconds=seconds, resumed_after=self._first_step
+                    *compare_ends(rows),
+                    locations,
+                    num_steps=last,
+                    seconds=seconds,
+                    resumed_after=self._first_step,
+                    unknown=unknown_figures(rows, self._config.prompt.format),
                 )
                 print(escape_hidden(table))
             evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]

@@ -29,7 +29,7 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.overrides import assign
-from agent_tunix.regular_files import open_lock
+from agent_tunix.regular_files import has_no_locks, open_lock
 from agent_tunix.runs.directory import require_no_link
 from agent_tunix.runs.trust import is_own_file, sign_file
 from agent_tunix.tracking.metrics_file import is_number, read_rows
@@ -337,6 +337,12 @@ def _held(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if has_no_locks(error):
+                raise RunDirectoryError(
+                    f"{directory} requires a disk with locks, but its disk has none ({error.strerror}); choose another"
+                    " --directory",
+                    code="no_locks",
+                ) from error
             raise RunDirectoryError(
                 f"another search is running in {directory}; wait for it, or stop it", code="directory_in_use"
             ) from error

@@ -1,16 +1,25 @@
 """An endpoint misbehaves in every way it can, and no failure becomes a score."""
 
+import contextlib
 import email.utils
 import gzip
 import logging
+import shutil
 import socket
+import ssl
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges.answers import estimate_usage
+from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Answer, Request, chat, grade
 
@@ -263,3 +272,70 @@ def test_usage_that_the_endpoint_does_not_tell_is_estimated(usage: object, bench
     assert score.extras["prompt_tokens"] > 100
     assert estimate_usage([{"role": "user", "content": "word " * 300}], None, 10).prompt_tokens >= 300
     assert 10 < score.extras["completion_tokens"] < 100
+
+
+def test_a_judge_that_is_tried_again_says_so_now_and_then(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.server.always = lambda request: Answer(500, error("oops"))
+    bench.ask()
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "try 1 of 6 failed" in told[0]
+    assert "answered 500: oops" in told[0]
+    assert 1 <= len(told) <= 5
+    caplog.clear()
+    bench.judge().score([Sample(f"{number}") for number in range(16)])
+    assert len(caplog.records) <= 1 + sum(bench.time.waits) // 10
+
+
+def test_a_judge_on_this_machine_uses_no_proxy(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert bench.ask().value == 1.0
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    assert bench.ask().value == 1.0
+
+
+def test_a_proxy_that_fails_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    score = bench.ask(base_url="http://judge.example/v1", tries=1)
+    assert "http://judge.example/v1 through HTTP_PROXY=http://127.0.0.1:1" in score.detail
+
+
+def test_a_socks_proxy_is_refused_before_training(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:1")
+    with raises(RewardError, "unusable_proxy"):
+        bench.judge(base_url="http://judge.example/v1").check_parameters([])
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[str]:
+    """An address whose certificate nobody has signed."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    names = ("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "certificate.pem"), "-subj", "/CN=localhost")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *names],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                context.wrap_socket(connection, server_side=True).close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"https://localhost:{listener.getsockname()[1]}/v1"
+        thread.join(10)
+
+
+def test_a_certificate_that_is_not_trusted_is_not_tried_again(bench: Bench, tls_server: str) -> None:
+    score = bench.ask(base_url=tls_server)
+    assert score.outcome is Outcome.ERROR
+    assert "SSL_CERT_FILE" in score.detail
+    assert bench.time.waits == []

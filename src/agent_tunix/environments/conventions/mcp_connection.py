@@ -16,6 +16,7 @@ from agent_tunix.environments.outcomes import to_text
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.execution.workers.keeper import kept
 from agent_tunix.execution.workers.output import OutputLimit, OutputLog
+from agent_tunix.proxies import is_loopback, problem_with_proxies, without_proxies
 from agent_tunix.visible_text import one_line
 
 if TYPE_CHECKING:
@@ -146,7 +147,11 @@ class McpConnection:
                 # Version 2 of the SDK drops the connection at a message over its limit, by default a megabyte.
                 known = inspect.signature(streamable_http_client).parameters
                 limit: Any = {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in known else {}
-                client = await ending.enter_async_context(_http_client())
+                if problem := problem_with_proxies(server.url):
+                    raise ConnectionError(problem)
+                with without_proxies() if is_loopback(server.url) else contextlib.nullcontext():
+                    client = _http_client()
+                await ending.enter_async_context(client)
                 transport = streamable_http_client(server.url, http_client=client, **limit)
             else:
                 program, *args = kept(server.command)

@@ -95,6 +95,14 @@ def grade_format(response: str, format: str) -> tuple[float, str]:
     return 1.0 if filled and clean else 0.5 + 0.3 * filled + 0.2 * clean, detail
 
 
+def has_tags(format: str) -> bool:
+    """Return True if a template has tags, or other fixed text, that a response can be compared with."""
+    try:
+        return bool(format) and bool(_parse(format))
+    except RewardError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Template:
     """The fixed text of a template and the positions of its slots."""

@@ -176,6 +176,7 @@ class Judge(abc.ABC):
                     code="missing_column",
                 )
         self._the_endpoint().read_key()
+        self._the_endpoint().check_proxies()
 
     def describe(self) -> str:
         """Return class, model and endpoint: `RubricJudge: gpt-4o-mini at https://api.openai.com/v1`."""

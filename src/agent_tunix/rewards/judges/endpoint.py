@@ -1,8 +1,8 @@
 """Requests to an OpenAI-compatible endpoint, with retries.
 
 Rate limits (429), server errors (5xx) and lost connections are retried after a random exponential back-off of 1 to 30
-s, or after `Retry-After` if that is longer. Timeouts and permanent errors are not retried. After an endpoint has
-refused a parameter, requests leave it out.
+s, or after `Retry-After` if that is longer; the log says so. Timeouts, untrusted certificates and permanent errors are
+not retried. After an endpoint has refused a parameter, requests leave it out. Requests to this machine use no proxy.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import tenacity
 
+from agent_tunix.proxies import describe_proxy, is_loopback
 from agent_tunix.rewards.judges.accounts import Receipt, Usage
 from agent_tunix.rewards.judges.answers import (
     error_of,
@@ -46,6 +48,8 @@ logger = logging.getLogger("agent_tunix.rewards")
 
 LONGEST_ANSWER_BYTES = 1_000_000
 LONGEST_WAIT_S = 120.0
+# Seconds without another line about retries of the same judge.
+_QUIET_S = 10.0
 SHORTEST_KEY = 8  # shorter ones are placeholders, such as the `x` that some local servers require
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
@@ -84,11 +88,14 @@ class Endpoint:
         self._pool = pool
         self._budget = budget
         self._timing = timing
+        self._where = f"{settings.base_url}{describe_proxy(settings.base_url)}"
+        self._quiet_until = -math.inf
         self._dialect = Dialect("json_schema" if settings.structured == "auto" else settings.structured)
 
     def open(self) -> httpx.AsyncClient:
         """Return a client for one event loop; the caller closes it."""
         key = self.settings.read_key()
+        self.settings.check_proxies()
         client_log = logging.getLogger("httpx")
         if client_log.level == logging.NOTSET:
             client_log.setLevel(logging.WARNING)  # otherwise it logs a line for each request
@@ -96,8 +103,15 @@ class Endpoint:
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         timeout = httpx.Timeout(self.settings.timeout_s, connect=min(10.0, self.settings.timeout_s), pool=None)
         # Without TLS there is nothing to verify, and reading the certificates is slow.
-        verify = self.settings.base_url.startswith("https:")
-        return httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, follow_redirects=False, verify=verify)
+        verify = httpx.create_ssl_context() if self.settings.base_url.startswith("https:") else False
+        return httpx.AsyncClient(
+            headers=headers,
+            timeout=timeout,
+            limits=limits,
+            follow_redirects=False,
+            verify=verify,
+            trust_env=not is_loopback(self.settings.base_url),
+        )
 
     async def ask(
         self,
@@ -126,6 +140,7 @@ class Endpoint:
 
         retrying = tenacity.AsyncRetrying(
             sleep=self._timing.sleep,
+            before_sleep=self._tell_of_retry,
             stop=tenacity.stop_after_attempt(self.settings.tries),
             wait=_wait,
             retry=tenacity.retry_if_exception_type(TransientFault),
@@ -140,6 +155,21 @@ class Endpoint:
             except TransientFault as fault:
                 tries = f" after {self.settings.tries} tries" if self.settings.tries > 1 else ""
                 raise JudgeFault(f"{fault}{tries}") from None
+
+    def _tell_of_retry(self, state: tenacity.RetryCallState) -> None:
+        """Log that a request is tried again, but not for every request: an endpoint that is down fails many."""
+        now = self._timing.clock()
+        if now < self._quiet_until:
+            return
+        self._quiet_until = now + _QUIET_S
+        logger.warning(
+            "the judge %s is tried again in %.0f s (try %d of %d failed): %s",
+            self.settings.model,
+            state.next_action.sleep if state.next_action else 0,
+            state.attempt_number,
+            self.settings.tries,
+            state.outcome.exception() if state.outcome else "",
+        )
 
     def _do_without(self, before: Dialect, fault: UnsupportedParameter) -> None:
         following = self._dialect.without(fault.parameter) if self._dialect == before else self._dialect
@@ -230,13 +260,18 @@ class Endpoint:
                             raise JudgeFault(f"the endpoint's answer is longer than {LONGEST_ANSWER_BYTES} bytes")
             return response.status_code, response.headers, bytes(content)
         except httpx.ConnectTimeout:
-            raise UnsentRequest(f"{self.settings.base_url} refuses connections") from None
+            raise UnsentRequest(f"{self._where} refuses connections") from None
         except (TimeoutError, httpx.TimeoutException):
             raise SlowEndpoint(f"the judge took longer than {self.settings.timeout_s:g} s (timeout_s)") from None
         except httpx.RequestError as error:
             reason = self._without_key(f"{type(error).__name__}: {error}".rstrip(": "))
-            kind = UnsentRequest if isinstance(error, httpx.ConnectError) else TransientFault
-            raise kind(f"the connection to {self.settings.base_url} failed: {reason}") from None
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                raise JudgeFault(
+                    f"the certificate of {self._where} is not trusted: {reason}; set SSL_CERT_FILE to the certificates"
+                    " of its authority, or correct base_url"
+                ) from None
+            kind = UnsentRequest if isinstance(error, httpx.ConnectError | httpx.ProxyError) else TransientFault
+            raise kind(f"the connection to {self._where} failed: {reason}") from None
 
     def _read(self, status: int, headers: httpx.Headers, content: bytes) -> dict[str, Any]:
         """Return the JSON of the answer, or raise the fault that the status means."""
@@ -256,7 +291,7 @@ class Endpoint:
                 raise TransientFault(f"the endpoint answered with an error: {error_of(text)[0]}")
             return answer
         message, parameter, code = error_of(text)
-        told = f"{self.settings.base_url} answered {status}: {message}"
+        told = f"{self._where} answered {status}: {message}"
         if code == "insufficient_quota":
             raise JudgeFault(told)
         if status in _TRANSIENT or status >= 500:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agent_tunix.errors import RewardError
+from agent_tunix.proxies import problem_with_proxies
 from agent_tunix.rewards.judges.arguments import JudgeArguments
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -103,6 +104,11 @@ class EndpointSettings:
                 code="invalid_api_key",
             )
         return key
+
+    def check_proxies(self) -> None:
+        """Raise RewardError if the environment sets a proxy that requests cannot use."""
+        if problem := problem_with_proxies(self.base_url):
+            raise RewardError(problem, code="unusable_proxy")
 
 
 def read_settings(arguments: JudgeArguments) -> EndpointSettings:

@@ -7,7 +7,7 @@ from typing import Any
 from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.tracking.progress import format_duration
-from agent_tunix.tracking.summary import EVALUATED, STEPS_AVERAGED, compare_ends
+from agent_tunix.tracking.summary import EVALUATED, STEPS_AVERAGED, compare_ends, unknown_figures
 
 TITLE_COMPONENTS = 6
 _FIRST_AND_LAST = (*EVALUATED.values(), "rewards/total/mean")
@@ -41,6 +41,7 @@ class Ends:
     def __init__(self) -> None:
         self._first: dict[str, list[dict[str, Any]]] = {name: [] for name in _FIRST_AND_LAST}
         self._last: dict[str, list[dict[str, Any]]] = {name: [] for name in _FIRST_AND_LAST}
+        self._evaluation: Mapping[str, Any] = {}  # row of the last evaluation
         self.num_steps = 0
         self.seconds = 0.0
 
@@ -48,6 +49,7 @@ class Ends:
         """Add the next row."""
         self.num_steps = max(self.num_steps, row["step"])
         self.seconds += row.get("time/step_s") or 0.0
+        self._evaluation = row if "eval/num_problems" in row else self._evaluation
         for name in _FIRST_AND_LAST:
             if row.get(name) is not None:
                 only = {name: row[name]}
@@ -59,6 +61,10 @@ class Ends:
     def compare(self) -> tuple[dict[str, float | None], dict[str, float | None]]:
         """Return the values before and after, as `compare_ends` does."""
         return compare_ends([row for name in _FIRST_AND_LAST for row in (*self._first[name], *self._last[name])])
+
+    def unknown(self, template: str) -> dict[str, str]:
+        """Return label → reason of the figures that the last evaluation could not give."""
+        return unknown_figures([self._evaluation], template)
 
 
 def make_heading(
@@ -86,7 +92,7 @@ def make_heading(
         failed_share: Share of the completions read that were not scored.
     """
     of = f"of {planned_steps:,}" if planned_steps and planned_steps != ends.num_steps else ""
-    tiles = [*_compared(ends), Tile("Steps", f"{ends.num_steps:,}", of)]
+    tiles = [*_compared(ends, ends.unknown(config.prompt.format)), Tile("Steps", f"{ends.num_steps:,}", of)]
     if ends.num_steps and ends.seconds:
         took = f"{ends.seconds / ends.num_steps:.2g} s per step"
         tiles.append(Tile("Time in steps", format_duration(ends.seconds), took))
@@ -121,21 +127,24 @@ def _counted(devices: Iterable[Any]) -> list[str]:
     return [f"{names.count(name)} × {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
 
 
-def _compared(ends: Ends) -> list[Tile]:
+def _compared(ends: Ends, unknown: Mapping[str, str]) -> list[Tile]:
     before, after = ends.compare()
-    tiles = []
+    tiles = [Tile(_title(label), "n/a", reason) for label, reason in unknown.items() if label != "partial accuracy"]
     for label, first in before.items():
         last = after[label]
-        if first is None or last is None or label == "partial accuracy":
+        if first is None or last is None or label in ("partial accuracy", *unknown):
             continue
         is_share = "accuracy" in label
         change = last - first
         tone = "good" if change > 0 else "bad" if change < 0 else ""
         by = f"{100 * change:+.1f} points" if is_share else f"{change:+.3g}"
         note = f"{by} from {_figure(first, is_share)}".replace("-", "−")
-        title = "Mean reward" if label.startswith("reward,") else label[0].upper() + label[1:]
-        tiles.append(Tile(title, _figure(last, is_share), note, tone))
+        tiles.append(Tile(_title(label), _figure(last, is_share), note, tone))
     return tiles
+
+
+def _title(label: str) -> str:
+    return "Mean reward" if label.startswith("reward,") else label[0].upper() + label[1:]
 
 
 def _figure(value: float, is_share: bool) -> str:
