@@ -338,6 +338,15 @@ def test_try_gives_columns_prompt_and_step_and_reads_standard_input(directory: P
     assert result.stdout.startswith("math: 1\n")
 
 
+def test_the_form_of_completions_is_tried_outside_the_worker_that_scores(directory: Path) -> None:
+    (directory / "counting.py").write_text(
+        "calls = []\n\n\ndef f(completions):\n    calls.append(1)\n    return [float(len(calls))]\n"
+    )
+    assert data("try", "counting.py:f", "--response", "4")["value"] == 1.0
+    (directory / "counted.yaml").write_text("reward: counting.py:f\ncases:\n- {response: '4', expected: 1}\n")
+    assert call("test", "counted.yaml").exit_code == 0
+
+
 def test_an_argument_must_name_its_component_where_there_are_several(directory: Path) -> None:
     spec = "{short: conciseness, correct: math}"
     arguments = ("try", spec, "--response", "It is 4", "--answer", "4", "--arg")
