@@ -371,6 +371,25 @@ def test_a_check_takes_columns_by_other_names(directory: Path) -> None:
     assert data(*arguments, "--prompt-column", "task", "--answer-column", "gold")["problems"] == 2
 
 
+def test_a_check_takes_rows_without_references(directory: Path) -> None:
+    (directory / "words.jsonl").write_text('{"prompt": "Two words?", "words": 2}\n{"prompt": "Three?", "words": 3}\n')
+    (directory / "words.py").write_text("def f(response, words):\n    return float(len(response.split()) == words)\n")
+    report = data("check", "words.py:f", "--data", "words.jsonl", "--tries", "0", "--kind", "correctness")
+    assert {"gold solution": "skipped"}.items() <= {one["check"]: one["status"] for one in report["findings"]}.items()
+
+
+def test_a_check_tries_the_completions_of_a_file(directory: Path) -> None:
+    (directory / "said.jsonl").write_text('{"response": "sure"}\n{"response": "4"}\n{"response": "sure"}\n')
+    (directory / "polite.py").write_text(
+        "def f(response, answer):\n    return 1.0 if response == answer else 0.9 * (response == 'sure')\n"
+    )
+    arguments = ("check", "polite.py:f", "--data", "rows.jsonl", "--kind", "correctness", "--tries", "0")
+    report = call(*arguments, "--rollouts", "said.jsonl")
+    assert report.exit_code == 1
+    assert "failed  frequent completions" in report.stdout
+    assert call(*arguments, "--rollouts", "missing.jsonl").exit_code == 2
+
+
 def test_calibration_reads_completions_with_labels(directory: Path) -> None:
     rows = [{"response": "It is 4", "answer": "#### 4", "label": True}, {"response": "5", "answer": 4, "label": False}]
     (directory / "completions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

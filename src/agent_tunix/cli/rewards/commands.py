@@ -263,6 +263,11 @@ def test(
         "from guessing."
     ),
 )
+@click.option(
+    "--rollouts",
+    metavar="RUN",
+    help="Run, or JSONL file with `response` per line, whose most frequent completions are tried on every problem.",
+)
 @click.option("--skip", multiple=True, metavar="CHECK", help="Skip a check; repeatable.")
 @execution_option
 @finding_option
@@ -277,6 +282,7 @@ def check(
     tries: int,
     budget: float,
     max_exploit: float,
+    rollouts: str | None,
     skip: tuple[str, ...],
     finding: ListedFinding,
     execution: Execution,
@@ -286,11 +292,13 @@ def check(
 
     Every kind: the reward is deterministic, stays within its range, changes no argument and scores hostile strings.
     Correctness and composite: the gold solution earns the most; an empty response, an echo of the prompt, tags, a list
-    of every answer, the reference of another row and near misses earn less. Composite: a correct long answer beats a
+    of every answer, the reference of another row and near misses earn less, and one string for all problems earns
+    little. Composite: a correct long answer beats a
     wrong short one. Form: the filled form beats tags alone. Notes never make the check fail.
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command, the reward or the data cannot be used.
     """
+    from agent_tunix.cli.rewards.problems import load_responses
     from agent_tunix.rewards.execution.probe import announce_if_slow
     from agent_tunix.workbench.checks import Budget, Kind, check_reward
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
@@ -310,6 +318,7 @@ def check(
             seed=seed,
             budget=Budget(tries, budget),
             max_exploit=max_exploit,
+            completions=load_responses(rollouts) if rollouts else (),
             skip=skip,
             timeout_s=execution.timeout_s,
         )
