@@ -106,7 +106,7 @@ def _findings(
     for check in (*(() if without else _OF_KIND[trial.kind]), *_LAST):
         found = check(trial)
         yield from [found] if isinstance(found, CheckFinding) else found
-    if trial.has_references:
+    if trial.has_references and (trial.kind is None or needs_answer(trial.kind)):
         yield check_same_reference(trial, max_exploit)
     if completions:
         yield check_frequent_completions(trial, completions, max_exploit)
