@@ -286,9 +286,10 @@ def test_a_completion_that_guesses_the_commonest_reference_is_no_exploit() -> No
 
 @pytest.mark.parametrize("kind", [Kind.CORRECTNESS, Kind.COMPOSITE])
 def test_the_answer_alone_is_a_style(kind: Kind) -> None:
-    report = check(
-        lambda response, answer: float(response.strip() == answer), sums(6), kind=kind, budget=Budget(0), skip=["levels"]
-    )
+    def equal(response: str, answer: str) -> float:
+        return float(response.strip() == answer)
+
+    report = check(equal, sums(6), kind=kind, budget=Budget(0), skip=["levels"])
     assert report.style == "bare"
     assert "gold solution" not in report.failed
     assert "empty" not in report.failed
@@ -321,7 +322,10 @@ def logs(completions: Any, answer: Any, log_extra: Any, log_metric: Any, journal
     log_extra("seen", list(completions))
     log_metric("share", 1.0)
     journal.lines.append("seen")
-    return [float(text.endswith(f"<answer>{reference}</answer>")) for text, reference in zip(completions, answer)]
+    return [
+        float(text.endswith(f"<answer>{reference}</answer>"))
+        for text, reference in zip(completions, answer, strict=True)
+    ]
 
 
 def test_functions_and_objects_among_the_arguments_are_not_changed_by_their_use() -> None:

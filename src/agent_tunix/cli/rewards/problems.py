@@ -31,8 +31,8 @@ def load_problems(
             a known suffix is read as JSON lines.
         rows: At least 1.
         prompt_column: None for the first of `PROMPT_COLUMNS` in the first row.
-        answer_column: None for the first of `ANSWER_COLUMNS` in the first row. Without any of them, the problems have no
-            references.
+        answer_column: None for the first of `ANSWER_COLUMNS` in the first row. Without any of them, the problems
+            have no references.
 
     Raises:
         DataError: The file cannot be read, or has no usable row.

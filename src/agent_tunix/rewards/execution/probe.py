@@ -49,7 +49,7 @@ def settle_completions(
     Args:
         rewards: Rewards of any convention; those without an open form stay unchanged.
         sample: Sample to call them with.
-        timeout_s: Time limit of a call in a worker. A function that exceeds it gets strings, or the form of its library.
+        timeout_s: Time limit of a call in a worker. A function that exceeds it gets its library's form, or strings.
         start_timeout_s: Time limit of loading a function in a worker.
         memory_mb: Memory that a function may allocate beyond what it holds after loading.
         allow_unsandboxed: True if uploaded functions may run where they cannot be isolated.

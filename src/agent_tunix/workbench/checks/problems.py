@@ -1,7 +1,7 @@
 """Problems that a reward is tried on, and responses to them.
 
-A *style* is a way to state an answer: in the template, in a box, after `####`, in a sentence, alone. Checks find out which
-style a reward pays best, and then write their responses in that style.
+A *style* is a way to state an answer: in the template, in a box, after `####`, in a sentence, alone. Checks find out
+which style a reward pays best, and then write their responses in that style.
 """
 
 import re

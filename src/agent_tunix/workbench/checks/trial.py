@@ -70,8 +70,8 @@ def begin(scorer: Scorer, kind: Kind | None, declared: Range | None, problems: S
     """Return a trial in the style in which gold solutions earn most.
 
     The answer alone is that style for a reward of correctness if all other styles earn less, and otherwise if they earn
-    less than half, because a shorter response may earn a little more from a part that measures the length. A reward that
-    pays as much for a sentence with the answer reads the answer from a text, and is tried with its work.
+    less than half, because a shorter response may earn a little more from a part that measures the length. A reward
+    that pays as much for a sentence with the answer reads the answer from a text, and is tried with its work.
     """
     golds = {style: scorer.values(problems, _gold(style, scorer.template)) for style in (*STYLES, BARE)}
     means = {style: _mean_or_lowest(values) for style, values in golds.items()}
