@@ -173,7 +173,12 @@ def training_overrides(line: str) -> Iterator[list[str]]:
             # Those of Hydra's own launchers are known where these are installed.
             overrides = [argument for argument in arguments if not re.match(r"--|\+?hydra[./]", argument)]
             is_sweep = "--multirun" in arguments
-            yield [override.partition(",")[0] if is_sweep else override for override in overrides]
+            yield [first_value(override) if is_sweep else override for override in overrides]
+
+
+def first_value(override: str) -> str:
+    """The override of the first job of a sweep."""
+    return re.split(r",(?![^\[{(]*[\]})])", override)[0]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One run as a workload of GKE: CLUSTER=my-cluster PROJECT=my-project ZONE=us-west4-a TPU_TYPE=v5litepod-16 \
-#   IMAGE=gcr.io/my-project/agent_tunix gke_xpk.sh WORKLOAD RUN_DIRECTORY +experiment=lora_math
+# One run as a workload of GKE:
+#   CLUSTER=my-cluster PROJECT=my-project ZONE=us-west4-a TPU_TYPE=v5litepod-16 IMAGE=gcr.io/my-project/agent_tunix \
+#   gke_xpk.sh WORKLOAD RUN_DIRECTORY model=qwen3_8b +experiment=lora_math model.mesh_shape=[2,1,8]
 # RUN_DIRECTORY must be in a volume that all pods have mounted.
 set -euo pipefail
 

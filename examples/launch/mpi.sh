@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One run over the ranks that mpirun starts: PROCESSES=8 mpi.sh RUN_DIRECTORY +experiment=lora_math model=qwen3_4b
+# One run over the ranks that mpirun starts:
+#   PROCESSES=8 mpi.sh RUN_DIRECTORY +experiment=lora_math model=qwen3_4b
 # Set MPIRUN_OPTIONS for hosts and the like, as in MPIRUN_OPTIONS="--hostfile hosts".
 set -euo pipefail
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One run over hosts that ssh reaches: HOSTS="node0 node1" ssh_hosts.sh RUN_DIRECTORY +experiment=lora_math
+# One run over hosts that ssh reaches, with all GPUs of each. For two hosts with eight GPUs each:
+#   HOSTS="node0 node1" ssh_hosts.sh RUN_DIRECTORY model=qwen3_8b +experiment=lora_math model.mesh_shape=[2,1,8]
 # The first host is process 0 and listens on PORT. All need the same environment in the same place, and a file system
 # that they share. SSH may be another command that takes a host and a command line.
 set -euo pipefail

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One run on all hosts of a Cloud TPU slice: TPU=my-slice ZONE=us-west4-a tpu_pod.sh RUN_DIRECTORY +experiment=lora_math
+# One run on all hosts of a Cloud TPU slice:
+#   TPU=my-slice ZONE=us-west4-a tpu_pod.sh RUN_DIRECTORY model=qwen3_8b +experiment=lora_math model.mesh_shape=[2,1,8]
 # RUN_DIRECTORY must be on a file system that all hosts have mounted.
 set -euo pipefail
 

@@ -338,6 +338,15 @@ def test_try_gives_columns_prompt_and_step_and_reads_standard_input(directory: P
     assert result.stdout.startswith("math: 1\n")
 
 
+def test_the_form_of_completions_is_tried_outside_the_worker_that_scores(directory: Path) -> None:
+    (directory / "counting.py").write_text(
+        "calls = []\n\n\ndef f(completions):\n    calls.append(1)\n    return [float(len(calls))]\n"
+    )
+    assert data("try", "counting.py:f", "--response", "4")["value"] == 1.0
+    (directory / "counted.yaml").write_text("reward: counting.py:f\ncases:\n- {response: '4', expected: 1}\n")
+    assert call("test", "counted.yaml").exit_code == 0
+
+
 def test_an_argument_must_name_its_component_where_there_are_several(directory: Path) -> None:
     spec = "{short: conciseness, correct: math}"
     arguments = ("try", spec, "--response", "It is 4", "--answer", "4", "--arg")
@@ -360,6 +369,25 @@ def test_a_check_takes_columns_by_other_names(directory: Path) -> None:
     arguments = ("check", "math", "--data", "other.jsonl", "--tries", "5")
     assert call(*arguments).exit_code == 2
     assert data(*arguments, "--prompt-column", "task", "--answer-column", "gold")["problems"] == 2
+
+
+def test_a_check_takes_rows_without_references(directory: Path) -> None:
+    (directory / "words.jsonl").write_text('{"prompt": "Two words?", "words": 2}\n{"prompt": "Three?", "words": 3}\n')
+    (directory / "words.py").write_text("def f(response, words):\n    return float(len(response.split()) == words)\n")
+    report = data("check", "words.py:f", "--data", "words.jsonl", "--tries", "0", "--kind", "correctness")
+    assert {"gold solution": "skipped"}.items() <= {one["check"]: one["status"] for one in report["findings"]}.items()
+
+
+def test_a_check_tries_the_completions_of_a_file(directory: Path) -> None:
+    (directory / "said.jsonl").write_text('{"response": "sure"}\n{"response": "4"}\n{"response": "sure"}\n')
+    (directory / "polite.py").write_text(
+        "def f(response, answer):\n    return 1.0 if response == answer else 0.9 * (response == 'sure')\n"
+    )
+    arguments = ("check", "polite.py:f", "--data", "rows.jsonl", "--kind", "correctness", "--tries", "0")
+    report = call(*arguments, "--rollouts", "said.jsonl")
+    assert report.exit_code == 1
+    assert "failed  frequent completions" in report.stdout
+    assert call(*arguments, "--rollouts", "missing.jsonl").exit_code == 2
 
 
 def test_calibration_reads_completions_with_labels(directory: Path) -> None:

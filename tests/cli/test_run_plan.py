@@ -26,6 +26,23 @@ def test_a_plan_says_memory_time_and_cost() -> None:
         assert told in ran.stdout
 
 
+def warnings_of(*overrides: str) -> list[str]:
+    ran = CliRunner().invoke(main, ["plan", "--device", "h100", "--json", *overrides])
+    return list(json.loads(ran.stdout)["warnings"])
+
+
+def test_lengths_of_the_tiny_model_are_warned_of_with_a_real_one() -> None:
+    ran = CliRunner().invoke(
+        main, ["plan", "--device", "h100", "model=qwen3_0_6b", "generation.max_generation_steps=32"]
+    )
+    assert "warning: generation.max_generation_steps=32 suits the tiny model" in ran.stdout
+    assert any(
+        "max_prompt_length=48" in told for told in warnings_of("model=qwen3_4b", "generation.max_prompt_length=48")
+    )
+    assert warnings_of("model=qwen3_4b", "+experiment=lora_math") == []
+    assert warnings_of("generation.max_generation_steps=32") == []
+
+
 def test_a_path_of_its_own_names_the_model() -> None:
     ran = CliRunner().invoke(main, ["plan", "--device", "h100", "model.path=hf://Qwen/Qwen3-0.6B"])
     assert ran.stdout.startswith("qwen3 Qwen3-0.6B, computed in bfloat16\n")

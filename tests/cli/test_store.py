@@ -62,6 +62,17 @@ def test_advice_is_given_on_standard_error(run: Run) -> None:
     assert "advice: line 1: `reward` takes no **kwargs" in run("store", "upload", "brevity.py").stderr
 
 
+def test_an_upload_warns_of_files_that_the_sandbox_hides(run: Run) -> None:
+    Path("helper.py").write_text("LIMIT = 9\n")
+    Path("brevity.py").write_text(
+        "from helper import LIMIT\nWORDS = open('words.txt').read()\n\n\n"
+        "def reward(completions, **kwargs):\n    return [len(c) / LIMIT for c in completions]\n"
+    )
+    told = run("store", "upload", "brevity.py").stderr
+    assert re.search(r"advice: it uses \S*helper\.py, but an uploaded reward sees no files", told)
+    assert "advice: line 2: `open('words.txt')` reads a file" in told
+
+
 SUPPORT = """
 from agent_tunix.rewards import register_reward_function
 

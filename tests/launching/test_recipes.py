@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -12,17 +14,32 @@ from pathlib import Path
 
 import pytest
 from tests.small_run import NUM_STEPS, SMALL_RUN
+from tests.test_docs import PAGES, first_value, read_blocks, shell_commands
 
+from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.compose import compose_overrides
+from agent_tunix.config.mesh_shape import read_mesh_shape
+from agent_tunix.config.schema import Config
+from agent_tunix.planning.known_models import plannable_architecture
+from agent_tunix.planning.memory import plan_memory
+from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
+from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import read_rows
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "examples" / "launch"
 # Programs of other hosts. The launchers run what they are given here; `agent-tunix` writes its arguments to a file.
 LAUNCHER = 'while [ "$1" != agent-tunix ]; do shift; done; "$@"'
-CLOUD = 'for word; do case $word in --command=*) eval "agent-tunix train${word##*agent-tunix train}" ;; esac; done'
+CLOUD = (
+    "for word; do case $word in"
+    ' --command=*"agent-tunix train"*) eval "agent-tunix train${word##*agent-tunix train}" ;; esac; done'
+)
+TELL = 'printf \'%s\\0\' "$@" > "$OUT/$$"'
 PROGRAMS = {
-    "agent-tunix": 'printf \'%s\\0\' "$@" > "$OUT/$$"',
+    "agent-tunix": TELL,
+    "python": TELL,
+    "sbatch": 'while [[ $1 == --* ]]; do shift; done; SLURM_SUBMIT_DIR=/shared SLURM_JOB_ID=1 bash "$@"',
+    "ssh": 'bash -c "$2"',
     "mpirun": LAUNCHER,
     "srun": LAUNCHER,
     "gcloud": CLOUD,
@@ -30,6 +47,24 @@ PROGRAMS = {
     "shell": 'bash -c "$2"',
 }
 GKE = {"CLUSTER": "c", "PROJECT": "p", "ZONE": "z", "TPU_TYPE": "v5litepod-16", "IMAGE": "image"}
+
+
+def told_by(command: str, directory: Path, environment: dict[str, str]) -> list[list[str]]:
+    """The arguments of each program that a command of shell starts on the hosts, which are all this machine."""
+    programs, out = directory / "programs", directory / "out"
+    for made in (programs, out):
+        made.mkdir()
+    for name, script in PROGRAMS.items():
+        (programs / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
+        (programs / name).chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-c", command],
+        check=True,
+        cwd=directory,
+        env={**os.environ, **environment, "OUT": str(out), "PATH": path},
+    )
+    return [file.read_text().split("\0")[:-1] for file in out.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -51,18 +86,8 @@ def test_each_host_is_told_to_run_what_composes(
     tmp_path: Path,
 ) -> None:
     assert recipe in os.listdir(RECIPES)
-    for name, script in PROGRAMS.items():
-        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-    out = tmp_path / "out"
-    out.mkdir()
-    subprocess.run(
-        [str(RECIPES / recipe), *arguments, "seed=3", "prompt.system='two words'"],
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, **environment, "OUT": str(out), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-    )
-    told = [file.read_text().split("\0")[:-1] for file in out.iterdir()]
+    command = shlex.join([str(RECIPES / recipe), *arguments, "seed=3", "prompt.system='two words'"])
+    told = told_by(command, tmp_path, environment)
     assert all({"train", "hydra.run.dir=/shared/run"} <= set(words) for words in told)
     configs = [compose_overrides([word for word in words[1:] if not word.startswith("hydra.")]) for words in told]
     assert {(config.distributed.mode, config.seed, config.prompt.system) for config in configs} == {
@@ -79,6 +104,80 @@ def test_each_host_is_told_to_run_what_composes(
 def test_a_recipe_can_be_run(recipe: str) -> None:
     subprocess.run(["bash", "-n", str(RECIPES / recipe)], check=True)
     assert os.access(RECIPES / recipe, os.X_OK)
+
+
+# --- what the documentation says --------------------------------------------------------------------------------------
+
+# The devices of a command, and those of a process: of a task of Slurm, of a rank, of a host, of a TPU host.
+DEVICES: dict[str, Callable[["re.Match[str]"], tuple[int, int]]] = {
+    r"nodes=(\d+)\b.*tasks.per.node=(\d+)": lambda found: (int(found[1]) * int(found[2]), 1),
+    r"PROCESSES=(\d+)": lambda found: (int(found[1]), 1),
+    r'HOSTS="([^"]*)"': lambda found: (8 * len(found[1].split()), 8),
+    r"TPU_TYPE=v5litepod-(\d+)|TPU=": lambda found: (int(found[1] or 16), 4),
+}
+
+
+def documented_commands() -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each command that starts a run elsewhere."""
+    for page in PAGES:
+        for block in read_blocks(page):
+            if block.reason_not_to_run in ("cluster", "tpu"):
+                for number, command in enumerate(shell_commands(block)):
+                    if "pip install" not in command:
+                        yield f"{page.name}:{block.line + number}", command
+    for script in sorted(RECIPES.iterdir()):  # the usage in its first lines
+        usage = " ".join(re.findall(r"^#   (.*?) ?\\?$", script.read_text(), flags=re.MULTILINE))
+        for name, value in {
+            script.name: f"examples/launch/{script.name}",
+            "RUN_DIRECTORY": "/run",
+            "WORKLOAD": "run",
+        }.items():
+            usage = usage.replace(name, value)
+        yield script.name, usage
+
+
+COMMANDS = dict(documented_commands())
+
+
+def devices_of(command: str) -> Devices:
+    found = next((make(match) for form, make in DEVICES.items() if (match := re.search(form, command))), (1, 1))
+    return Devices(*found, memory=80 * 10**9)
+
+
+def check_mesh(config: Config, devices: Devices) -> None:
+    """Check that the mesh has all devices, and divides the model and the rows of a micro-batch."""
+    architecture = plannable_architecture(config.model)
+    rows = micro_batch_size(config) * config.grpo.num_generations
+    shape = read_mesh_shape(config.model.mesh_shape)
+    if shape is None:
+        shape = choose_mesh_shape(
+            architecture, lambda tried: plan_memory(architecture, config, 2, tried).total, devices, num_rows=rows
+        ).shape
+    assert shape.size == devices.count
+    assert shape_problems(architecture, shape) == []
+    assert rows % shape.row_shards == 0
+
+
+@pytest.mark.parametrize("place", COMMANDS)
+def test_a_documented_recipe_passes_the_checks_of_a_run(place: str, tmp_path: Path) -> None:
+    command = COMMANDS[place]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "my_rewards.py").write_text("def reward(response):\n    return 1.0\n")
+    told = told_by(command, tmp_path, {})
+    assert told
+    for words in told:
+        overrides = [word for word in words[1:] if not re.match(r"--|\+?hydra[./]", word)]
+        if "--multirun" in words:  # the first job
+            overrides = [first_value(override) for override in overrides]
+        config = compose_overrides(overrides)
+        preflight(config, tmp_path)
+        if "seed=0,1,2" not in words:  # the jobs of a sweep have a device each
+            check_mesh(config, devices_of(command))
+
+
+def test_two_machines_of_eight_gpus_have_recipes() -> None:
+    counts = [devices_of(command).count for command in COMMANDS.values()]
+    assert counts.count(16) >= 4
 
 
 # --- real runs -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from agent_tunix.errors import UploadError
 from agent_tunix.store import Format, check_upload, detect_format
-from agent_tunix.store.adapting import adapt_source
+from agent_tunix.store.adapting import adapt_source, hidden_files
 from agent_tunix.store.uploads import MAX_BYTES
 from tests.raising import raises
 
@@ -170,6 +170,17 @@ ADVICE = {
     ),
     "a length": ("miles", "async def reward(args, sample, **kwargs):\n    return len(sample.response)\n", "no bound"),
     "no kwargs": ("trl", "def reward(completions):\n    return [len(c) / 9 for c in completions]\n", "kwargs"),
+    "a file": (
+        "trl",
+        "import sqlite3\ndef reward(completions, db, **kwargs):\n"
+        "    return [len(sqlite3.connect(p).execute(c).fetchall()) / 9 for c, p in zip(completions, db)]\n",
+        "line 3: `sqlite3.connect(p)` reads a file",
+    ),
+    "a file beside it": (
+        "miles",
+        f"from pathlib import Path\nRUBRIC = (Path(__file__).parent / 'rubric.txt').read_text()\n{MILES}",
+        "line 2: `",
+    ),
     "a network": ("miles", f"import requests\n{MILES}", "network"),
 }
 
@@ -179,6 +190,35 @@ def test_a_warning_says_what_would_improve_the_function(what: str) -> None:
     format, text, word = ADVICE[what]
     (warning,) = check_upload(text.encode(), format).warnings  # type: ignore[arg-type]
     assert word in warning
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sqlite3.connect(':memory:')",
+        "open('notes', 'w')",
+        "open('notes', mode='ab')",
+        "json.loads('{}')",
+        "re.match('a', 'b')",
+    ],
+)
+def test_memory_and_files_of_its_own_are_no_hidden_files(code: str) -> None:
+    source = f"import sqlite3, json, re\nGIVEN = {code}\n{TRL}"
+    assert check_upload(source.encode(), "trl").warnings == ()
+
+
+def test_files_of_this_machine_that_a_source_names_are_found(tmp_path: Path) -> None:
+    for name in ("helper.py", "kit/__init__.py", "data/rubric.txt", "unused.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    source = "import json\nfrom helper import f\nimport kit.parts\nPLACE = 'data/rubric.txt'\nOTHER = 'data/none.txt'\n"
+    found = hidden_files(source.encode(), [tmp_path])
+    assert [Path(path).relative_to(tmp_path).as_posix() for path in found] == [
+        "data/rubric.txt",
+        "helper.py",
+        "kit/__init__.py",
+    ]
+    assert hidden_files(b"1 +", [tmp_path]) == []
 
 
 @pytest.mark.parametrize(("format", "text"), [("trl", TRL), ("miles", MILES)])

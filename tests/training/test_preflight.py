@@ -60,6 +60,12 @@ def test_a_route_by_a_column_that_the_data_lack_is_refused(tmp_path: Path) -> No
         checked(tmp_path, *data, "training.reward_function={a:{function:math,when:{level:3}}}")
 
 
+def test_trial_calls_have_the_time_limit_of_the_configuration(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "slow.py").write_text("import time\n\n\ndef reward(completions):\n    time.sleep(1000)\n")
+    checked(tmp_path, "training.reward_function=slow.py:reward", "rewards.timeout_s=0.5")
+    assert "the trial was inconclusive: took longer than 0.5 s (rewards.timeout_s)" in caplog.text
+
+
 def test_a_filter_by_no_component_is_refused(tmp_path: Path) -> None:
     checked(tmp_path, "grpo=dapo", "grpo.filter_by=math")
     with raises(ConfigError, "unknown_component"):

@@ -98,7 +98,7 @@ def plan(
     Exit status: 0; 1 the run does not fit the device; 2 the command, the configuration or the model cannot be used.
     """
     from agent_tunix.config.mesh_shape import read_mesh_shape
-    from agent_tunix.planning.forecast import Assumptions, forecast_run
+    from agent_tunix.planning.forecast import Assumptions, forecast_run, short_lengths
     from agent_tunix.planning.known_models import plannable_architecture
     from agent_tunix.policy.module_names import check_experts
 
@@ -119,13 +119,16 @@ def plan(
     found = forecast_run(architecture, config, used, shape, compute_bytes, assumptions)
     hours = None if found.run_seconds is None else found.run_seconds * shape.size / 3600
     cost = None if hours is None or price_per_hour is None else hours * price_per_hour
+    warnings = list(short_lengths(architecture, config))
     if as_json:
-        echo(json.dumps(_to_data(found, used, shape, dtype, hours, cost), indent=2))
+        echo(json.dumps({**_to_data(found, used, shape, dtype, hours, cost), "warnings": warnings}, indent=2))
     else:
         echo(f"{architecture.model_type} {_size(config)}{_active(architecture)}, computed in {dtype}")
         echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
         for line in _lines(found, config, cost):
             echo(line)
+        for warning in warnings:
+            echo(f"warning: {warning}")
     raise SystemExit(0 if found.fits else 1)
 
 

@@ -95,11 +95,13 @@ def upload(
         components, parts = adapt_mixture(path)
         with _opened(url, key) as access:
             for part in parts:
+                _warn_of_hidden_files(part.source.source, part.path)
                 made = _create(access, f"{name or path.stem}.{part.component}", part.source.source, "auto", if_changed)
                 components[part.component]["function"] = made.id
         _print_mixture(components, as_json)
         return
     adapted = adapt_source(_read(path), function)
+    _warn_of_hidden_files(adapted.source, path)
     if adapted.function is not None:
         echo(f"a `reward` that calls {adapted.function} was added to the upload", err=True)
     with _opened(url, key) as access:
@@ -137,6 +139,14 @@ def _create(
     for warning in checked.warnings:
         echo(f"advice: {warning}", err=True)
     return access.create(name, source, checked.format, if_changed)
+
+
+def _warn_of_hidden_files(source: bytes, path: Path) -> None:
+    from agent_tunix.store.adapting import hidden_files
+    from agent_tunix.store.uploads import HIDDEN_FILES
+
+    for hidden in hidden_files(source, [path.parent, Path()]):
+        echo(f"advice: it uses {hidden}, but {HIDDEN_FILES}", err=True)
 
 
 def _print_mixture(components: dict[str, dict[str, Any]], as_json: bool) -> None:

@@ -16,7 +16,7 @@ from agent_tunix.config.data_sets import data_problems, data_sets, mixture_probl
 from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
-from agent_tunix.config.other_names import WITHOUT_KEY, key_of_other_name
+from agent_tunix.config.other_names import key_of_other_name, reason_without_key
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.own_functions import POLICY_LOSSES
@@ -214,7 +214,7 @@ def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
 def suggest_key(key: str, schema: type) -> str:
     """Return `; did you mean training.batch_size?` for an unknown key of a configuration, or "".
 
-    Names of TRL, verl and Tunix come first, then keys with the same last name in other groups, then similar spellings.
+    Names of other libraries come first, then keys with the same last name in other groups, then similar spellings.
     If a name of theirs has no equivalent here, the text gives the reason instead.
     """
     known = [*_keys_of(schema), "hydra.run.dir", "hydra.sweep.dir"]
@@ -223,8 +223,8 @@ def suggest_key(key: str, schema: type) -> str:
     if (other := key_of_other_name(key)) is not None and other[0] in known:
         return f"; did you mean {other[0]}?" + (f" ({key.rpartition('.')[2]}: {other[1]})" if other[1] else "")
     leaf = key.rpartition(".")[2]
-    if leaf in WITHOUT_KEY:
-        return f"; it has no counterpart here: {WITHOUT_KEY[leaf]}"
+    if (reason := reason_without_key(key)) is not None:
+        return f"; it has no counterpart here: {reason}"
     meant = [name for name in known if name.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, known, n=1)
     if not meant:
         leaves = {name.rpartition(".")[2]: name for name in known}

@@ -5,7 +5,7 @@ each at a share of the rate in the device's data sheet, and starting the kernels
 compilation, start and checkpoints are not included.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from agent_tunix.config.checks import evaluated_rows
@@ -14,10 +14,13 @@ from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.accelerators import Accelerator
 from agent_tunix.planning.memory import USABLE_MEMORY, MemoryPlan, plan_memory
-from agent_tunix.planning.work import WorkEstimate, work_of_sampling, work_of_step
+from agent_tunix.planning.work import WorkEstimate, count_weights, work_of_sampling, work_of_step
 from agent_tunix.policy.architecture import Architecture
 
 _LARGEST_GROUP = 1 << 14
+# Weights of the smallest real models; the tiny ones have less than a million.
+_REAL_MODEL_WEIGHTS = 50_000_000
+_SHORT_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -176,3 +179,21 @@ def _largest(fits: Callable[[int], bool], unit: int) -> int | None:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle * unit) else (low, middle - 1)
     return low * unit
+
+
+def short_lengths(architecture: Architecture, config: Config) -> Iterator[str]:
+    """Yield a warning for each length that suits the tiny model, if the model is a real one.
+
+    The defaults do. A plan with them shows memory and time of a run that would cut every answer.
+    """
+    total, _ = count_weights(architecture)
+    if total < _REAL_MODEL_WEIGHTS:
+        return
+    for name in ("max_prompt_length", "max_generation_steps"):
+        length = getattr(config.generation, name)
+        if length is not None and length <= _SHORT_LENGTH:
+            yield (
+                f"generation.{name}={length} suits the tiny model: few texts of a model of {total / 1e9:.2g} billion "
+                f"weights fit in {length} tokens, and this plan is for such short ones; set it to the longest of your "
+                "task (+experiment=lora_math has 512)"
+            )

@@ -171,10 +171,18 @@ def settle_rewards(mixture: Mixture, example: Example, config: Config, fixed: Ma
     decided = [reward for reward in own if not getattr(reward, "is_open", False)]
     # Inline rewards run without a memory limit, so the trial has none either.
     memory_mb = _NO_LIMIT_MB if settings.execution == "inline" else settings.memory_mb
-    settle_completions(own, sample, memory_mb=memory_mb)
+    timeout_s, start_timeout_s = settings.timeout_s, settings.start_timeout_s
+    settle_completions(own, sample, timeout_s=timeout_s, start_timeout_s=start_timeout_s, memory_mb=memory_mb)
     if not has_environment(config):  # a made-up completion is no episode
-        try_rewards(decided, sample, timeout_s=settings.timeout_s, memory_mb=memory_mb)
-    settle_completions(uploaded, sample, memory_mb=settings.memory_mb, allow_unsandboxed=settings.allow_unsandboxed)
+        try_rewards(decided, sample, timeout_s=timeout_s, start_timeout_s=start_timeout_s, memory_mb=memory_mb)
+    settle_completions(
+        uploaded,
+        sample,
+        timeout_s=timeout_s,
+        start_timeout_s=start_timeout_s,
+        memory_mb=settings.memory_mb,
+        allow_unsandboxed=settings.allow_unsandboxed,
+    )
 
 
 def _sample_of(example: Example, config: Config) -> Sample:

@@ -183,7 +183,15 @@ def resolve_for_replay(config: Config, stored: StoredRun, *, is_own: bool = True
         except RewardError as error:
             raise Unreplayable(f"the stored completions cannot be scored with this reward: {error}") from error
         rewards = [component.reward for component in mixture.components]
-        settle_completions(rewards, sample, allow_unsandboxed=config.rewards.allow_unsandboxed)
+        settings = config.rewards
+        settle_completions(
+            rewards,
+            sample,
+            timeout_s=settings.timeout_s,
+            start_timeout_s=settings.start_timeout_s,
+            memory_mb=settings.memory_mb,
+            allow_unsandboxed=settings.allow_unsandboxed,
+        )
     return mixture
 
 

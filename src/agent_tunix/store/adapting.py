@@ -5,7 +5,7 @@ A `reward` that calls the function is added at the end of the file. The file is 
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,34 @@ def adapt_source(source: bytes, function: str | None = None) -> AdaptedSource:
     kept = _without(source, [*_decorators(node for node in functions.values()), *_registrations(tree)])
     text = f"{kept.rstrip()}\n\n\n# Added by `agent-tunix store upload`.\n_given = {chosen}\n\n\n{added}"
     return AdaptedSource(text.encode(), chosen, registered.get(chosen, chosen), fits == ["plain"])
+
+
+def hidden_files(source: bytes, directories: Sequence[Path]) -> list[str]:
+    """Return the files of this machine that a source names and that are not uploaded with it.
+
+    Args:
+        source: The file to upload.
+        directories: Directories in which a reward that is not uploaded finds its modules and files.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # `check_upload` says what is wrong with it
+    named = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    modules = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    modules += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    names = [f"{module.partition('.')[0]}{end}" for module in modules for end in (".py", "/__init__.py")]
+    paths = {
+        directory / name
+        for directory in {one.resolve() for one in directories}
+        for name in (*names, *named)
+        if _may_be_path(name)
+    }
+    return sorted({str(path) for path in paths if path.is_file()})
+
+
+def _may_be_path(text: str) -> bool:
+    return 0 < len(text) < 256 and text.isprintable() and ("/" in text or "." in text)
 
 
 def _choose(functions: Mapping[str, _Function], registered: Mapping[str, str], wanted: str | None) -> str | None:
@@ -191,6 +219,7 @@ class ComponentUpload:
     """A component of a mixture whose function is in a file."""
 
     component: str
+    path: Path
     source: AdaptedSource  # the file with a `reward`
 
 
@@ -207,7 +236,7 @@ def adapt_mixture(file: Path) -> tuple[dict[str, dict[str, Any]], list[Component
         function = keys["function"]
         path, _, of_file = str(function).rpartition(":")
         if path.endswith(".py"):
-            uploads.append(ComponentUpload(name, _of_component(name, Path(path), of_file, keys)))
+            uploads.append(ComponentUpload(name, Path(path), _of_component(name, Path(path), of_file, keys)))
         elif not (is_function_id(function) or is_shipped(function) or is_shipped(f"{function}_reward")):
             raise UploadError(
                 "unknown_file",

@@ -28,6 +28,11 @@ _EXAMPLE = {
 }
 # Modules that need a network, which an uploaded reward does not have.
 _NETWORK = ("aiohttp", "httpx", "openai", "requests", "socket", "urllib3", "websockets")
+_MOST_READS = 3
+HIDDEN_FILES = (
+    "an uploaded reward sees no files but Python's libraries and those that it writes; put the content into this file,"
+    " or into columns of the data"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +193,5 @@ def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterat
     for module in facts.imports:
         if module in _NETWORK:
             yield f"it imports {module}; uploaded rewards run without a network"
+    for read in facts.reads[:_MOST_READS]:
+        yield f"line {read.line}: `{read.code}` reads a file, but {HIDDEN_FILES}"

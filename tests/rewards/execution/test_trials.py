@@ -1,13 +1,14 @@
 """A reward that cannot score is told of before a model is loaded."""
 
 import logging
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Sample, resolve_reward
-from agent_tunix.rewards.execution.probe import try_rewards
+from agent_tunix.rewards.execution.probe import announce_if_slow, try_rewards
 from tests.raising import raises
 from tests.tiers import slow_after
 
@@ -53,8 +54,8 @@ def test_a_reward_that_always_fails_is_warned_of(
     code: str, reason: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     try_out(write(code))
-    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "made-up completions" in record.getMessage()
+    record = [record for record in caplog.records if record.levelno == logging.WARNING][-1]
+    assert "fails on all 3 made-up completions" in record.getMessage()
     assert reason in record.getMessage()
 
 
@@ -88,4 +89,28 @@ def test_made_up_completions_have_token_ids(write: Write, caplog: pytest.LogCapt
     code = "def reward(completions, **kwargs): return [float(len(ids)) for ids in kwargs['completion_ids']]"
     mixture = resolve_reward(write(code))
     try_rewards([mixture.components[0].reward], Sample("4", prompt="2 + 2?", columns={"answer": "4"}))
+    assert caplog.records == []
+
+
+def test_a_slow_trial_is_announced_while_it_lasts() -> None:
+    announced = threading.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "trying 100 % of it":
+                announced.set()
+
+    listener = Listener()
+    logger = logging.getLogger("agent_tunix.rewards")
+    logger.addHandler(listener)
+    try:
+        with announce_if_slow("trying 100 % of it"):
+            assert announced.wait(60)
+    finally:
+        logger.removeHandler(listener)
+
+
+def test_a_quick_trial_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    with announce_if_slow("trying it"):
+        pass
     assert caplog.records == []

@@ -1,7 +1,9 @@
 """Rewards that can be exploited are caught, and those that ship are not."""
 
+import difflib
 import functools
 import logging
+import threading
 import time
 from typing import Any
 
@@ -232,3 +234,118 @@ def test_a_column_that_alone_earns_everything_is_named() -> None:
 
 def test_a_budget_of_no_time_still_tries_one_string() -> None:
     check_reward(resolve_reward("math"), [CheckProblem("1 + 1?", {"answer": "2"})], budget=Budget(tries=9, seconds=0.0))
+
+
+QUERIES = [
+    CheckProblem(f"How many {name} are there?", {"answer": f"SELECT COUNT(*) FROM {name}"})
+    for name in ("ships", "towns", "birds", "songs", "trees", "clubs")
+]
+
+
+def findings(report: CheckReport) -> dict[str, str]:
+    return {finding.check: finding.status.value for finding in report.findings}
+
+
+def likeness(response: str, answer: str) -> float:
+    """Range [0, 1]."""
+    return difflib.SequenceMatcher(None, response, answer).ratio()
+
+
+def test_pay_for_likeness_to_the_reference_fails_by_the_references_of_other_rows() -> None:
+    report = check(likeness, QUERIES, kind=Kind.CORRECTNESS, budget=Budget(0))
+    assert "one reference for all" in report.failed
+    assert findings(check(likeness, QUERIES, budget=Budget(0)))["one reference for all"] == "noted"
+    same = [CheckProblem("Again?", {"answer": "yes"})] * 3
+    assert findings(check(likeness, same, budget=Budget(0)))["one reference for all"] == "skipped"
+
+
+def test_what_a_policy_writes_most_often_is_tried_on_every_problem() -> None:
+    def counts(response: str, answer: str) -> float:
+        """Range [0, 1]."""
+        return 1.0 if response == answer else 0.8 * ("count(" in response.lower() and "*" in response)
+
+    written = ["select count(*)", "SELECT 1", "select count(*)"]
+    options: dict[str, Any] = {"kind": Kind.CORRECTNESS, "budget": Budget(0)}
+    assert "frequent completions" in check(counts, QUERIES, completions=written, **options).failed
+    passed = check(counts, QUERIES, completions=["SELECT 1"], **options)
+    assert findings(passed)["frequent completions"] == "passed"
+    assert "frequent completions" not in findings(check(counts, QUERIES, **options))
+
+
+def test_a_completion_that_guesses_the_commonest_reference_is_no_exploit() -> None:
+    truths = [CheckProblem(f"Is {n} even?", {"answer": "no" if n % 4 else "yes"}) for n in range(8)]
+    report = check(
+        lambda response, answer: float(response == answer),
+        truths,
+        kind=Kind.CORRECTNESS,
+        budget=Budget(0),
+        completions=["no"] * 9,
+    )
+    assert findings(report)["frequent completions"] == "passed"
+
+
+@pytest.mark.parametrize("kind", [Kind.CORRECTNESS, Kind.COMPOSITE])
+def test_the_answer_alone_is_a_style(kind: Kind) -> None:
+    def equal(response: str, answer: str) -> float:
+        return float(response.strip() == answer)
+
+    report = check(equal, sums(6), kind=kind, budget=Budget(0), skip=["levels"])
+    assert report.style == "bare"
+    assert "gold solution" not in report.failed
+    assert "empty" not in report.failed
+
+
+def test_the_answer_alone_is_no_style_of_a_reward_that_only_prefers_it() -> None:
+    spec = {"correct": "math", "short": {"function": brevity, "weight": 0.2}}
+    assert check(spec, sums(4), budget=Budget(0)).style != "bare"
+
+
+@pytest.mark.parametrize("kind", [Kind.CORRECTNESS, Kind.COMPOSITE])
+def test_gold_solutions_far_below_the_declared_maximum_fail(kind: Kind) -> None:
+    def tenth(response: str, answer: str) -> float:
+        """Range [0, 1]."""
+        return 0.1 * (response.endswith(f"<answer>{answer}</answer>"))
+
+    assert "gold solution" in check(tenth, sums(6), kind=kind, budget=Budget(0)).failed
+
+
+class Journal:
+    """An object that equals only itself, and cannot be copied."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lines: list[str] = []
+
+
+def logs(completions: Any, answer: Any, log_extra: Any, log_metric: Any, journal: Any, **kwargs: Any) -> list[float]:
+    """Range [0, 1]."""
+    log_extra("seen", list(completions))
+    log_metric("share", 1.0)
+    journal.lines.append("seen")
+    return [
+        float(text.endswith(f"<answer>{reference}</answer>"))
+        for text, reference in zip(completions, answer, strict=True)
+    ]
+
+
+def test_functions_and_objects_among_the_arguments_are_not_changed_by_their_use() -> None:
+    report = check(logs, sums(4), args={"logs": {"journal": Journal()}}, budget=Budget(0))
+    assert findings(report)["arguments untouched"] == "passed"
+
+
+@pytest.mark.parametrize("change", ["sizes.append(1)", "sizes[0]['a'] = 2", "sizes[0]['b'] = sizes"])
+def test_a_changed_column_is_found_however_deep(change: str) -> None:
+    names: dict[str, Any] = {}
+    exec(f"def reward(response, sizes):\n    {change}\n    return 0.5", names)
+    problems = [CheckProblem("Why?", {"answer": "x", "sizes": [{"a": float("nan")}]})]
+    assert "arguments untouched" in check(names["reward"], problems, budget=Budget(0)).failed
+
+
+def test_rows_without_references_have_the_checks_that_need_none() -> None:
+    problems = [CheckProblem(f"Write {n} words.", {"words": n}) for n in (2, 3)]
+    report = check(
+        lambda response, words: float(len(response.split()) == words), problems, kind=Kind.CORRECTNESS, skip=["levels"]
+    )
+    assert report.passed, report.text
+    assert findings(report)["gold solution"] == "skipped"
+    assert findings(report)["exploit search"] == "noted"

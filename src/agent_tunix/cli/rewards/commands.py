@@ -173,8 +173,9 @@ def try_reward(
     mixture.check_parameters(row)
     text = sys.stdin.read() if response == "-" else response
     limit_s = execution.timeout_s if execution.place == "inline" else None  # built-ins have no time limit
-    with execution.placed(mixture, num_workers=1) as placed:
-        score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(CheckProblem(prompt, row), text)
+    problem = CheckProblem(prompt, row)
+    with execution.placed(mixture, problem, text, template, num_workers=1) as placed:
+        score = Scorer(placed, step, template or DEFAULT_FORMAT, limit_s)(problem, text)
     if as_json:
         echo_json(score_data(mixture, score, step))
     else:
@@ -262,6 +263,11 @@ def test(
         "from guessing."
     ),
 )
+@click.option(
+    "--rollouts",
+    metavar="RUN",
+    help="Run, or JSONL file with `response` per line, whose most frequent completions are tried on every problem.",
+)
 @click.option("--skip", multiple=True, metavar="CHECK", help="Skip a check; repeatable.")
 @execution_option
 @finding_option
@@ -276,6 +282,7 @@ def check(
     tries: int,
     budget: float,
     max_exploit: float,
+    rollouts: str | None,
     skip: tuple[str, ...],
     finding: ListedFinding,
     execution: Execution,
@@ -285,25 +292,33 @@ def check(
 
     Every kind: the reward is deterministic, stays within its range, changes no argument and scores hostile strings.
     Correctness and composite: the gold solution earns the most; an empty response, an echo of the prompt, tags, a list
-    of every answer, the reference of another row and near misses earn less. Composite: a correct long answer beats a
+    of every answer, the reference of another row and near misses earn less, and one string for all problems earns
+    little. Composite: a correct long answer beats a
     wrong short one. Form: the filled form beats tags alone. Notes never make the check fail.
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command, the reward or the data cannot be used.
     """
+    from agent_tunix.cli.rewards.problems import load_responses
+    from agent_tunix.rewards.execution.probe import announce_if_slow
     from agent_tunix.workbench.checks import Budget, Kind, check_reward
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
-    mixture = resolve(name, finding)
-    with execution.placed(mixture) as placed:
+    mixture, problems = resolve(name, finding), load_problems()
+    told = (
+        f"checking {mixture.name} with some thousands of responses to {len(problems)} problems, each call with at most "
+        f"{execution.timeout_s:g} s (--timeout); --rows 2 --tries 0 needs the fewest"
+    )
+    with execution.placed(mixture, problems[0], template=template) as placed, announce_if_slow(told):
         report = check_reward(
             placed,
-            load_problems(),
+            problems,
             kind=None if kind is None else Kind(kind),
             step=step,
             template=template or DEFAULT_FORMAT,
             seed=seed,
             budget=Budget(tries, budget),
             max_exploit=max_exploit,
+            completions=load_responses(rollouts) if rollouts else (),
             skip=skip,
             timeout_s=execution.timeout_s,
         )
@@ -384,7 +399,8 @@ def calibrate(
     else:
         judged = list(generate_completions(load_problems(), template))
     mixtures = resolve(first, finding), resolve(second, finding)
-    with execution.placed(mixtures[0]) as one, execution.placed(mixtures[1]) as other:
+    places = [execution.placed(mixture, judged[0].problem, judged[0].response, template) for mixture in mixtures]
+    with places[0] as one, places[1] as other:
         report = compare(
             one, other, judged, thresholds=limits, template=template, step=step, timeout_s=execution.timeout_s
         )
@@ -426,11 +442,11 @@ def bench(
     from agent_tunix.workbench.checks import measure_speed
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
-    mixture = resolve(name, finding)
-    with execution.placed(mixture) as placed:
+    mixture, problems = resolve(name, finding), load_problems()
+    with execution.placed(mixture, problems[0], template=template) as placed:
         speeds = measure_speed(
             placed,
-            load_problems(),
+            problems,
             count=count,
             repeats=repeats,
             step=step,

@@ -55,10 +55,31 @@ class Execution:
     allow_unsandboxed: bool
 
     @contextlib.contextmanager
-    def placed(self, mixture: "Mixture", num_workers: int | None = None) -> "Iterator[Mixture]":
-        """Yield the reward, in this process or in workers as the options say."""
-        from agent_tunix.rewards.execution import make_runner
+    def placed(
+        self,
+        mixture: "Mixture",
+        problem: "CheckProblem",
+        response: str = "",
+        template: str | None = None,
+        num_workers: int | None = None,
+    ) -> "Iterator[Mixture]":
+        """Yield the reward, in this process or in workers as the options say.
 
+        In workers, trial calls on the problem and the response first decide the form of completions.
+        """
+        from agent_tunix.rewards.execution import make_runner
+        from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
+        from agent_tunix.workbench.checks.scoring import settle_forms
+
+        if self.place != "inline":
+            settle_forms(
+                mixture,
+                problem,
+                response,
+                template or DEFAULT_FORMAT,
+                timeout_s=self.timeout_s,
+                allow_unsandboxed=self.allow_unsandboxed,
+            )
         with make_runner(
             mixture,
             self.place,

@@ -11,11 +11,14 @@ from agent_tunix.data.dataset import COLUMN_ADVICE
 from agent_tunix.data.sources import read_rows
 from agent_tunix.data.sources.paths import source_of_name
 from agent_tunix.errors import DataError
+from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.checks import CheckProblem, LabelledCompletion
 
 PROMPT_COLUMNS = ("question", "prompt", "problem")
 ANSWER_COLUMNS = ("answer", "ground_truth", "label")
 RESPONSE_COLUMNS = ("response", "completion")
+# Steps of a run whose completions are read.
+_LAST_STEPS = 8
 
 
 def load_problems(
@@ -28,7 +31,8 @@ def load_problems(
             a known suffix is read as JSON lines.
         rows: At least 1.
         prompt_column: None for the first of `PROMPT_COLUMNS` in the first row.
-        answer_column: None for the first of `ANSWER_COLUMNS` in the first row.
+        answer_column: None for the first of `ANSWER_COLUMNS` in the first row. Without any of them, the problems
+            have no references.
 
     Raises:
         DataError: The file cannot be read, or has no usable row.
@@ -42,7 +46,7 @@ def load_problems(
         config.data.path = str(path)
         first = next((row.columns for row in read_rows(config, "train", Dropped())), {})
         config.data.prompt_column = prompt_column or _pick(PROMPT_COLUMNS, first)
-        config.data.answer_column = answer_column or _pick(ANSWER_COLUMNS, first)
+        config.data.answer_column = answer_column or _answer_column(first)
     try:
         examples = load_examples(config, "train").examples
     except DataError as error:
@@ -53,10 +57,10 @@ def load_problems(
     return [CheckProblem(example.prompt, example.columns) for example in chosen]
 
 
-def load_completions(file: str) -> list[LabelledCompletion]:
+def load_completions(file: str, *, with_answer: bool = True) -> list[LabelledCompletion]:
     """Return the completions of a JSONL file; raise DataError if it cannot be read or a line lacks a required column.
 
-    Columns are `response`, `answer`, and optionally `prompt`, `label` and others.
+    Columns are `response`, `answer` (optional without `with_answer`), and optionally `prompt`, `label` and others.
     """
     completions = []
     try:
@@ -65,7 +69,7 @@ def load_completions(file: str) -> list[LabelledCompletion]:
         raise DataError(f"the completions of {file} cannot be read: {error}", code="unreadable_file") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            completions.append(_completion(line, f"{file}, line {number}"))
+            completions.append(_completion(line, f"{file}, line {number}", with_answer))
     if not completions:
         raise DataError(
             f"{file} contains no completions; add at least one, as a JSON object per line", code="missing_completions"
@@ -73,15 +77,35 @@ def load_completions(file: str) -> list[LabelledCompletion]:
     return completions
 
 
-def _completion(line: str, where: str) -> LabelledCompletion:
+def load_responses(path: str) -> list[str]:
+    """Return the responses of a run's last recorded steps, or of a JSONL file with `response` in each line.
+
+    Raises:
+        DataError, RunDirectoryError: There are none, or they cannot be read.
+    """
+    if Path(path).is_dir():
+        rollouts = StoredRun(path).rollouts
+        steps = rollouts.steps()[-_LAST_STEPS:]
+        responses = [sample.response for step in rollouts.iterate(steps=steps) for sample in step.samples]
+    else:
+        responses = [completion.response for completion in load_completions(path, with_answer=False)]
+    if not responses:
+        raise DataError(f"{path} contains no completions; give a run with rollouts", code="missing_completions")
+    return responses
+
+
+def _completion(line: str, where: str, with_answer: bool) -> LabelledCompletion:
     try:
         row: Any = json.loads(line)
     except ValueError as error:
         raise DataError(f"{where} is not JSON: {error}", code="invalid_completion") from error
     response_column = next((name for name in RESPONSE_COLUMNS if isinstance(row, dict) and name in row), None)
-    if response_column is None or not isinstance(row[response_column], str) or "answer" not in row:
+    if with_answer and isinstance(row, dict) and "answer" not in row:
+        response_column = None
+    if response_column is None or not isinstance(row[response_column], str):
+        needed = "the texts `response` and `answer`" if with_answer else "the text `response`"
         raise DataError(
-            f"{where} must be an object with the texts `response` and `answer`, not {line[:80]}",
+            f"{where} must be an object with {needed}, not {line[:80]}",
             code="invalid_completion",
         )
     label = row.pop("label", None)
@@ -91,7 +115,7 @@ def _completion(line: str, where: str) -> LabelledCompletion:
             code="invalid_completion",
         )
     response = row.pop(response_column)
-    row["answer"] = str(row["answer"]).rpartition("####")[2].strip()
+    row["answer"] = str(row.get("answer", "")).rpartition("####")[2].strip()
     prompt = next((str(row[name]) for name in PROMPT_COLUMNS if name in row), "")
     return LabelledCompletion(CheckProblem(prompt, row), response, label, where.rpartition(", ")[2])
 
@@ -110,6 +134,13 @@ def _find(data: str) -> Path:
             code="missing_file",
         )
     return path
+
+
+def _answer_column(row: dict[str, Any]) -> str | None:
+    """Return the column of the reference; None if a row has none. Rows of verl hold it in `reward_model`."""
+    if "reward_model" in row:
+        return _pick(ANSWER_COLUMNS, row)
+    return next((name for name in ANSWER_COLUMNS if name in row), None)
 
 
 def _pick(columns: tuple[str, ...], row: dict[str, Any]) -> str:

@@ -1,10 +1,13 @@
 """Trials of rewards before training, in a worker. They find the form of completions, and rewards that always fail.
 
-In a worker the function can hang, exit, exhaust its memory or count its calls without effect on the run.
+In a worker the function can hang, exit, exhaust its memory or count its calls without effect on the run. Trial calls
+have the time limit of other calls, `rewards.timeout_s`.
 """
 
+import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +31,8 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score
 logger = logging.getLogger("agent_tunix.rewards")
 
 TIMEOUT_S = 60.0
+# Seconds after which a trial that still runs is announced.
+_QUIET_S = 2.0
 
 
 def settle_completions(
@@ -35,6 +40,7 @@ def settle_completions(
     sample: Sample,
     *,
     timeout_s: float = TIMEOUT_S,
+    start_timeout_s: float = TIMEOUT_S,
     memory_mb: int = 2048,
     allow_unsandboxed: bool = False,
 ) -> None:
@@ -43,7 +49,8 @@ def settle_completions(
     Args:
         rewards: Rewards of any convention; those without an open form stay unchanged.
         sample: Sample to call them with.
-        timeout_s: Time limit of a call, and of loading. A function that exceeds it gets strings.
+        timeout_s: Time limit of a call in a worker. A function that exceeds it gets its library's form, or strings.
+        start_timeout_s: Time limit of loading a function in a worker.
         memory_mb: Memory that a function may allocate beyond what it holds after loading.
         allow_unsandboxed: True if uploaded functions may run where they cannot be isolated.
 
@@ -54,28 +61,35 @@ def settle_completions(
     open_ones = [reward for reward in rewards if isinstance(reward, FormedConvention) and reward.is_open]
     for reward in open_ones:
         if reward.recipe is None:
-            reward.settle(reward.probe(sample))
+            with announce_if_slow(_trial_of(reward, None)):
+                reward.settle(reward.probe(sample))
     settings = ExecutionSettings(
         "process",
         timeout_s,
         memory_mb,
         num_workers=1,
-        start_timeout_s=timeout_s,
+        start_timeout_s=start_timeout_s,
         allow_unsandboxed=allow_unsandboxed,
     )
     own = [reward for reward in open_ones if reward.recipe is not None and not is_uploaded(reward.recipe)]
     if own:
         with LocalExecutor(settings) as executor:
             for reward in own:
-                choose_completions(reward, sample, executor)
+                with announce_if_slow(_trial_of(reward, timeout_s)):
+                    choose_completions(reward, sample, executor)
     for reward in open_ones:
         if is_uploaded(reward.recipe):  # each upload gets its own workers
-            with make_sandboxed_executor(settings) as executor:
+            with announce_if_slow(_trial_of(reward, timeout_s)), make_sandboxed_executor(settings) as executor:
                 choose_completions(reward, sample, executor)
 
 
 def try_rewards(
-    rewards: Iterable[object], sample: Sample, *, timeout_s: float = TIMEOUT_S, memory_mb: int = 2048
+    rewards: Iterable[object],
+    sample: Sample,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    start_timeout_s: float = TIMEOUT_S,
+    memory_mb: int = 2048,
 ) -> None:
     """Call each reward of the user's own code on made-up completions, and warn of one that fails on all of them.
 
@@ -83,6 +97,7 @@ def try_rewards(
         rewards: Rewards of any convention. Built-ins, judges, uploads and rewards without a recipe are not called.
         sample: A sample of the data.
         timeout_s: Time limit of a call for each completion.
+        start_timeout_s: Time limit of loading a reward in the worker.
         memory_mb: Memory that a reward may allocate beyond what it holds after loading.
 
     Raises:
@@ -98,12 +113,28 @@ def try_rewards(
     ]
     if not own:
         return
-    settings = ExecutionSettings(
-        "process", timeout_s, memory_mb, num_workers=1, start_timeout_s=max(timeout_s, TIMEOUT_S)
-    )
+    settings = ExecutionSettings("process", timeout_s, memory_mb, num_workers=1, start_timeout_s=start_timeout_s)
     with LocalExecutor(settings) as executor:
         for reward in own:
-            _try_out(reward, [with_made_up_tokens(sample), *made_up(sample)], executor)
+            with announce_if_slow(_trial_of(reward, timeout_s)):
+                _try_out(reward, [with_made_up_tokens(sample), *made_up(sample)], executor)
+
+
+@contextlib.contextmanager
+def announce_if_slow(text: str) -> Iterator[None]:
+    """Log a text if the block takes longer than a moment."""
+    timer = threading.Timer(_QUIET_S, logger.warning, ("%s", text))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _trial_of(reward: Convention, limit_s: float | None) -> str:
+    limit = "without a time limit" if limit_s is None else f"with at most {limit_s:g} s a call (rewards.timeout_s)"
+    return f"trying reward {reward.name!r} on made-up completions, {limit}: {reward.describe()}"
 
 
 def _try_out(reward: Convention, samples: Sequence[Sample], executor: Executor) -> None:

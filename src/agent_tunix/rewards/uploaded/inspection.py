@@ -38,6 +38,14 @@ class ValueFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFacts:
+    """Facts about an expression that reads a file."""
+
+    code: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class FileFacts:
     """Facts about a Python file."""
 
@@ -46,6 +54,7 @@ class FileFacts:
     needs_batch: bool = False  # True if it sets `reward.needs_batch = True`
     imports: Sequence[str] = ()  # top-level names of the modules that it imports
     values: Sequence[ValueFacts] = ()  # values that `function` returns, as far as its source shows them
+    reads: Sequence[ReadFacts] = ()  # expressions that read files, as far as the source shows them
 
     @property
     def function(self) -> FunctionFacts | None:
@@ -77,6 +86,7 @@ def inspect_file(source: bytes) -> FileFacts:
         said["needs_batch"],
         tuple(said["imports"]),
         tuple(ValueFacts(**value) for value in said["values"]),
+        tuple(ReadFacts(**read) for read in said["reads"]),
     )
 
 

@@ -8,7 +8,8 @@ its own, apart from the service.
      "functions": [{"is_async": bool, "line": int, "is_literal": bool, "is_generator": bool, "is_nested": bool,
                     "parameters": [[name, kind, has_default]], "doc": str | null}],
      "needs_batch": bool, "imports": [str],
-     "values": [{"kind": "constant" | "truth" | "length" | "other", "number": float, "line": int}]}
+     "values": [{"kind": "constant" | "truth" | "length" | "other", "number": float, "line": int}],
+     "reads": [{"code": str, "line": int}]}
 """
 
 import ast
@@ -24,6 +25,35 @@ MEMORY_LIMIT_BYTES = 1 << 30
 # Files that are slow to compile must not delay the caller, such as a server with other requests.
 _NICENESS = 10
 FUNCTION = "reward"
+
+# Calls that read a file, by their name, or by the object and the name.
+_READERS = {
+    *(
+        "open",
+        "ZipFile",
+        "load_dataset",
+        "load_from_disk",
+        "from_pretrained",
+        "read_text",
+        "read_bytes",
+        "iterdir",
+        "rglob",
+    ),
+    *("read_csv", "read_json", "read_parquet", "read_excel", "read_table", "read_pickle", "loadtxt", "genfromtxt"),
+    *("fromfile", "memmap", "listdir", "scandir", "load_file", "safe_open", "load_extension"),
+    *(
+        "sqlite3.connect",
+        "duckdb.connect",
+        "np.load",
+        "numpy.load",
+        "torch.load",
+        "joblib.load",
+        "os.walk",
+        "glob.glob",
+    ),
+}
+_WRITING_MODES = {f"{way}{kind}" for way in "wxa" for kind in ("", "b", "t", "+", "b+")}
+_MOST_CODE = 60
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -56,6 +86,7 @@ def inspect_source(source: str) -> dict[str, Any]:
             "needs_batch": any(_says_needs_batch(node) for node in tree.body),
             "imports": sorted(set(_imports(tree))),
             "values": [value for function in main[-1:] for value in _values_of(function)],
+            "reads": list(_reads(tree)),
         }
     except SyntaxError as problem:
         error = {"message": problem.msg, "line": problem.lineno}
@@ -63,7 +94,7 @@ def inspect_source(source: str) -> dict[str, Any]:
         error = {"message": "it is nested too deeply", "line": None}
     except (ValueError, OverflowError) as problem:
         error = {"message": str(problem), "line": None}
-    return {"error": error, "functions": [], "needs_batch": False, "imports": [], "values": []}
+    return {"error": error, "functions": [], "needs_batch": False, "imports": [], "values": [], "reads": []}
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[_Function, bool]]:
@@ -119,6 +150,26 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.partition(".")[0]
+
+
+def _reads(tree: ast.Module) -> Iterator[dict[str, Any]]:
+    """Yield the first expression of each line that reads a file, as far as the source shows it."""
+    lines = set()
+    for node in ast.walk(tree):
+        is_read = isinstance(node, ast.Call) and _is_read(node)
+        if (is_read or (isinstance(node, ast.Name) and node.id == "__file__")) and node.lineno not in lines:
+            lines.add(node.lineno)
+            yield {"code": ast.unparse(node)[:_MOST_CODE], "line": node.lineno}
+
+
+def _is_read(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    if not (name in _READERS or name.rpartition(".")[2] in _READERS):
+        return False
+    texts = [node.value for node in call.args if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts += [one.value.value for one in call.keywords if one.arg == "mode" and isinstance(one.value, ast.Constant)]
+    is_writing = name.rpartition(".")[2] == "open" and any(text in _WRITING_MODES for text in texts)
+    return not is_writing and texts[:1] not in ([":memory:"], ["/dev/null"])
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:

@@ -82,10 +82,12 @@ def in_workers(
         ).components
         reward = component.reward
         reward.check_parameters(sample.columns)
+        settling_s = max(min(_SETTLING_S, deadline.left_s), _LOOK_S)
         settle_completions(
             [reward],
             sample,
-            timeout_s=max(min(_SETTLING_S, deadline.left_s), _LOOK_S),
+            timeout_s=min(limits.timeout_s, settling_s),
+            start_timeout_s=settling_s,
             memory_mb=limits.memory_mb,
             allow_unsandboxed=allow_unsandboxed,
         )

@@ -6,6 +6,7 @@
 - With a composite reward, a correct long answer beats a wrong short one.
 """
 
+import math
 from collections.abc import Iterator
 
 from agent_tunix.rewards.builtin import Kind
@@ -20,7 +21,8 @@ _MOST_PROBLEMS = 32
 def check_gold(trial: Trial) -> CheckFinding:
     """Check that gold solutions earn the top of the declared range, or else the maximum over all responses.
 
-    A composite reward passes if every gold solution earns at least half of what the best one earns.
+    A composite reward passes if every gold solution earns at least half of the top of the declared range, or else of
+    what the best one earns.
     """
     bad = [p for p, gold in zip(trial.problems, trial.gold, strict=True) if gold is None]
     if bad:
@@ -35,10 +37,12 @@ def check_gold(trial: Trial) -> CheckFinding:
     elif trial.kind is Kind.CORRECTNESS:
         top, which = max([*observed, *golds]), "the highest score seen"
     else:
-        top, which = max(golds), "the score of the best of them"
-        if min(golds) >= top - 0.5 * abs(top) - EPSILON:
+        top, which = max(golds), "half the score of the best of them"
+        if trial.range is not None and math.isfinite(trial.range[1]) and trial.range[1] > top:
+            top, which = trial.range[1], "half the top of the range"
+        top -= 0.5 * abs(top)
+        if min(golds) >= top - EPSILON:
             return CheckFinding("gold solution", Status.PASSED, f"they earn {min(golds):g} to {max(golds):g}")
-        top, which = top - 0.5 * abs(top), "half the score of the best of them"
     short = [(p, gold) for _, p, gold in trial.solved() if gold < top - EPSILON]
     if not short:
         return CheckFinding("gold solution", Status.PASSED, f"all {len(golds)} earn {top:g}")

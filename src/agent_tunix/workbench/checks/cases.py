@@ -37,7 +37,7 @@ from agent_tunix.rewards.resolve import resolve_reward
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 from agent_tunix.workbench.checks.report import shorten
-from agent_tunix.workbench.checks.scoring import Scorer
+from agent_tunix.workbench.checks.scoring import Scorer, settle_forms
 
 DEFAULT_TOLERANCE = 1e-6
 
@@ -171,6 +171,16 @@ def run_cases(
         key = repr(spec)
         if key not in mixtures:
             mixture = spec if isinstance(spec, Mixture) else resolve_reward(spec, **finding)
+            if execution != "inline":
+                with contextlib.suppress(RewardSignatureError):  # the case itself is then an error
+                    settle_forms(
+                        mixture,
+                        CheckProblem(case.prompt, case.columns),
+                        case.response,
+                        case.format or DEFAULT_FORMAT,
+                        timeout_s=timeout_s,
+                        allow_unsandboxed=allow_unsandboxed,
+                    )
             runner = make_runner(mixture, execution, timeout_s=timeout_s, allow_unsandboxed=allow_unsandboxed)
             mixtures[key] = stack.enter_context(runner).reward
         return mixtures[key]

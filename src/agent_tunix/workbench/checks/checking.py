@@ -4,12 +4,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import Kind
-from agent_tunix.rewards.kinds import component_kind, kind_of, range_of, show_kind, weighted
+from agent_tunix.rewards.kinds import component_kind, kind_of, needs_answer, range_of, show_kind, weighted
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.workbench.checks import about_answers, about_columns, universal
 from agent_tunix.workbench.checks.fuzzer import Budget, judge_exploit, search
 from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT, CheckProblem
 from agent_tunix.workbench.checks.report import CheckFinding, CheckReport, Status
+from agent_tunix.workbench.checks.same_for_all import check_frequent_completions, check_same_reference
 from agent_tunix.workbench.checks.scoring import LATE_STEP, HangingRewardError, Scorer
 from agent_tunix.workbench.checks.trial import Trial, begin
 
@@ -48,6 +49,7 @@ def check_reward(
     seed: int = 0,
     budget: Budget | None = None,
     max_exploit: float = 0.5,
+    completions: Sequence[str] = (),
     skip: Collection[str] = (),
     timeout_s: float = 5.0,
 ) -> CheckReport:
@@ -56,7 +58,8 @@ def check_reward(
     Args:
         mixture: The reward: from `resolve_reward`, or placed by `make_runner` if its code may hang or end its
             process.
-        problems: Problems with references, preferably with worked solutions.
+        problems: Problems with references, preferably with worked solutions. Without references, the checks that
+            compare with the gold solution are skipped.
         kind: Kind that decides which checks apply; by default the kind that the reward declares.
         step: Training step passed to the reward. The default is late in training, where a curriculum demands
             everything.
@@ -64,6 +67,7 @@ def check_reward(
         seed: Seed of the exploit search.
         budget: Limits of the exploit search; 0 tries skip it.
         max_exploit: Share of the difference between wrong and right that a string without the answer may earn.
+        completions: Completions of a policy. Those that are most frequent are tried on every problem.
         skip: Names of checks to leave out of the report.
         timeout_s: Time limit of a call in this process. Workers have their own limit.
 
@@ -72,7 +76,7 @@ def check_reward(
         RewardSignatureError: The reward requires a parameter that the problems lack.
     """
     if not problems:
-        raise RewardError("a check requires at least one problem with a reference", code="no_problems")
+        raise RewardError("a check requires at least one problem", code="no_problems")
     mixture.check_parameters(set.intersection(*(set(problem.columns) for problem in problems)))
     budget = budget or Budget()
     kind = kind or kind_of(mixture)
@@ -82,7 +86,7 @@ def check_reward(
     try:
         trial = begin(scorer, kind, span, problems)
         style = trial.style
-        for finding in _findings(trial, seed, budget, max_exploit):
+        for finding in _findings(trial, seed, budget, max_exploit, completions):
             kept += [finding] if finding.check not in skip else []
     except HangingRewardError as error:
         kept.append(universal.gave_up(error))  # even if `skip` names it: the other checks did not run
@@ -90,13 +94,22 @@ def check_reward(
     return CheckReport(mixture.name, kind, span, len(problems), style, tuple(kept), facts)
 
 
-def _findings(trial: Trial, seed: int, budget: Budget, max_exploit: float) -> Iterator[CheckFinding]:
+def _findings(
+    trial: Trial, seed: int, budget: Budget, max_exploit: float, completions: Sequence[str]
+) -> Iterator[CheckFinding]:
     yield universal.check_deterministic(trial)
     yield universal.check_untouched(trial)
     exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None
-    for check in (*_OF_KIND[trial.kind], *_LAST):
+    without = needs_answer(trial.kind) and not trial.has_references
+    if without:
+        yield CheckFinding("gold solution", Status.SKIPPED, "rows have no reference; the checks of answers did not run")
+    for check in (*(() if without else _OF_KIND[trial.kind]), *_LAST):
         found = check(trial)
         yield from [found] if isinstance(found, CheckFinding) else found
+    if trial.has_references and (trial.kind is None or needs_answer(trial.kind)):
+        yield check_same_reference(trial, max_exploit)
+    if completions:
+        yield check_frequent_completions(trial, completions, max_exploit)
     if exploit:
         yield judge_exploit(trial, exploit, max_exploit)
     if trial.kind is None:

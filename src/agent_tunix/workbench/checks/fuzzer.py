@@ -94,7 +94,7 @@ def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
     example = CheckExample(
         exploit.response, exploit.answer, exploit.value, detail=f"built of: {' + '.join(exploit.blocks)}"
     )
-    if not needs_answer(trial.kind):
+    if not (needs_answer(trial.kind) and trial.has_references):
         return CheckFinding("exploit search", Status.NOTED, found, (example,))
     found += f", {exploit.share:.0%} of the difference between wrong and right"
     found += f"; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
@@ -157,8 +157,8 @@ _TEXTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Pay:
-    """Values that a problem pays for the gold solution and for a wrong one."""
+class Pay:
+    """Values that a problem pays for the gold solution and for a wrong one, which may be nothing."""
 
     problem: CheckProblem
     gold: float
@@ -173,12 +173,12 @@ class _Pay:
         return min(1.0, max(0.0, (value - self.wrong) / (self.gold - self.wrong)))
 
 
-def _pays(trial: Trial) -> list[_Pay]:
+def _pays(trial: Trial) -> list[Pay]:
     pays = []
     for index, problem, gold in trial.solved():
         nothing = trial.score(problem, "").value or 0.0
         wrong = trial.score(problem, trial.solve(trial.wrong(index))).value if needs_answer(trial.kind) else None
-        pays.append(_Pay(problem, gold, nothing if wrong is None or wrong >= gold else wrong))
+        pays.append(Pay(problem, gold, nothing if wrong is None or wrong >= gold else wrong))
     return pays
 
 
@@ -203,7 +203,7 @@ def _vary(chance: random.Random, parents: Sequence[Genome], names: Sequence[str]
     return tuple(parent[:_MOST_BLOCKS])
 
 
-def _measure(trial: Trial, genome: Genome, blocks: Mapping[str, Block], pays: Sequence[_Pay], tries: int) -> Exploit:
+def _measure(trial: Trial, genome: Genome, blocks: Mapping[str, Block], pays: Sequence[Pay], tries: int) -> Exploit:
     responses = [_render(genome, blocks, pay.problem) for pay in pays]
     values = _values(trial, pays, responses)
     share = mean([pay.share(value) for pay, value in zip(pays, values, strict=True)])
@@ -211,6 +211,6 @@ def _measure(trial: Trial, genome: Genome, blocks: Mapping[str, Block], pays: Se
     return Exploit(genome, responses[0], pays[0].problem.answer, values[0], mean(scored), share, tries)
 
 
-def _values(trial: Trial, pays: Sequence[_Pay], responses: Sequence[str]) -> list[float | None]:
+def _values(trial: Trial, pays: Sequence[Pay], responses: Sequence[str]) -> list[float | None]:
     given = [(pay.problem, response) for pay, response in zip(pays, responses, strict=True)]
     return [score.value for score in trial.score_each(given)]

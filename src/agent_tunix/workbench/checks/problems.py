@@ -1,7 +1,7 @@
 """Problems that a reward is tried on, and responses to them.
 
-A *style* is a way to state an answer: in the template, in a box, after `####`, in a sentence. Checks find out which
-style a reward pays best, and then write their responses in that style.
+A *style* is a way to state an answer: in the template, in a box, after `####`, in a sentence, alone. Checks find out
+which style a reward pays best, and then write their responses in that style.
 """
 
 import re
@@ -38,6 +38,11 @@ class CheckProblem:
         return str(self.columns.get("answer", ""))
 
     @property
+    def has_reference(self) -> bool:
+        """True if the row has a reference."""
+        return self.answer != ""
+
+    @property
     def work(self) -> str:
         """The worked solution; without one, a sentence with the numbers of the problem."""
         solution = self.columns.get("worked_solution", self.columns.get("solution"))
@@ -52,6 +57,8 @@ class CheckProblem:
         return replace(self, columns={**self.columns, "answer": answer, **dict.fromkeys(works, work)})
 
 
+# The style of an answer alone, such as a query or a label. It shows no work.
+BARE = "bare"
 # Text around the work and the answer. `{template}` is the format of the run.
 STYLES: Mapping[str, str] = {
     "template": "{template}",
@@ -68,7 +75,9 @@ STYLES: Mapping[str, str] = {
 
 
 def respond(style: str, work: str, answer: str, template: str = DEFAULT_FORMAT) -> str:
-    """Return a response that shows its work and states an answer, in a style of `STYLES`."""
+    """Return a response that shows its work and states an answer, in a style of `STYLES` or `BARE`."""
+    if style == BARE:
+        return answer
     if style == "template":
         return fill(template, work, answer)
     return STYLES[style].format(work=work, answer=answer, quoted_work=_quote(work), quoted_answer=_quote(answer))

@@ -76,7 +76,7 @@ class CheckReport:
     kind: Kind | None  # its kind, which decides which checks apply
     range: Range | None
     problems: int  # number of problems that it was tried on
-    style: str  # the style of `STYLES` in which the gold solutions earn most
+    style: str  # the style in which the gold solutions earn most
     findings: tuple[CheckFinding, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)  # further entries for JSON, such as the seed
 

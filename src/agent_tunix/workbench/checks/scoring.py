@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.execution.probe import settle_completions
 from agent_tunix.rewards.execution.runner import is_isolated
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Outcome, Sample, Score
@@ -108,6 +109,29 @@ class Scorer:
                 raise HangingRewardError(self.mixture.name, self._progress.lost)
         elif score.outcome is not Outcome.ERROR:
             self._progress.has_scored = True
+
+
+def settle_forms(
+    mixture: Mixture,
+    problem: CheckProblem,
+    response: str,
+    template: str,
+    *,
+    timeout_s: float,
+    allow_unsandboxed: bool = False,
+) -> None:
+    """Decide the form of completions before a mixture is placed in workers, as a run does.
+
+    A worker would make the trial calls within the time limit of the first call.
+
+    Raises:
+        RewardSignatureError: The reward requires a parameter that the problem lacks.
+        RewardError: A function takes both forms and scores them differently.
+    """
+    mixture.check_parameters(problem.columns)
+    rewards = [component.reward for component in mixture.components]
+    sample = make_sample(problem, response, template)
+    settle_completions(rewards, sample, timeout_s=timeout_s, allow_unsandboxed=allow_unsandboxed)
 
 
 def _has_own_limits(mixture: Mixture) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import Range
 from agent_tunix.rewards.sample import Score
-from agent_tunix.workbench.checks.problems import STYLES, CheckProblem, respond, wrong_problem
+from agent_tunix.workbench.checks.problems import BARE, STYLES, CheckProblem, respond, wrong_problem
 from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status
 from agent_tunix.workbench.checks.responses import Response
 from agent_tunix.workbench.checks.scoring import Scorer, mean
@@ -23,7 +23,7 @@ class Trial:
     kind: Kind | None
     range: Range | None
     problems: Sequence[CheckProblem]
-    style: str  # the style of `STYLES` in which the gold solutions earn most
+    style: str  # the style in which the gold solutions earn most
     gold: Sequence[float | None]  # score of each problem's gold solution in that style; None if it is unscored
     _seen: list[tuple[CheckProblem, str, Score]] = field(default_factory=list)
 
@@ -39,6 +39,11 @@ class Trial:
             (problem, response, score) for (problem, response), score in zip(responses, scores, strict=True)
         )
         return scores
+
+    @property
+    def has_references(self) -> bool:
+        """True if all problems have references."""
+        return all(problem.has_reference for problem in self.problems)
 
     @property
     def seen(self) -> Sequence[tuple[CheckProblem, str, Score]]:
@@ -62,11 +67,21 @@ class Trial:
 
 
 def begin(scorer: Scorer, kind: Kind | None, declared: Range | None, problems: Sequence[CheckProblem]) -> Trial:
-    """Return a trial in the style in which gold solutions earn most."""
-    golds: dict[str, list[float | None]] = {}
-    for style in STYLES:
-        golds[style] = scorer.values(problems, _gold(style, scorer.template))
-    style = max(golds, key=lambda name: _mean_or_lowest(golds[name]))
+    """Return a trial in the style in which gold solutions earn most.
+
+    The answer alone is that style for a reward of correctness if all other styles earn less, and otherwise if they earn
+    less than half, because a shorter response may earn a little more from a part that measures the length. A reward
+    that pays as much for a sentence with the answer reads the answer from a text, and is tried with its work.
+    """
+    golds = {style: scorer.values(problems, _gold(style, scorer.template)) for style in (*STYLES, BARE)}
+    means = {style: _mean_or_lowest(values) for style, values in golds.items()}
+    bare = means.pop(BARE)
+    style = max(means, key=lambda name: means[name])
+    margin = EPSILON if kind is Kind.CORRECTNESS else max(EPSILON, abs(bare) / 2)
+    if bare > means[style] + margin and bare > EPSILON + _mean_or_lowest(
+        scorer.values(problems, lambda problem: respond("sentence", "", problem.answer))
+    ):
+        style = BARE
     return Trial(scorer, kind, declared, problems, style, golds[style])
 
 

@@ -4,9 +4,11 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
+
+import numpy as np
 
 from agent_tunix.rewards.calling import Convention, RewardRecipe
 from agent_tunix.rewards.execution.runner import PlacedReward
@@ -203,7 +205,7 @@ class _TouchedError(Exception):
 def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
     def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
         for name in before:
-            if before[name] != after.get(name):
+            if _differs(before[name], after.get(name)):
                 raise _TouchedError(f"the argument {name!r} was changed by the call")
 
     def by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +215,7 @@ def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(function)
         async def spy_async(*args: Any, **kwargs: Any) -> Any:
-            before = copy.deepcopy(by_name(args, kwargs))
+            before = _copies(by_name(args, kwargs))
             returned = await function(*args, **kwargs)
             compare(before, by_name(args, kwargs))
             return returned
@@ -222,12 +224,40 @@ def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def spy(*args: Any, **kwargs: Any) -> Any:
-        before = copy.deepcopy(by_name(args, kwargs))
+        before = _copies(by_name(args, kwargs))
         returned = function(*args, **kwargs)
         compare(before, by_name(args, kwargs))
         return returned
 
     return spy
+
+
+def _copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return deep copies of arguments; one that cannot be copied, such as a lock, is itself."""
+    copies = {}
+    for name, value in arguments.items():
+        try:
+            copies[name] = copy.deepcopy(value)
+        except Exception:  # of the class of a value
+            copies[name] = value
+    return copies
+
+
+def _differs(before: Any, after: Any) -> bool:
+    """Return True if two values differ as data. Functions, and objects that equal only themselves, never do."""
+    if before is after:
+        return False
+    if type(before) is not type(after):
+        return True
+    if isinstance(after, Mapping):
+        return before.keys() != after.keys() or any(_differs(before[key], after[key]) for key in before)
+    if isinstance(after, list | tuple):
+        return len(before) != len(after) or any(map(_differs, before, after))
+    if isinstance(after, np.ndarray):
+        return _differs(before.tolist(), after.tolist())
+    if callable(after) or type(after).__eq__ is object.__eq__:
+        return False
+    return bool(before != after) and not (before != before and after != after)
 
 
 def _unscored_example(trial: Trial) -> tuple[CheckExample, ...]:
