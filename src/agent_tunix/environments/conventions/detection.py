@@ -2,7 +2,7 @@
 
 | convention | sign |
 | --- | --- |
-| `benchmax` | `list_tools` and `run_tool` |
+| `benchmax` | `list_tools` and `run_tool`; or a method of a benchmax reward, without `reset` and `get_reward` |
 | `text` | `reset` and `step`, without `get_reward` |
 | `class` | a class with `reset`, `get_reward` or another public method |
 | `tools` | a function |
@@ -18,6 +18,7 @@ from agent_tunix.environments.conventions.classes import ClassAdapter, tool_meth
 from agent_tunix.environments.conventions.functions import ToolAdapter
 from agent_tunix.environments.conventions.text import TextAdapter
 from agent_tunix.errors import InvalidEnvironmentError
+from agent_tunix.rewards.conventions.environment import METHODS
 
 ENVIRONMENT_CONVENTIONS: Mapping[str, type[EnvironmentAdapter]] = {
     kind.convention: kind for kind in (BenchmaxAdapter, TextAdapter, ClassAdapter, ToolAdapter)
@@ -48,13 +49,15 @@ def detect_convention(given: Any, name: str) -> str:
         InvalidEnvironmentError: It fits no convention, or is an environment of verifiers.
     """
     _refuse_verifiers(given, name)
-    has = {member: callable(getattr(given, member, None)) for member in ("list_tools", "run_tool", "reset", "step")}
-    if has["list_tools"] and has["run_tool"]:
+    members = ("list_tools", "run_tool", "reset", "step", "get_reward")
+    has = {member: callable(getattr(given, member, None)) for member in members}
+    scores = any(callable(getattr(given, method, None)) for method in METHODS)
+    if (has["list_tools"] and has["run_tool"]) or (scores and not has["reset"] and not has["get_reward"]):
         return "benchmax"
     if inspect.isclass(given):
-        if has["reset"] and has["step"] and not callable(getattr(given, "get_reward", None)):
+        if has["reset"] and has["step"] and not has["get_reward"]:
             return "text"
-        if has["reset"] or callable(getattr(given, "get_reward", None)) or tool_methods(given):
+        if has["reset"] or has["get_reward"] or tool_methods(given):
             return "class"
     elif inspect.isroutine(given):
         return "tools"
