@@ -14,6 +14,7 @@ from typing import Any
 from agent_tunix.environments.closest import closest
 from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter, adapt_environment
 from agent_tunix.environments.conventions.detection import refuse_source
+from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.environments.registry import get_registered
 from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.rewards import loading
@@ -69,10 +70,11 @@ def resolve_environment(
 def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
     """Return the environment of a recipe; see `resolve_environment`."""
     directory = recipe.working_directory.resolve()
-    for module in recipe.modules:
-        import_module(module, directory)
-    adapters = [] if recipe.spec is None else [_adapt(recipe.spec, recipe.args, directory)]
-    adapters += [_adapt(tool, {}, directory) for tool in recipe.tools]
+    with GlobalRandomness(0).active():  # what modules draw is equal in all workers
+        for module in recipe.modules:
+            import_module(module, directory)
+        adapters = [] if recipe.spec is None else [_adapt(recipe.spec, recipe.args, directory)]
+        adapters += [_adapt(tool, {}, directory) for tool in recipe.tools]
     return adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)
 
 

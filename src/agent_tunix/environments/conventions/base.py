@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from agent_tunix.environments.environment import EnvironmentTraits, EpisodeSource, faults_of
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource, faults_of
+from agent_tunix.environments.randomness import SeededEnvironment
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import running
@@ -52,6 +53,10 @@ class EnvironmentAdapter(EpisodeSource):
                 f"{self.name} takes no arguments, because it is not a class, but got {', '.join(self.args)}",
                 code="unknown_environment_argument",
             )
+
+    def seeded(self, make: Callable[[], EpisodeEnvironment]) -> EpisodeEnvironment:
+        """Make an episode with the global random generators of its seed; a built-in environment takes the seed."""
+        return make() if self.is_builtin else SeededEnvironment(make)
 
     @property
     def traits(self) -> EnvironmentTraits:

@@ -31,6 +31,7 @@ from agent_tunix.environments.conventions.base import (
 )
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
 from agent_tunix.environments.outcomes import Message, to_text
+from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.environments.tools import SchemaTool, Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import EnvironmentReward, adapt, running
@@ -64,8 +65,8 @@ class BenchmaxAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return a new episode of the one object, which is made at first use."""
-        env = self._object()
-        return BenchmaxEnvironment(env, f"0_0_{next(self._numbers)}", self.name, self.traits, self.file)
+        env, rollout_id = self._object(), f"0_0_{next(self._numbers)}"
+        return self.seeded(lambda: BenchmaxEnvironment(env, rollout_id, self.name, self.traits, self.file))
 
     def check(self) -> None:
         """Raise InvalidEnvironmentError if the class cannot be used, or derives from `BaseEnv` and does not score."""
@@ -89,7 +90,8 @@ class BenchmaxAdapter(EnvironmentAdapter):
 
     def _object(self) -> Any:
         if self._shared is None:
-            self._shared = make_instance(self.given, self.name, self.args, self.file)
+            with GlobalRandomness(0).active():  # equal objects in all workers
+                self._shared = make_instance(self.given, self.name, self.args, self.file)
         return self._shared
 
     def close(self) -> None:

@@ -52,8 +52,12 @@ class ClassAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
-        instance = make_instance(self.given, self.name, self.args, self.file)
-        return ClassEnvironment(instance, self.name, self.traits, self.file)
+
+        def make() -> EpisodeEnvironment:
+            instance = make_instance(self.given, self.name, self.args, self.file)
+            return ClassEnvironment(instance, self.name, self.traits, self.file)
+
+        return self.seeded(make)
 
     @property
     def reset_parameters(self) -> dict[str, bool]:

@@ -60,7 +60,7 @@ class TextAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode, whose instance `reset` makes."""
-        return TextEnvironment(self.given, self.name, self.args, self.traits, self.file)
+        return self.seeded(lambda: TextEnvironment(self.given, self.name, self.args, self.traits, self.file))
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
