@@ -57,6 +57,25 @@ class Env(MCPEnvironment):
     def _step_impl(self, action):
         return None
 """
+HARNESS = """
+from benchmax.envs import Environment, RolloutRequest
+
+
+class Env(Environment[dict, dict]):
+    async def run_rollout(self, request: RolloutRequest[dict]):
+        return None
+"""
+LOOP = """
+from benchmax.envs import BaseEnv
+
+
+class Env(BaseEnv):
+    async def run_rollout(self, request):
+        return None
+
+    async def compute_reward(self, rollout):
+        return {"right": 1.0}
+"""
 OWN = """
 class MCPEnvironment:
     def reset(self):
@@ -88,7 +107,15 @@ def resolve(directory: Path, text: str, name: str = "Env") -> EnvironmentAdapter
 
 
 @pytest.mark.parametrize(
-    ("text", "library"), [(SKYRL, "SkyRL"), (DUCK, "SkyRL"), (SWIFT, "ms-swift"), (OPENENV, "MCPEnvironment")]
+    ("text", "library"),
+    [
+        (SKYRL, "SkyRL"),
+        (DUCK, "SkyRL"),
+        (SWIFT, "ms-swift"),
+        (OPENENV, "MCPEnvironment"),
+        (HARNESS, "run_rollout"),
+        (LOOP, "run_rollout"),
+    ],
 )
 def test_an_environment_of_a_library_is_refused_by_name(text: str, library: str, tmp_path: Path) -> None:
     with raises(InvalidEnvironmentError, "unsupported_environment") as raised:
@@ -155,3 +182,9 @@ def test_the_place_of_a_nested_definition_is_told(name: str, place: str, tmp_pat
 def test_a_name_that_is_nowhere_gets_the_closest_one(tmp_path: Path) -> None:
     with pytest.raises(AgentTunixError, match="did you mean 'Outer'"):
         resolve(tmp_path, NESTED, "Oute")
+
+
+def test_a_class_that_does_not_score_says_what_it_lacks(tmp_path: Path) -> None:
+    with raises(InvalidEnvironmentError, "abstract_environment") as raised:
+        resolve(tmp_path, "from benchmax.envs import BaseEnv\n\n\nclass Env(BaseEnv):\n    max_turns = 1\n")
+    assert "compute_reward" in str(raised.value)

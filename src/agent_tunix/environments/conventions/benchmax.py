@@ -36,7 +36,7 @@ from agent_tunix.environments.tools import SchemaTool, Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import EnvironmentReward, adapt, running
 from agent_tunix.rewards.conventions.base_env import BaseEnv, canonical_example_id, read_definition
-from agent_tunix.rewards.conventions.environment import own_methods
+from agent_tunix.rewards.conventions.environment import GROUPS, own_methods
 from agent_tunix.rewards.conventions.rollouts import Example
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample, Score
@@ -53,6 +53,11 @@ class BenchmaxAdapter(EnvironmentAdapter):
         super().__init__(given, name, args)
         self._numbers = itertools.count()
         self._shared: Any = None if isinstance(given, type) else given
+
+    def describe(self) -> str:
+        """Return the class and its source, and that its method for groups gets single rollouts."""
+        group = [name for name in own_methods(self.given) if name in GROUPS]
+        return super().describe() + "".join(f" (as reward, its {name} gets one rollout at a time)" for name in group)
 
     @property
     def traits(self) -> EnvironmentTraits:

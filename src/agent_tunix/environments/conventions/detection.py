@@ -19,6 +19,7 @@ from agent_tunix.environments.conventions.classes import ClassAdapter, tool_meth
 from agent_tunix.environments.conventions.functions import ToolAdapter
 from agent_tunix.environments.conventions.text import TextAdapter
 from agent_tunix.errors import InvalidEnvironmentError
+from agent_tunix.rewards.conventions.base_env import BaseEnv
 from agent_tunix.rewards.conventions.environment import METHODS
 
 ENVIRONMENT_CONVENTIONS: Mapping[str, type[EnvironmentAdapter]] = {
@@ -44,6 +45,10 @@ _UNSUPPORTED = {
         "ms-swift",
         f"{_ADAPTER}, and whose `async step(self, action)` returns what its `step` returns for"
         ' `[{"role": "assistant", "content": action}]`',
+    ),
+    "benchmax.harness": (
+        "benchmax that calls the model itself, in `run_rollout`",
+        "write a `BaseEnv` with `list_tools`, `run_tool` and `compute_reward`",
     ),
     "openenv.mcp": (
         "OpenEnv's `MCPEnvironment`",
@@ -109,6 +114,9 @@ def _refuse_libraries(given: Any, name: str) -> None:
         packages.add("verifiers")
     if callable(getattr(given, "init", None)) and callable(getattr(given, "step", None)):
         packages |= set() if hasattr(given, "reset") or hasattr(given, "get_reward") else {"skyrl_gym"}
+    if "benchmax" in packages or BaseEnv in kinds:
+        own = (kind for kind in kinds if kind.__module__.partition(".")[0] != "benchmax")
+        packages |= {"benchmax.harness"} if any("run_rollout" in vars(kind) for kind in own) else set()
     if any(kind.__name__ == "MCPEnvironment" and ".env_server" in kind.__module__ for kind in kinds):
         packages.add("openenv.mcp")
     for package, (library, advice) in _UNSUPPORTED.items():

@@ -152,6 +152,7 @@ def render_tools_prompt(tool_definitions: Sequence[Any], system_message: str = "
 def read_definition(definition: Any) -> tuple[str, str, dict[str, Any]]:
     """Return name, description and JSON schema of a tool's definition, an object or a dict."""
     fields = definition if isinstance(definition, Mapping) else vars(definition)
-    fields = fields.get("function", fields)  # OpenAI's form
+    function = fields.get("function", fields)  # OpenAI's form
+    fields = function if isinstance(function, Mapping) else vars(function)
     schema = fields.get("input_schema") or fields.get("parameters") or {"type": "object", "properties": {}}
     return str(fields["name"]), str(fields.get("description") or ""), dict(schema)
