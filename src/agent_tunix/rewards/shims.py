@@ -56,10 +56,11 @@ _TYPES = {
 _ROLLOUTS = {
     "BaseEnv": f"{_ENVIRONMENTS}:BaseEnv",
     "canonical_example_id": f"{_ENVIRONMENTS}:canonical_example_id",
+    "Example": "agent_tunix.rewards.conventions.rollouts:RolloutExample",
     **{
         name: f"agent_tunix.rewards.conventions.rollouts:{name}"
         for name in (
-            *("BaseRollout", "DatasetSplit", "Example", "JsonRow", "Message", "Messages", "RewardMap"),
+            *("BaseRollout", "DatasetSplit", "JsonRow", "Message", "Messages", "RewardMap"),
             *("RolloutAttempt", "RolloutFailure", "Tool"),
         )
     },

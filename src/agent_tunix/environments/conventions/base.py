@@ -189,7 +189,7 @@ def make_instance(given: Any, name: str, args: Mapping[str, Any], file: str | No
 def call_repeatable(function: Callable[..., Any], /, **arguments: Any) -> Any:
     """Return the result of a function, awaited if needed, which is called again if it requires a running event loop.
 
-    Only a constructor and `reset` may be called again: they begin anew.
+    Only a constructor and `reset` may be called again: they begin from the start.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # of the first attempt

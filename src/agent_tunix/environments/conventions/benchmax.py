@@ -37,7 +37,7 @@ from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import EnvironmentReward, adapt, running
 from agent_tunix.rewards.conventions.base_env import BaseEnv, canonical_example_id, read_definition
 from agent_tunix.rewards.conventions.environment import GROUPS, own_methods
-from agent_tunix.rewards.conventions.rollouts import Example
+from agent_tunix.rewards.conventions.rollouts import RolloutExample
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -151,7 +151,7 @@ class BenchmaxEnvironment(EpisodeEnvironment):
 
     async def _enter_context(self) -> Any:
         payload = own_copy({**self._columns, "prompt_messages": self._prompt})
-        example = Example(canonical_example_id(payload), payload)
+        example = RolloutExample(canonical_example_id(payload), payload)
         context = self._env.rollout_context(self._rollout_id, example)
         await context.__aenter__()
         return context

@@ -112,11 +112,12 @@ def _refuse_libraries(given: Any, name: str) -> None:
     packages = {kind.__module__.partition(".")[0] for kind in kinds}
     if inspect.isfunction(given) and given.__name__ == "load_environment":
         packages.add("verifiers")
-    if callable(getattr(given, "init", None)) and callable(getattr(given, "step", None)):
-        packages |= set() if hasattr(given, "reset") or hasattr(given, "get_reward") else {"skyrl_gym"}
-    if "benchmax" in packages or BaseEnv in kinds:
-        own = (kind for kind in kinds if kind.__module__.partition(".")[0] != "benchmax")
-        packages |= {"benchmax.harness"} if any("run_rollout" in vars(kind) for kind in own) else set()
+    has_its_methods = all(callable(getattr(given, method, None)) for method in ("init", "step"))
+    if has_its_methods and not hasattr(given, "reset") and not hasattr(given, "get_reward"):
+        packages.add("skyrl_gym")
+    own = (kind for kind in kinds if kind.__module__.partition(".")[0] != "benchmax")
+    if ("benchmax" in packages or BaseEnv in kinds) and any("run_rollout" in vars(kind) for kind in own):
+        packages.add("benchmax.harness")
     if any(kind.__name__ == "MCPEnvironment" and ".env_server" in kind.__module__ for kind in kinds):
         packages.add("openenv.mcp")
     for package, (library, advice) in _UNSUPPORTED.items():

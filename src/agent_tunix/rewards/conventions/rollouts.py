@@ -34,7 +34,7 @@ class RolloutFailure(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Example(Generic[Payload]):
+class RolloutExample(Generic[Payload]):
     """A row: its `prompt_messages`, and all other columns."""
 
     id: str
