@@ -73,6 +73,9 @@ def reply(adapter: EnvironmentAdapter, text: str) -> str:
         (Move, "UP", "<Move.UP: 'up'>"),
         (Level, "1", "<Level.HIGH: 1>"),
         (Level, "LOW", "<Level.LOW: 0>"),
+        (Optional[Level], "HIGH", "<Level.HIGH: 1>"),  # noqa: UP045
+        (Optional[Level], "null", "None"),  # noqa: UP045
+        (Annotated[Level, Field(strict=True)], "1", "<Level.HIGH: 1>"),
         (int | None, "4", "4"),
         (int | None, "null", "None"),
         (Union[int, Literal["pass"]], "pass", "'pass'"),  # noqa: UP007

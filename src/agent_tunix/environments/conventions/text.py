@@ -234,10 +234,12 @@ def _candidates(text: str, kind: Any) -> list[Any]:
     return [*values, *({name: value} for value in fields)]
 
 
-def _members(kind: Any, text: str) -> list[Any]:
-    """Return the member of an enumeration that a text names, because its value may be something else."""
-    is_enumeration = isinstance(kind, type) and issubclass(kind, enum.Enum)
-    return [kind[text.strip()]] if is_enumeration and text.strip() in kind.__members__ else []
+def _members(hint: Any, text: str) -> list[Any]:
+    """Return the members of enumerations that a text names, or whose value it shows."""
+    kinds = [
+        kind for kind in typing.get_args(hint) or (hint,) if isinstance(kind, type) and issubclass(kind, enum.Enum)
+    ]
+    return [member for kind in kinds for member in kind if text.strip() in (member.name, str(member.value))]
 
 
 def _is_text(hint: Any) -> bool:
