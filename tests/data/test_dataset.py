@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 from collections.abc import Sequence
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.config.schema import Config, DataConfig, TrainingConfig
+from agent_tunix.config.schema import Config, DataConfig, EnvironmentConfig, TrainingConfig
 from agent_tunix.data.dataset import (
     is_held_out,
     load_evaluation,
@@ -196,6 +197,30 @@ def test_a_question_is_the_same_problem_as_text_and_as_a_conversation() -> None:
         asked = f"{number} + 1?"
         talk = Example(asked, {}, 1, ({"role": "user", "content": asked},))
         assert is_held_out(talk, config) == is_held_out(Example(asked, {}, 2), config)
+
+
+def test_an_environment_has_another_problem_for_each_row(tmp_path: Path) -> None:
+    games = [{"question": "Play.", "answer": "", "target": {"number": number // 2}} for number in range(40)]
+    write(tmp_path / "rows.jsonl", games)
+    config = config_for(tmp_path / "rows.jsonl", 0.7)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, answer_column=None))
+    with raises(DataError, "too_few_problems"):
+        load_splits(config)
+    config = dataclasses.replace(config, environment=EnvironmentConfig(name="guess_number"))
+    train, evaluation, _ = load_splits(config)
+    assert (len(train), len(evaluation)) == (28, 12)
+    numbers = [{example.columns["target"]["number"] for example in part} for part in (train, evaluation)]
+    assert not numbers[0] & numbers[1]
+    assert len({is_held_out(example, config) for example in train + evaluation}) == 2
+
+
+def test_with_tools_alone_a_question_is_a_problem(tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", [{**row, "number": number} for number, row in enumerate(rows(20) * 2)])
+    config = config_for(tmp_path / "rows.jsonl", 0.7)
+    config = dataclasses.replace(config, environment=EnvironmentConfig(tools=["calculator"]))
+    train, evaluation, _ = load_splits(config)
+    assert (len(train), len(evaluation)) == (28, 12)
+    assert not {example.prompt for example in train} & {example.prompt for example in evaluation}
 
 
 @pytest.mark.parametrize("fraction", [0.001, 0.999])

@@ -137,4 +137,4 @@ def test_each_fault_is_found_by_its_check(given: Any, failed: set[str], notes: s
 
 def test_a_hint_says_what_to_do() -> None:
     report = check_environment(adapt_environment(Shared, "shared"))
-    assert "keep the state in the instance" in report.text or "draw from `seed`" in report.text
+    assert "keep the state in the instance" in report.text or "from `seed`" in report.text

@@ -13,6 +13,7 @@ from agent_tunix.environments import (
     EnvironmentRecipe,
     EpisodeResult,
     StopReason,
+    adapt_environment,
     resolve_environment,
     run_episode,
 )
@@ -131,6 +132,21 @@ CASES = [
         1.25,
         row={"prompt": "Wait."},
         components={"length": 0.25, "noon": 1.0},
+    ),
+    Shown(
+        "benchmax/newest.py:Abacus",
+        "benchmax",
+        (call("push", beads=2), call("push", beads="2"), call("push", beads=3), "There are 5."),
+        "How many?",
+        (
+            '{"beads": 3}',
+            "Error: bad arguments for push: `beads` must be of type integer",
+            '{"beads": 6}',
+        ),
+        7.0,
+        row={"prompt_messages": [{"role": "user", "content": "How many?"}], "start": 1, "answer": "5"},
+        args={"most": 3},
+        components={"correct": 1.0, "counted": 6.0},
     ),
     Shown(
         "benchmax/plain.py:Plain",
@@ -301,6 +317,35 @@ def test_the_turns_that_an_environment_recommends_are_the_limit() -> None:
     assert result.messages[0] == {"role": "system", "content": "Look things up."}
 
 
+@pytest.mark.parametrize("hosted", [False, True])
+def test_limits_that_a_constructor_sets_hold(hosted: bool) -> None:
+    place = "benchmax/newest.py:Abacus"
+    adapter = from_gallery(place)
+    source = (
+        HostedEnvironment(EnvironmentRecipe(place, working_directory=GALLERY), adapter.traits) if hosted else adapter
+    )
+    row = {"prompt": "How many?", "start": 0, "answer": "5"}
+    with source:
+        result = run_episode(source.open(), lambda _: call("push", beads=1), row)
+    assert (result.stop_reason, result.num_turns) == (StopReason.MAX_TURNS, 3)
+    assert texts(result.messages, "tool") == [
+        '{"beads": 1}',
+        '{"beads": 2}',
+        "the limit of 2 tool calls is reached; answer without a call",
+    ]
+    assert result.score is not None
+    assert result.score.components == {"correct": 0.0, "counted": 0.0}
+
+
+def test_the_context_of_a_rollout_is_left_and_the_environment_closed() -> None:
+    adapter = from_gallery("benchmax/newest.py:Abacus")
+    with adapter:
+        for _ in range(2):
+            run_episode(adapter.open(), script("5"), {"prompt": "?", "start": 0, "answer": "5"})
+        assert (adapter.given.left, adapter.given.closed) == (2, 0)
+    assert adapter.given.closed == 1
+
+
 def test_a_rollout_is_released_and_its_state_is_its_own() -> None:
     adapter = from_gallery("benchmax/stateful.py:Cart")
     one, other = adapter.open(), adapter.open()
@@ -318,3 +363,22 @@ def test_what_an_instance_holds_is_released() -> None:
     for _ in range(3):
         run_episode(adapter.open(), script("done"))
     assert adapter.given.opened == 0
+
+
+def test_a_system_prompt_precedes_the_prompt_of_the_run() -> None:
+    class Env:
+        system_prompt = "Be brief."
+
+        def compute_reward(self, rollout: Any) -> dict[str, float]:
+            return {"said": float(rollout.messages[-1]["content"] == "4")}
+
+    def begin(prompt: Any) -> list[dict[str, Any]]:
+        result = run_episode(adapt_environment(Env, "env").open(), script("4"), {"answer": "4"}, prompt=prompt)
+        assert result.score is not None
+        assert result.score.value == 1.0
+        return result.messages[:-1]
+
+    system, user = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}
+    assert begin("2 + 2?") == begin([user]) == [system, user]
+    own = {"role": "system", "content": "Be exact."}
+    assert begin([own, user]) == [own, user]

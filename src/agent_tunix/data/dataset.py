@@ -193,7 +193,10 @@ def is_held_out(example: Example, config: Config) -> bool:
     A hash of its problem and the run's seed decides. About `training.train_fraction` of the distinct problems train,
     and a problem is never in both parts.
     """
-    return int.from_bytes(_rank(_problem_of(example), config.seed), "big") >= config.training.train_fraction * 2**128
+    return (
+        int.from_bytes(_rank(_problem_of(example, config), config.seed), "big")
+        >= config.training.train_fraction * 2**128
+    )
 
 
 def _parts(config: Config, split: Split) -> Mapping[str | None, Config]:
@@ -248,7 +251,7 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
             f"training.train_fraction must be above 0 and at most 1, not {fraction}", code="invalid_setting"
         )
     loaded = load_examples(config, "train")
-    of_rows = [_problem_of(example) for example in loaded.examples]
+    of_rows = [_problem_of(example, config) for example in loaded.examples]
     problems = set(of_rows)
     if len(problems) < 2:
         lost = f", since {loaded.dropped.total} rows were dropped: {loaded.dropped.describe()}"
@@ -314,11 +317,14 @@ def _first_examples(config: Config) -> LoadedSplit:
     return LoadedSplit(examples, all_dropped, counts)
 
 
-def _problem_of(example: Example) -> str:
+def _problem_of(example: Example, config: Config) -> str:
     """Return a key that is equal for rows with the same problem: the stripped question, or the whole conversation.
 
-    Different conversations may end with the same message. A conversation of one user message has its text as key.
+    Different conversations may end with the same message. A conversation of one user message has its text as key. An
+    environment may make its task from any column, so the key of its problem is the whole row.
     """
+    if config.environment.name is not None:
+        return json.dumps(dict(example.columns), sort_keys=True, default=str)
     if example.messages is None or [message.get("role") for message in example.messages] == ["user"]:
         return example.prompt.strip()
     turns = [{**message, "content": message["content"].strip()} for message in example.messages]

@@ -147,7 +147,12 @@ class _Checker:
 
     def _deterministic(self) -> None:
         first, second = self._observe(), self._observe()
-        _compare(first, second, "differs between two episodes with equal rows, seeds and calls; draw from `seed` alone")
+        _compare(
+            first,
+            second,
+            "differs between two episodes with equal rows, seeds and calls; draw from `random`, from NumPy's global "
+            "generator or from `seed`",
+        )
 
     def _independent(self) -> None:
         alone = self._observe()

@@ -189,11 +189,12 @@ class Episode:
         with self._faults():
             self._environment = self._open()
             first = self._environment.reset(row, seed)
-            made = _plain_messages(self._environment.prompt())
-            if made is None:
+            made = _plain_messages(self._environment.prompt()) or []
+            if all(message["role"] == "system" for message in made):
                 given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
-                made = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
-                made = [message for message in made if message.get("content")]
+                asked = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
+                asked = [message for message in asked if message.get("content")]
+                made = asked if any(message.get("role") == "system" for message in asked) else [*made, *asked]
             made = [
                 {name: to_unicode(value) if isinstance(value, str) else value for name, value in message.items()}
                 for message in made

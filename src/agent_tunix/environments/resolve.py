@@ -3,6 +3,8 @@
 A tool is resolved to an environment that has this tool alone.
 """
 
+import ast
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 
 from agent_tunix.environments.closest import closest
 from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter, adapt_environment
+from agent_tunix.environments.conventions.detection import refuse_source
+from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.environments.registry import get_registered
 from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.rewards import loading
@@ -66,10 +70,11 @@ def resolve_environment(
 def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
     """Return the environment of a recipe; see `resolve_environment`."""
     directory = recipe.working_directory.resolve()
-    for module in recipe.modules:
-        import_module(module, directory)
-    adapters = [] if recipe.spec is None else [_adapt(recipe.spec, recipe.args, directory)]
-    adapters += [_adapt(tool, {}, directory) for tool in recipe.tools]
+    with GlobalRandomness(0).active():  # what modules draw is equal in all workers
+        for module in recipe.modules:
+            import_module(module, directory)
+        adapters = [] if recipe.spec is None else [_adapt(recipe.spec, recipe.args, directory)]
+        adapters += [_adapt(tool, {}, directory) for tool in recipe.tools]
     return adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)
 
 
@@ -116,6 +121,8 @@ def _load(directory: Path, file: str) -> ModuleType:
     except UnknownRewardError as error:
         raise UnknownEnvironmentError(str(error), code="missing_environment_file") from error
     except RewardError as error:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            refuse_source((directory / file).read_text(encoding="utf-8"), file)
         raise InvalidEnvironmentError(str(error), code="environment_import_failed") from error
 
 
@@ -124,6 +131,23 @@ def _attribute(module: ModuleType, name: str, prefix: str) -> Any:
     if found is None:
         names = loading.rewards_of(module)
         choices = ", ".join(f"{prefix}{one}" for one in names) or "no classes or functions"
-        asked = f"there is no {name!r} in {prefix.rstrip(':.')}{closest(name, names)}" if name else "name a class."
+        hint = _where_nested(module, name) or closest(name, names)
+        asked = f"there is no {name!r} in {prefix.rstrip(':.')}{hint}" if name else "name a class."
         raise UnknownEnvironmentError(f"{asked} There are: {choices}.", code="unknown_attribute")
     return found
+
+
+def _where_nested(module: ModuleType, name: str) -> str:
+    """Return where a file defines a name other than at its top level; "" if it does not."""
+    try:
+        tree = ast.parse(Path(module.__file__ or "").read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ""
+    for outer in tree.body:
+        for node in ast.walk(outer):
+            is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if node is not outer and is_definition and node.name == name:
+                kind = "class" if isinstance(node, ast.ClassDef) else "function"
+                place = getattr(outer, "name", None) or ast.unparse(outer).partition("\n")[0]
+                return f", but a {kind} of this name inside `{place}` (line {node.lineno}); move it to the top level."
+    return ""

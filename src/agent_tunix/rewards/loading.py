@@ -178,7 +178,8 @@ def find_reward(module: ModuleType, name: str) -> Any:
 
 def can_score(thing: object) -> bool:
     """Return True for a function, and for a class or object with a method that scores."""
-    return callable(thing) or hasattr(thing, "compute_reward") or hasattr(thing, "compute_group_reward")
+    methods = ("compute_reward", "compute_group_reward", "compute_group_rewards")
+    return callable(thing) or any(hasattr(thing, method) for method in methods)
 
 
 def place_of(thing: object) -> str | None:

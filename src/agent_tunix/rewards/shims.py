@@ -53,6 +53,18 @@ _TYPES = {
     **{name: f"{_ENVIRONMENTS}:{name}" for name in ("Messages", "Completion", "RewardFunction")},
     "Example": f"{_ENVIRONMENTS}:PreprocessedExample",
 }
+_ROLLOUTS = {
+    "BaseEnv": f"{_ENVIRONMENTS}:BaseEnv",
+    "canonical_example_id": f"{_ENVIRONMENTS}:canonical_example_id",
+    "Example": "agent_tunix.rewards.conventions.rollouts:RolloutExample",
+    **{
+        name: f"agent_tunix.rewards.conventions.rollouts:{name}"
+        for name in (
+            *("BaseRollout", "DatasetSplit", "JsonRow", "Message", "Messages", "RewardMap"),
+            *("RolloutAttempt", "RolloutFailure", "Tool"),
+        )
+    },
+}
 _MILES = {"Sample": "agent_tunix.rewards.conventions.miles:MilesSample"}
 _SWIFT = {name: f"agent_tunix.rewards.conventions.libraries.swift:{name}" for name in ("ORM", "AsyncORM", "orms")}
 _PARSERS = {
@@ -61,15 +73,22 @@ _PARSERS = {
 }
 SERVED: dict[str, dict[str, str]] = {
     "benchmax": {},
-    "benchmax.envs": {},
-    "benchmax.envs.base_env": {"BaseEnv": f"{_ENVIRONMENTS}:BaseEnv", **_TYPES, **_EXAMPLES},
+    "benchmax.envs": {**_TYPES, **_ROLLOUTS},
+    "benchmax.envs.base": _ROLLOUTS,
+    "benchmax.envs.base.dataset": _ROLLOUTS,
+    "benchmax.envs.base.env": _ROLLOUTS,
+    "benchmax.envs.base.openai_types": _ROLLOUTS,
+    "benchmax.envs.base_env": {**_ROLLOUTS, **_TYPES, **_EXAMPLES},
     "benchmax.envs.example_id": _EXAMPLES,
     "benchmax.envs.logging": {name: f"{_ENVIRONMENTS}:{name}" for name in ("rollout_context", "group_context")},
     "benchmax.envs.tracking": {"log_env": f"{_ENVIRONMENTS}:log_env"},
-    "benchmax.envs.types": _TYPES,
+    "benchmax.envs.identity": _ROLLOUTS,
+    "benchmax.envs.shared_types": _ROLLOUTS,
+    "benchmax.envs.types": {**_ROLLOUTS, **_TYPES},
     "benchmax.prompts": {},
     "benchmax.prompts.tools": {"render_tools_prompt": f"{_ENVIRONMENTS}:render_tools_prompt"},
     "benchmax.envs.reward_helpers": {name: f"agent_tunix.rewards.helpers:{name}" for name in _HELPERS},
+    "benchmax.rewards": {name: f"agent_tunix.rewards.helpers:{name}" for name in _HELPERS},
     "llm_finetuning": {},
     "llm_finetuning.core": _BASES,
     "llm_finetuning.core.reward": _BASES,
@@ -97,7 +116,7 @@ SERVED: dict[str, dict[str, str]] = {
 }
 # Packages whose other modules and names are served as placeholders. Files written for these packages also contain
 # rollouts, which a reward does not need.
-OPEN = ("miles", "slime", "swift", "verifiers", "fastmcp", "mcp")
+OPEN = ("benchmax", "castform", "miles", "skyrl_gym", "slime", "swift", "verifiers", "fastmcp", "mcp")
 
 
 @contextlib.contextmanager
@@ -157,6 +176,10 @@ class _Placeholder(ABCMeta):
         if cls.__name__.islower() and len(args) == 1 and not kwargs and inspect.isfunction(args[0]):
             return args[0]
         return super().__call__(*args, **kwargs)
+
+    def __getitem__(cls, key: object) -> type:
+        """Return the class, as a generic one does: `JsonlDataset[dict]`."""
+        return cls
 
     def __setitem__(cls, key: object, value: object) -> None:
         """Do nothing, because a file may register parts that no reward needs, as in `multi_turns["mine"] = Mine`."""

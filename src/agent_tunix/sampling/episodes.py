@@ -244,7 +244,7 @@ class EpisodeSampler:
                     row.episode.stop(
                         StopReason.ERROR,
                         "reset must begin all episodes of a row with the same text and tools, but they differ; draw "
-                        "from the seed that reset receives",
+                        "from `random`, from NumPy's global generator or from the seed that reset receives",
                     )
             try:
                 ids = self._encoder.encode_prompt(messages, tools)

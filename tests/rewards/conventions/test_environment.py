@@ -1,4 +1,5 @@
 import contextvars
+import dataclasses
 import logging
 import types
 from collections.abc import Generator
@@ -6,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.errors import RewardError
+from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.conventions import CallSettings, EnvironmentReward
+from agent_tunix.rewards.conventions.base_env import BaseEnv
 from agent_tunix.rewards.conventions.capture import attributed
 from tests.raising import raises
 
@@ -87,6 +89,81 @@ class OldGroupMethod:
 @pytest.mark.parametrize("environment", [OldSingle, OldGroup, OldGroupMethod])
 def test_the_older_signatures_work(environment: type) -> None:
     assert [score.value for score in EnvironmentReward(environment, "mine").score(samples("4", "5"))] == [1.0, 0.0]
+
+
+class Rollouts:
+    """The newer form: a finished rollout is one object, and a group method returns a mapping."""
+
+    async def compute_reward(self, rollout: Any) -> dict[str, float] | None:
+        assert rollout.messages[0] == {"role": "user", "content": "2 + 2?"}
+        assert (rollout.termination_reason, rollout.rewards, rollout.split) == ("finished", None, "train")
+        if rollout.messages[-1]["content"] == "fail":
+            raise ValueError("no judge")
+        return {"correct": float(rollout.messages[-1]["content"] == rollout.example_args["answer"])}
+
+    async def compute_group_rewards(self, rollouts: Any) -> dict[str, dict[str, float]]:
+        best = max(one.rewards["correct"] for one in rollouts)
+        return {one.rollout_id: {"best": float(one.rewards["correct"] == best)} for one in reversed(rollouts)}
+
+
+def test_rollouts_are_objects_with_the_rewards_of_the_other_method() -> None:
+    mine = EnvironmentReward(Rollouts, "mine")
+    assert mine.needs_group
+    scores = mine.score(samples("5", "4", "fail"))
+    assert [score.components for score in scores[:2]] == [{"correct": 0.0, "best": 0.0}, {"correct": 1.0, "best": 1.0}]
+    assert scores[2].outcome is Outcome.ERROR
+    assert "no judge" in scores[2].detail
+
+
+def test_an_only_parameter_is_the_rollout_whatever_its_name() -> None:
+    class Named:
+        def compute_reward(self, attempt: Any) -> dict[str, float]:
+            return {"correct": float(attempt.messages[-1]["content"] == attempt.example_args["ground_truth"])}
+
+    class NamedGroup:
+        def compute_group_rewards(self, attempts: Any, /) -> dict[str, dict[str, float]]:
+            return {one.rollout_id: {"size": float(len(attempts))} for one in attempts}
+
+    assert [score.value for score in EnvironmentReward(Named, "mine").score(samples("4", "5"))] == [1.0, 0.0]
+    assert [score.value for score in EnvironmentReward(NamedGroup, "mine").score(samples("4", "5"))] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("ids", [["3_0_0"], ["3_0_0", "3_0_1", "3_0_2"], ["unknown", "3_0_1"]])
+def test_a_mapping_that_does_not_fit_the_rollouts_is_an_error(ids: list[str]) -> None:
+    class Partial:
+        def compute_group_rewards(self, rollouts: Any) -> dict[str, dict[str, float]]:
+            return {one: {"ranked": 1.0} for one in ids}
+
+    scores = EnvironmentReward(Partial, "mine").score(samples("4", "5"))
+    assert scores[1].outcome is Outcome.ERROR
+    assert {score.value for score in scores} <= {None, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("max_turns", "max_turns_exceeded"), ("max_episode_tokens", "context_exceeded"), ("finished", "finished")],
+)
+def test_a_rollout_ends_for_benchmax_s_reasons(reason: str, told: str) -> None:
+    class Reason:
+        def compute_reward(self, rollout: Any) -> dict[str, float]:
+            return {rollout.termination_reason: 1.0}
+
+    sample = dataclasses.replace(samples("4")[0], columns={"termination_reason": reason})
+    assert EnvironmentReward(Reason, "mine").score([sample])[0].components == {told: 1.0}
+
+
+@pytest.mark.parametrize("method", ["compute_reward", "compute_group_reward", "compute_group_rewards"])
+def test_one_method_is_enough(method: str) -> None:
+    def score(self: Any, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    kind = type("Mine", (BaseEnv,), {method: score})
+    assert [call.method for call in EnvironmentReward(kind, "mine").calls] == [method]
+
+
+def test_a_base_class_without_a_method_of_its_own_does_not_score() -> None:
+    with raises(RewardSignatureError, "not_callable"):
+        EnvironmentReward(type("Mine", (BaseEnv,), {}), "mine")
 
 
 def test_an_old_completion_comes_as_messages_where_the_configuration_says_so() -> None:

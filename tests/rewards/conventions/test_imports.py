@@ -80,8 +80,8 @@ def test_nested_and_repeated_use_ends_when_the_last_has_ended() -> None:
 
 
 def test_what_is_not_served_is_missing_as_ever(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("from benchmax.platform.client import TrainerClient\n")
-    with pytest.raises(RewardError, match=r"benchmax\.platform"):
+    (tmp_path / "mine.py").write_text("from llm_finetuning.platform import TrainerClient\n")
+    with pytest.raises(RewardError, match=r"llm_finetuning\.platform"):
         resolve_reward("mine.py:reward", working_directory=tmp_path)
     assert served_modules() == set()
 

@@ -1,15 +1,26 @@
 """Base class of all conventions of environments."""
 
 import inspect
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from agent_tunix.environments.environment import EnvironmentTraits, EpisodeSource, faults_of
+from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource, faults_of
+from agent_tunix.environments.randomness import SeededEnvironment
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import shorten, source_of
 from agent_tunix.rewards.conventions.values import own_copy
+
+# Message of the error of a call that requires a running event loop.
+_NEEDS_LOOP = re.compile("no (running|current) event loop")
+# Methods that this package calls, of all conventions.
+_METHODS = (
+    *("reset", "step", "get_reward", "close"),
+    *("list_tools", "run_tool", "init_rollout", "release_rollout", "compute_reward"),
+)
 
 
 class EnvironmentAdapter(EpisodeSource):
@@ -42,6 +53,10 @@ class EnvironmentAdapter(EpisodeSource):
                 f"{self.name} takes no arguments, because it is not a class, but got {', '.join(self.args)}",
                 code="unknown_environment_argument",
             )
+
+    def seeded(self, make: Callable[[], EpisodeEnvironment]) -> EpisodeEnvironment:
+        """Make an episode with the global random generators of its seed; a built-in environment takes the seed."""
+        return make() if self.is_builtin else SeededEnvironment(make)
 
     @property
     def traits(self) -> EnvironmentTraits:
@@ -167,7 +182,38 @@ def make_instance(given: Any, name: str, args: Mapping[str, Any], file: str | No
             code="missing_environment_argument",
         )
     with faults_of(f"the constructor of {name}", file):
-        return given(**own_copy(dict(args)))
+        # In a tuple, because an instance may be awaitable.
+        return call_repeatable(lambda: (given(**own_copy(dict(args))),))[0]
+
+
+def call_repeatable(function: Callable[..., Any], /, **arguments: Any) -> Any:
+    """Return the result of a function, awaited if needed, which is called again if it requires a running event loop.
+
+    Only a constructor and `reset` may be called again: they begin from the start.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # of the first attempt
+        try:
+            return finished(function(**arguments))
+        except RuntimeError as error:
+            if not _NEEDS_LOOP.search(str(error)):
+                raise
+    return running.run(_called(function, **arguments))
+
+
+def call_method(instance: Any, name: str, *args: Any) -> Any:
+    """Return the result of a method, awaited if needed.
+
+    If other methods of the class are async, its author expects an event loop to run during this one too.
+    """
+    method = getattr(instance, name)
+    if any(inspect.iscoroutinefunction(getattr(type(instance), one, None)) for one in _METHODS):
+        return running.run(_called(method, *args))
+    return finished(method(*args))
+
+
+async def _called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return await running.awaited(function(*args, **kwargs))
 
 
 def finished(returned: Any) -> Any:

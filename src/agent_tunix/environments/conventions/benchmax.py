@@ -4,27 +4,40 @@
 | --- | --- |
 | `dataset_preprocess(row)` | makes the prompt, the task and the arguments of `init_rollout` |
 | `system_prompt` | precedes the prompt, unless the prompt has a system message |
-| `recommended_max_turns` | limit on turns |
+| `recommended_max_turns`, `max_turns` | limit on turns |
+| `max_tool_calls` | limit on tool calls; the model is told that there are no more |
 | `init_rollout(rollout_id, **init_rollout_args)` | begins an episode |
-| `list_tools()` | the tools, each with `name`, `description` and `input_schema` |
+| `rollout_context(rollout_id, example)` | an async context manager around an episode; the row is `example.payload` |
+| `list_tools()` | the tools, each with `name`, `description` and `input_schema`, or in OpenAI's form |
 | `run_tool(rollout_id, tool_name, **arguments)` | runs a tool |
-| `compute_reward(…)`, `compute_group_reward(…)` | the score, as in the reward convention `environment` |
-| `release_rollout(rollout_id)`, `shutdown()` | end an episode, and the environment |
+| `compute_reward(…)`, `compute_group_reward(…)`, `compute_group_rewards(…)` | the score, as in the reward convention \
+  `environment` |
+| `release_rollout(rollout_id)` | ends an episode |
+| `shutdown()`, `aclose()` | end the environment |
 
-Methods may be async or not, and every member but `list_tools` and `run_tool` is optional.
+Methods may be async or not, and all are optional. `create_dataset` is not called: the run's rows are the examples.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_tunix.environments.conventions.base import EnvironmentAdapter, finished, make_instance, parameters_of
+from agent_tunix.environments.conventions.base import (
+    EnvironmentAdapter,
+    call_method,
+    finished,
+    make_instance,
+    parameters_of,
+)
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
 from agent_tunix.environments.outcomes import Message, to_text
+from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.environments.tools import SchemaTool, Tool
-from agent_tunix.errors import EnvironmentFailedError
-from agent_tunix.rewards.conventions import EnvironmentReward, adapt
-from agent_tunix.rewards.conventions.base_env import read_definition
+from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
+from agent_tunix.rewards.conventions import EnvironmentReward, adapt, running
+from agent_tunix.rewards.conventions.base_env import BaseEnv, canonical_example_id, read_definition
+from agent_tunix.rewards.conventions.environment import GROUPS, own_methods
+from agent_tunix.rewards.conventions.rollouts import RolloutExample
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -41,16 +54,35 @@ class BenchmaxAdapter(EnvironmentAdapter):
         self._numbers = itertools.count()
         self._shared: Any = None if isinstance(given, type) else given
 
+    def describe(self) -> str:
+        """Return the class and its source, and that its method for groups gets single rollouts."""
+        group = [name for name in own_methods(self.given) if name in GROUPS]
+        return super().describe() + "".join(f" (as reward, its {name} gets one rollout at a time)" for name in group)
+
     @property
     def traits(self) -> EnvironmentTraits:
         """Traits that hold for every episode."""
-        recommended = getattr(self.given, "recommended_max_turns", None)
-        is_number = isinstance(recommended, int) and not isinstance(recommended, bool) and recommended > 0
-        return EnvironmentTraits(self.convention, max_turns=recommended if is_number else None)
+        env = self.given if self._shared is None else self._shared
+        for limit in (getattr(env, name, None) for name in ("recommended_max_turns", "max_turns")):
+            if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+                return EnvironmentTraits(self.convention, max_turns=limit)
+        return EnvironmentTraits(self.convention)
 
     def open(self) -> EpisodeEnvironment:
         """Return a new episode of the one object, which is made at first use."""
-        return BenchmaxEnvironment(self._object(), f"0_0_{next(self._numbers)}", self.name, self.traits, self.file)
+        env, rollout_id = self._object(), f"0_0_{next(self._numbers)}"
+        return self.seeded(lambda: BenchmaxEnvironment(env, rollout_id, self.name, self.traits, self.file))
+
+    def check(self) -> None:
+        """Raise InvalidEnvironmentError if the class cannot be used, or derives from `BaseEnv` and does not score."""
+        super().check()
+        kind = self.given if isinstance(self.given, type) else type(self.given)
+        if issubclass(kind, BaseEnv) and not own_methods(kind):
+            raise InvalidEnvironmentError(
+                f"{self.name}: the class {kind.__qualname__} must have compute_reward or compute_group_rewards, but "
+                "has neither; write one of them",
+                code="abstract_environment",
+            )
 
     def declare(self) -> Sequence[Tool]:
         """Return the tools that `list_tools` lists without a rollout."""
@@ -63,15 +95,17 @@ class BenchmaxAdapter(EnvironmentAdapter):
 
     def _object(self) -> Any:
         if self._shared is None:
-            self._shared = make_instance(self.given, self.name, self.args, self.file)
+            with GlobalRandomness(0).active():  # equal objects in all workers
+                self._shared = make_instance(self.given, self.name, self.args, self.file)
         return self._shared
 
     def close(self) -> None:
-        """Call `shutdown`."""
+        """Call `shutdown` and `aclose`."""
         shared, self._shared = self._shared, None
-        if callable(shutdown := getattr(shared, "shutdown", None)):
-            with faults_of(f"{self.name}.shutdown", self.file):
-                finished(shutdown())
+        for name in ("shutdown", "aclose"):
+            if callable(getattr(shared, name, None)):
+                with faults_of(f"{self.name}.{name}", self.file):
+                    call_method(shared, name)
 
 
 class BenchmaxEnvironment(EpisodeEnvironment):
@@ -86,6 +120,8 @@ class BenchmaxEnvironment(EpisodeEnvironment):
         self._tools: list[Tool] = []
         self._prompt: list[Message] = []
         self._columns: dict[str, Any] = {}
+        self._context: Any = None
+        self._num_calls = 0
         self._is_begun = False
 
     @property
@@ -107,13 +143,24 @@ class BenchmaxEnvironment(EpisodeEnvironment):
             with faults_of(f"{self._name}.init_rollout", self._file):
                 arguments = own_copy(dict(example.get("init_rollout_args") or {}))
                 finished(self._env.init_rollout(self._rollout_id, **arguments))
+        if hasattr(self._env, "rollout_context"):
+            with faults_of(f"{self._name}.rollout_context", self._file):
+                self._context = running.run(self._enter_context())
         self._tools = self.list_tools()
         return None
+
+    async def _enter_context(self) -> Any:
+        payload = own_copy({**self._columns, "prompt_messages": self._prompt})
+        example = RolloutExample(canonical_example_id(payload), payload)
+        context = self._env.rollout_context(self._rollout_id, example)
+        await context.__aenter__()
+        return context
 
     def list_tools(self) -> list[Tool]:
         """Return the tools that the environment lists."""
         with faults_of(f"{self._name}.list_tools", self._file):
-            return [self._tool_of(one) for one in finished(self._env.list_tools()) or ()]
+            listed = call_method(self._env, "list_tools") if hasattr(self._env, "list_tools") else ()
+            return [self._tool_of(one) for one in listed or ()]
 
     def prompt(self) -> list[Message] | None:
         """Return the messages that `dataset_preprocess` made, the system prompt first."""
@@ -121,7 +168,7 @@ class BenchmaxEnvironment(EpisodeEnvironment):
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return the sum of the components that the environment computes; None if it computes none."""
-        if not any(callable(getattr(self._env, method, None)) for method in ("compute_reward", "compute_group_reward")):
+        if not own_methods(self._env):
             return None
         reward = adapt(self._env, self._name)
         columns = dict(self._columns)
@@ -135,9 +182,14 @@ class BenchmaxEnvironment(EpisodeEnvironment):
 
     def close(self) -> None:
         """Release the rollout."""
-        if self._is_begun and hasattr(self._env, "release_rollout"):
-            with faults_of(f"{self._name}.release_rollout", self._file):
-                finished(self._env.release_rollout(self._rollout_id))
+        try:
+            if self._context is not None:
+                with faults_of(f"{self._name}.rollout_context", self._file):
+                    finished(self._context.__aexit__(None, None, None))
+        finally:
+            if self._is_begun and hasattr(self._env, "release_rollout"):
+                with faults_of(f"{self._name}.release_rollout", self._file):
+                    finished(self._env.release_rollout(self._rollout_id))
 
     def _preprocess(self, row: Mapping[str, Any]) -> dict[str, Any]:
         preprocess = getattr(self._env, "dataset_preprocess", None)
@@ -167,6 +219,10 @@ class BenchmaxEnvironment(EpisodeEnvironment):
 
     def _runner(self, tool: str) -> Any:
         def run(arguments: dict[str, Any]) -> Any:
+            most = getattr(self._env, "max_tool_calls", None)
+            self._num_calls += 1
+            if isinstance(most, int) and self._num_calls > most:
+                return f"the limit of {most} tool calls is reached; answer without a call"
             named, takes_any = parameters_of(self._env.run_tool)
             taken = arguments if takes_any else {name: value for name, value in arguments.items() if name in named}
             return self._env.run_tool(self._rollout_id, tool, **taken)

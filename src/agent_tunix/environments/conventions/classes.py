@@ -18,7 +18,8 @@ from typing import Any
 from agent_tunix.environments.conventions.base import (
     EnvironmentAdapter,
     arguments_of_row,
-    finished,
+    call_method,
+    call_repeatable,
     make_instance,
     parameters_of,
     takes_self,
@@ -51,8 +52,12 @@ class ClassAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
-        instance = make_instance(self.given, self.name, self.args, self.file)
-        return ClassEnvironment(instance, self.name, self.traits, self.file)
+
+        def make() -> EpisodeEnvironment:
+            instance = make_instance(self.given, self.name, self.args, self.file)
+            return ClassEnvironment(instance, self.name, self.traits, self.file)
+
+        return self.seeded(make)
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
@@ -84,14 +89,14 @@ class ClassEnvironment(EpisodeEnvironment):
         if reset is None:
             return None
         with faults_of(f"{self._name}.reset", self._file):
-            return to_text(finished(reset(**arguments_of_row(reset, row, seed)))) or None
+            return to_text(call_repeatable(reset, **arguments_of_row(reset, row, seed))) or None
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
         """Return what `get_reward` returns."""
         if not hasattr(self._instance, "get_reward"):
             return None
         with faults_of(f"{self._name}.get_reward", self._file):
-            returned = finished(self._instance.get_reward())
+            returned = call_method(self._instance, "get_reward")
         return to_score(returned, "expected a number or None from get_reward")
 
     def state(self) -> dict[str, Any]:
@@ -105,9 +110,9 @@ class ClassEnvironment(EpisodeEnvironment):
 
     def close(self) -> None:
         """Call `close`, if there is one."""
-        if callable(close := getattr(self._instance, "close", None)):
+        if callable(getattr(self._instance, "close", None)):
             with faults_of(f"{self._name}.close", self._file):
-                finished(close())
+                call_method(self._instance, "close")
 
 
 def tool_methods(kind: type) -> list[str]:

@@ -24,7 +24,7 @@ class ToolAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return an environment that has this tool alone."""
-        return ToolsEnvironment([self._tool])
+        return self.seeded(lambda: ToolsEnvironment([self._tool]))
 
 
 class ToolsEnvironment(EpisodeEnvironment):

@@ -1,7 +1,7 @@
 """Convention `text`: `reset` gives an observation, and `step(action)` replies to each turn.
 
-`step` receives the text of the turn, converted if its parameter has a type: a number, a dataclass or a pydantic model
-(from JSON, or from the text if it has one required field). It returns one of
+`step` receives the text of the turn, converted if its parameter has a type: a number, an enumeration, a dataclass or a
+pydantic model (from JSON, or from the text if it has one required field). It returns one of
 
 - `(observation, reward, terminated, truncated, info)`, as in Gymnasium;
 - `(observation, reward, done, info)`, as in Gym and in Tunix's environments;
@@ -10,12 +10,14 @@
 
 `reset` may name `seed`, `options` (the whole row) and columns of the row. It returns the observation, a pair
 `(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with its arguments
-and the columns that its constructor requires. A parameter `task`, `task_example` or `single_example` receives the
-whole row, as in Tunix. The score is the sum of the rewards. `close` is optional, and each method may be async.
+and the columns that its constructor names. A parameter `task`, `task_example` or `single_example` receives the whole
+row, and so does the first parameter of a class that derives from an environment of Tunix. The score is the sum of the
+rewards. `close` is optional, and each method may be async.
 """
 
 import contextlib
 import dataclasses
+import enum
 import inspect
 import json
 import typing
@@ -25,7 +27,8 @@ from typing import Any
 from agent_tunix.environments.conventions.base import (
     EnvironmentAdapter,
     arguments_of_row,
-    finished,
+    call_method,
+    call_repeatable,
     make_instance,
     parameters_of,
     without_self,
@@ -57,16 +60,17 @@ class TextAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode, whose instance `reset` makes."""
-        return TextEnvironment(self.given, self.name, self.args, self.traits, self.file)
+        return self.seeded(lambda: TextEnvironment(self.given, self.name, self.args, self.traits, self.file))
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
-        """Columns of the row that the constructor requires, and those that `reset` names."""
+        """Columns of the row that the constructor and `reset` name."""
+        whole = whole_row_parameters(self.given)
         made, _ = parameters_of(self.given)
         named, _ = parameters_of(without_self(self.given, "reset")) if hasattr(self.given, "reset") else ({}, False)
-        constructor = {name: True for name, required in made.items() if required and name not in self.args}
-        reset = {name: required for name, required in named.items() if name not in ("seed", "options")}
-        return {name: required for name, required in {**reset, **constructor}.items() if name not in WHOLE_ROW}
+        constructor = {name: is_ for name, is_ in made.items() if name not in self.args and name not in whole}
+        reset = {name: is_ for name, is_ in named.items() if name not in ("seed", "options")}
+        return {name: constructor.get(name, False) or reset.get(name, False) for name in {**reset, **constructor}}
 
 
 class TextEnvironment(EpisodeEnvironment):
@@ -97,7 +101,7 @@ class TextEnvironment(EpisodeEnvironment):
             reset = self._instance.reset
             names, _ = parameters_of(reset)
             given = {"options": own_copy(dict(row)), **row} if "options" in names else row
-            returned = finished(reset(**arguments_of_row(reset, given, seed)))
+            returned = call_repeatable(reset, **arguments_of_row(reset, given, seed))
             if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
                 returned = returned[0]
             return _observed(_field(returned, "observation", returned))
@@ -109,7 +113,7 @@ class TextEnvironment(EpisodeEnvironment):
                 action = self._action_of(text)
             except ValueError as error:
                 return Reply(f"Error: {error}")
-            observation, reward, done = _read_step(finished(self._instance.step(action)), self._name)
+            observation, reward, done = _read_step(call_method(self._instance, "step", action), self._name)
             observed = _observed(observation)
         if reward is not None:
             number = to_number(reward)
@@ -127,15 +131,20 @@ class TextEnvironment(EpisodeEnvironment):
 
     def close(self) -> None:
         """Call `close`, if there is an instance and it has one."""
-        if callable(close := getattr(self._instance, "close", None)):
+        if callable(getattr(self._instance, "close", None)):
             with faults_of(f"{self._name}.close", self._file):
-                finished(close())
+                call_method(self._instance, "close")
 
     def _columns_for_constructor(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the constructor's arguments that come from the row."""
         named, _ = parameters_of(self._given)
         open_names = {name: required for name, required in named.items() if name not in self._args}
-        whole = {name: dict(row) for name in open_names if name in WHOLE_ROW and name not in row}
+        is_tunix = is_of_tunix(self._given)
+        whole = {
+            name: dict(row)
+            for name in whole_row_parameters(self._given) & open_names.keys()
+            if is_tunix or name not in row
+        }
         required = {name for name, is_required in open_names.items() if is_required} - whole.keys()
         if missing := sorted(required - row.keys()):
             raise EnvironmentFailedError(
@@ -143,7 +152,7 @@ class TextEnvironment(EpisodeEnvironment):
                 f"{', '.join(row) or 'no columns'}; add them to the row, or give them as arguments",
                 code="missing_row_column",
             )
-        return {**whole, **{name: row[name] for name in required}}
+        return {**{name: row[name] for name in open_names if name in row}, **whole}
 
     def _action_of(self, text: str) -> Any:
         """Return the action that a text means; raise ValueError, for the model, if it means none."""
@@ -157,12 +166,7 @@ class TextEnvironment(EpisodeEnvironment):
             adapter = TypeAdapter(kind)
         except PydanticSchemaGenerationError:  # a class that only the environment understands
             return text
-        candidates: list[Any] = [text.strip()]
-        if (field := _only_required_field(kind)) is not None:
-            candidates.insert(0, {field: text})
-        with contextlib.suppress(ValueError, RecursionError):
-            candidates.insert(0, json.loads(text))
-        for candidate in candidates:
+        for candidate in _candidates(text, kind):
             try:
                 return adapter.validate_python(candidate)
             except ValidationError as error:
@@ -177,6 +181,17 @@ class TextEnvironment(EpisodeEnvironment):
             return Any
         parameters = list(inspect.signature(self._instance.step).parameters)
         return hints.get(parameters[0], Any) if parameters else Any
+
+
+def whole_row_parameters(given: Any) -> set[str]:
+    """Return the parameters of a constructor that receive the whole row."""
+    named, _ = parameters_of(given)
+    return {*WHOLE_ROW, *(list(named)[:1] if is_of_tunix(given) else ())} & named.keys()
+
+
+def is_of_tunix(given: Any) -> bool:
+    """Return True for a class that derives from an environment of Tunix, which gets the row as its first argument."""
+    return any(kind.__module__.startswith("tunix.") for kind in getattr(given, "__mro__", ()))
 
 
 def _read_step(returned: Any, name: str) -> tuple[Any, Any, bool]:
@@ -205,13 +220,40 @@ def _field(value: Any, name: str, default: Any) -> Any:
     return getattr(value, name, default)
 
 
-def _only_required_field(kind: Any) -> str | None:
-    """Return the one required text field of a dataclass or pydantic model; None if it has another number of them."""
+def _candidates(text: str, kind: Any) -> list[Any]:
+    """Return the values that a text may mean for an action of a type, the likeliest first."""
+    values: list[Any] = []
+    with contextlib.suppress(ValueError, RecursionError):
+        values.append(json.loads(text))
+    values.append(text.strip())
+    if (field := _only_required_field(kind)) is None:
+        return [*values, *_members(kind, text)]
+    name, hint = field
+    # A field for text takes the turn as it is. For another field, `3` is a number and `true` a boolean.
+    fields = [text] if _is_text(hint) else [*values, *_members(hint, text)]
+    return [*values, *({name: value} for value in fields)]
+
+
+def _members(hint: Any, text: str) -> list[Any]:
+    """Return the members of enumerations that a text names, or whose value it shows."""
+    kinds = [
+        kind for kind in typing.get_args(hint) or (hint,) if isinstance(kind, type) and issubclass(kind, enum.Enum)
+    ]
+    return [member for kind in kinds for member in kind if text.strip() in (member.name, str(member.value))]
+
+
+def _is_text(hint: Any) -> bool:
+    """Return True for `str` and for an optional `str`."""
+    return {*(typing.get_args(hint) or (hint,))} - {type(None)} == {str}
+
+
+def _only_required_field(kind: Any) -> tuple[str, Any] | None:
+    """Return name and type of the one required field of a dataclass or pydantic model; None if it has not just one."""
     if dataclasses.is_dataclass(kind):
         missing = dataclasses.MISSING
         fields = [f for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing]
-        names = [f.name for f in fields if f.type in (str, "str")]
-        return names[0] if len(fields) == 1 and names else None
+        hints = typing.get_type_hints(kind)
+        return (fields[0].name, hints[fields[0].name]) if len(fields) == 1 else None
     infos = getattr(kind, "model_fields", {})
-    required = [name for name, info in infos.items() if info.is_required()]
-    return required[0] if len(required) == 1 and infos[required[0]].annotation is str else None
+    required = [(info.alias or name, info.annotation) for name, info in infos.items() if info.is_required()]
+    return required[0] if len(required) == 1 else None

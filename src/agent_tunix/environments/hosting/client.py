@@ -11,6 +11,7 @@ import os
 import selectors
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, EpisodeSource
@@ -76,8 +77,9 @@ class HostedEnvironment(EpisodeSource):
             if slot.worker is None or not slot.worker.is_alive:
                 slot.worker = self._new_worker()
             worker = slot.worker
-        worker.ask("the constructor", self._timeout_s, "open", number)
-        return HostedEpisode(worker, number, self._traits, self._timeout_s)
+        limit = worker.ask("the constructor", self._timeout_s, "open", number)
+        traits = replace(self._traits, max_turns=limit if isinstance(limit, int) else None)
+        return HostedEpisode(worker, number, traits, self._timeout_s)
 
     def close(self) -> None:
         """End the workers."""

@@ -46,7 +46,7 @@ class _Desk:
                 with self._process.loading():
                     self._build(*arguments)
             elif method == "open":
-                self._open(*arguments)
+                value = self._open(*arguments)
             else:
                 number, *rest = arguments
                 episode = self._episodes.pop(number) if method == "close" else self._episodes[number]
@@ -64,6 +64,8 @@ class _Desk:
     def _build(self, recipe: EnvironmentRecipe) -> None:
         self._adapter = build_environment(recipe)
 
-    def _open(self, number: int) -> None:
+    def _open(self, number: int) -> int | None:
+        """Open an episode and return its limit on turns, which only the constructor may know."""
         assert self._adapter is not None
-        self._episodes[number] = self._adapter.open()
+        self._episodes[number] = episode = self._adapter.open()
+        return episode.traits.max_turns

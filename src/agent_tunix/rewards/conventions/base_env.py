@@ -1,6 +1,5 @@
 """Classes and functions that benchmax environments import, served by `shims` where benchmax is not installed."""
 
-import abc
 import contextlib
 import hashlib
 import json
@@ -43,15 +42,24 @@ class PreprocessedExample(TypedDict, total=False):
     init_rollout_args: dict[str, Any] | None  # arguments of `init_rollout`
 
 
-class BaseEnv(abc.ABC):
-    """Base class of benchmax environments. One object serves all rollouts, which it tells apart by `rollout_id`."""
+class BaseEnv:
+    """Base class of benchmax environments, older and newer.
+
+    One object serves all rollouts, which it tells apart by `rollout_id`. It scores by `compute_reward`, by a method for
+    groups, or by both.
+    """
 
     system_prompt: str = ""  # system message of every prompt; "" for none
     recommended_max_turns: int | None = None  # limit on turns; None for none
     recommended_max_tool_calls: int | None = None
+    max_turns: int | None = None  # the same limits in newer environments
+    max_tool_calls: int | None = None
 
-    def __init__(self, **kwargs: Any) -> None:  # noqa: B027  # optional
-        pass
+    def __init__(self, *, max_turns: int | None = None, max_tool_calls: int | None = None, **kwargs: Any) -> None:
+        if max_turns is not None:
+            self.max_turns = max_turns
+        if max_tool_calls is not None:
+            self.max_tool_calls = max_tool_calls
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Any:
@@ -61,25 +69,25 @@ class BaseEnv(abc.ABC):
         messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
         return make_example(messages, row, row.get("init_rollout_args"))
 
-    @abc.abstractmethod
-    async def list_tools(self) -> list[ToolDefinition]:
-        """Return the tools."""
+    async def list_tools(self) -> list[Any]:
+        """Return the tools, each a `ToolDefinition` or a dict in OpenAI's form."""
+        return []
 
-    @abc.abstractmethod
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
         """Return the result of a tool."""
+        raise ValueError(f"there is no tool {tool_name!r}")
 
-    @abc.abstractmethod
-    async def compute_reward(self, rollout_id: str, *args: Any, **kwargs: Any) -> dict[str, float]:
+    async def compute_reward(self, *args: Any, **kwargs: Any) -> Mapping[str, float] | None:
         """Return the components of the score."""
+        return None
 
-    async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:  # noqa: B027  # optional
+    async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
         """Begin a rollout."""
 
-    async def release_rollout(self, rollout_id: str) -> None:  # noqa: B027  # optional
+    async def release_rollout(self, rollout_id: str) -> None:
         """End a rollout."""
 
-    async def shutdown(self) -> None:  # noqa: B027  # optional
+    async def shutdown(self) -> None:
         """End the environment."""
 
     async def get_system_prompt(self, add_tool_defs: bool = False) -> str:
@@ -106,8 +114,8 @@ def make_example(
     }
 
 
-def canonical_example_id(prompt_messages: Messages, task: dict[str, Any] | None) -> str:
-    """Return a digest of a prompt and its task."""
+def canonical_example_id(prompt_messages: Any, task: dict[str, Any] | None = None) -> str:
+    """Return a digest of a prompt and its task, or of a whole row."""
     text = json.dumps([prompt_messages, task], sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -144,6 +152,7 @@ def render_tools_prompt(tool_definitions: Sequence[Any], system_message: str = "
 def read_definition(definition: Any) -> tuple[str, str, dict[str, Any]]:
     """Return name, description and JSON schema of a tool's definition, an object or a dict."""
     fields = definition if isinstance(definition, Mapping) else vars(definition)
-    fields = fields.get("function", fields)  # OpenAI's form
+    function = fields.get("function", fields)  # OpenAI's form
+    fields = function if isinstance(function, Mapping) else vars(function)
     schema = fields.get("input_schema") or fields.get("parameters") or {"type": "object", "properties": {}}
     return str(fields["name"]), str(fields.get("description") or ""), dict(schema)

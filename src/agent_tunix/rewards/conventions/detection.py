@@ -5,7 +5,7 @@
 | `plain` | a parameter `response` or `completion` |
 | `trl` | a parameter `completions`, `prompts` or `completion_ids` |
 | `miles` | a parameter `sample` or `samples` beside `args` |
-| `environment` | a method `compute_reward` or `compute_group_reward`; a parameter `rollout_id`; `messages` and `task` |
+| `environment` | a method `compute_reward` or one for groups; a parameter `rollout_id`; `messages` and `task` |
 | `verl` | a parameter `solution_str` or `solution_strs` |
 | `openrlhf` | a parameter `queries` |
 | `ms_swift` | a class that derives from `ORM` or `AsyncORM` |
@@ -21,7 +21,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards.conventions.base import CallSettings, Convention
-from agent_tunix.rewards.conventions.environment import GROUP, SINGLE, EnvironmentReward
+from agent_tunix.rewards.conventions.environment import METHODS, EnvironmentReward
 from agent_tunix.rewards.conventions.libraries.benchmax import BenchmaxReward
 from agent_tunix.rewards.conventions.libraries.openrlhf import OpenRlhfReward
 from agent_tunix.rewards.conventions.libraries.swift import SwiftReward, is_orm
@@ -79,7 +79,7 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
         raise RewardSignatureError(
             f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}", code="unknown_convention"
         )
-    if any(callable(getattr(given, method, None)) for method in (SINGLE, GROUP)):
+    if any(callable(getattr(given, method, None)) for method in METHODS):
         return "environment"
     if is_orm(given):
         return "ms_swift"

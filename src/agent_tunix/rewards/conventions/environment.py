@@ -3,18 +3,23 @@
     async def compute_reward(self, rollout_id, messages, task, **kwargs) -> dict[str, float]: ...
     async def compute_group_reward(self, rollout_ids, messages_list, tasks, **kwargs) -> list[dict[str, float]]: ...
 
+    async def compute_reward(self, rollout) -> dict[str, float]: ...
+    async def compute_group_rewards(self, rollouts) -> dict[str, dict[str, float]]: ...
+
 | parameter | argument |
 | --- | --- |
 | `rollout_id` | id of the completion, `"<step>_<prompt>_<generation>"` |
 | `messages` | the conversation as chat messages, the completion last |
 | `task` | all columns of the dataset's row, plus `prompt`, and the reference as `ground_truth` |
+| `rollout`, or the only parameter | an object with `rollout_id`, `messages`, `example_args` and `termination_reason` |
 | `completion`, `ground_truth` | text of the completion, and the reference (the older signature) |
-| `rollout_ids`, `messages_list`, `tasks`, `completions`, `ground_truths` | the same for a group, as lists |
+| `rollout_ids`, `messages_list`, `tasks`, `rollouts`, `completions`, `ground_truths` | the same for a group, as lists |
 | `termination_reason`, `termination_reasons` | `finished`, `max_turn_tokens`, or how the episode ended |
 | any other name | an argument from configuration, or the dataset's column (in the group form a list) |
 
 A class may have either method or both, async or not. With both, their components are merged for each completion. If
-both name a component, the value of the group method counts. A method returns None if it does not apply.
+both name a component, the value of the group method counts. A method returns None if it does not apply. A group method
+returns a list, or a mapping from `rollout_id`.
 
 The reward is the sum of the components, weighted by the argument `weights` (`rewards.args.<name>.weights={quality:
 2.0}`; 1 by default). Each component is logged unweighted.
@@ -27,23 +32,28 @@ from typing import Any
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import FAULTS, groups_of
+from agent_tunix.rewards.conventions.base_env import BaseEnv
 from agent_tunix.rewards.conventions.components import sum_components
 from agent_tunix.rewards.conventions.formed import FormedConvention
+from agent_tunix.rewards.conventions.rollouts import BaseRollout, termination_reason_in_benchmax
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import describe_kind, own_copy, reference_of, to_score
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
-SINGLE, GROUP = "compute_reward", "compute_group_reward"
+SINGLE = "compute_reward"
+GROUPS = ("compute_group_reward", "compute_group_rewards")
+METHODS = (SINGLE, *GROUPS)
 _PLURALS = {
     "rollout_id": "rollout_ids",
     "messages": "messages_list",
+    "rollout": "rollouts",
     "task": "tasks",
     "example_args": "example_args_list",
     "completion": "completions",
     "ground_truth": "ground_truths",
     "termination_reason": "termination_reasons",
 }
-EXPECTED_GROUP = "expected a list of one dict for each completion"
+EXPECTED_GROUP = "expected a list of one dict for each completion, or a dict of one for each rollout_id"
 
 # Result of a method for one completion: components, None, or the outcome of a fault.
 Said = Mapping[str, Any] | Score | None
@@ -58,7 +68,7 @@ class EnvironmentReward(FormedConvention):
     form_parameters = ("completion", "completions")
 
     def _make_calls(self) -> Sequence[Call]:
-        own = [name for name in (SINGLE, GROUP) if _is_own(self.given, name)]
+        own = own_methods(self.given)
         if not own and callable(self.given):
             self._single: Call | None = Call(self.target)
             self._group: Call | None = None
@@ -66,12 +76,13 @@ class EnvironmentReward(FormedConvention):
                 self._single, self._group = None, self._single
         else:
             calls = {name: Call(self.target, name) for name in own}
-            self._single, self._group = calls.get(SINGLE), calls.get(GROUP)
+            self._single = calls.get(SINGLE)
+            self._group = next((calls[name] for name in GROUPS if name in calls), None)
             if self._single is not None and _takes_several(self._single):
                 if self._group is not None:
                     raise RewardSignatureError(
                         f"reward {self.name!r}: `compute_reward` takes a group, {self._single.signature}, and there "
-                        "is `compute_group_reward` too; keep one of them",
+                        f"is `{self._group.method}` too; keep one of them",
                         code="conflicting_methods",
                     )
                 self._single, self._group = None, self._single
@@ -80,7 +91,7 @@ class EnvironmentReward(FormedConvention):
         return [call for call in (self._single, self._group) if call is not None]
 
     def _manner(self) -> str:
-        has_tools = callable(getattr(self.given, "run_tool", None))
+        has_tools = _is_own(getattr(self.given, "run_tool", None), "run_tool")
         return f"{super()._manner()}, without its tools" if has_tools else super()._manner()
 
     def _take_weights(self) -> dict[str, float]:
@@ -104,7 +115,7 @@ class EnvironmentReward(FormedConvention):
         if self._group is None:
             return self._merge(1, [_said(self._call_single(samples[0]))], [])
         single = [self._try_single(sample) for sample in samples] if self._single else []
-        return self._merge(len(samples), single, _said_of_each(self._call_group(samples), len(samples)))
+        return self._merge(len(samples), single, _said_of_each(self._call_group(samples, single), samples))
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         if self._group is None:
@@ -112,8 +123,8 @@ class EnvironmentReward(FormedConvention):
         attempts = (self._try_single_async(sample, slots) for sample in samples) if self._single else ()
         single = await asyncio.gather(*attempts)
         async with slots:
-            returned = self._call_group(samples)
-            group = _said_of_each(await running.awaited(returned), len(samples))
+            returned = self._call_group(samples, single)
+            group = _said_of_each(await running.awaited(returned), samples)
         return self._merge(len(samples), single, group)
 
     async def _await_single(self, sample: Sample, slots: asyncio.Semaphore) -> Said:
@@ -152,6 +163,7 @@ class EnvironmentReward(FormedConvention):
         lazily: dict[str, Callable[[], Any]] = {
             "rollout_id": lambda: sample.rollout_id,
             "messages": lambda: messages_of(sample),
+            "rollout": lambda: rollout_of(sample, None),
             "task": lambda: task_of(sample),
             "example_args": lambda: task_of(sample),
             "completion": lambda: self._completion_of(sample),
@@ -159,13 +171,18 @@ class EnvironmentReward(FormedConvention):
             "termination_reason": lambda: termination_reason_of(sample),
         }
         available = {**sample.columns, "prompt": sample.prompt, **self.target.call_args}
-        return self._single(available, _as_meant(self._single, lazily))
+        return self._single(available, _as_meant(self._single, lazily, "rollout"))
 
-    def _call_group(self, samples: Sequence[Sample]) -> Any:
+    def _call_group(self, samples: Sequence[Sample], single: Sequence[Said]) -> Any:
         assert self._group is not None
         lazily: dict[str, Callable[[], Any]] = {
             "rollout_ids": lambda: [sample.rollout_id for sample in samples],
             "messages_list": lambda: [messages_of(sample) for sample in samples],
+            "rollouts": lambda: [
+                rollout_of(sample, said)
+                for sample, said in zip(samples, single or [None] * len(samples), strict=True)
+                if not isinstance(said, Score)  # as in benchmax, a rollout that failed is in no group
+            ],
             "tasks": lambda: [task_of(sample) for sample in samples],
             "example_args_list": lambda: [task_of(sample) for sample in samples],
             "completions": lambda: [self._completion_of(sample) for sample in samples],
@@ -174,7 +191,7 @@ class EnvironmentReward(FormedConvention):
         }
         names = dict.fromkeys(name for sample in samples for name in sample.columns)
         columns = {name: [sample.columns.get(name) for sample in samples] for name in names}
-        return self._group({**columns, **self.target.call_args}, _as_meant(self._group, lazily))
+        return self._group({**columns, **self.target.call_args}, _as_meant(self._group, lazily, "rollouts"))
 
 
 def termination_reason_of(sample: Sample) -> str:
@@ -186,8 +203,13 @@ def termination_reason_of(sample: Sample) -> str:
     return "finished" if sample.ended else "max_turn_tokens"
 
 
-def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
-    """Return only the arguments that the signature names. Old and new signatures name the same things differently."""
+def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]], rollout: str) -> dict[str, Callable[[], Any]]:
+    """Return only the arguments that the signature names. Old and new signatures name the same things differently.
+
+    An only parameter receives the rollouts, whatever its name, because benchmax passes them by position.
+    """
+    if len(call.names) == 1 and call.names[0] not in lazily:
+        return {call.names[0]: lazily[rollout]}
     return {name: make for name, make in lazily.items() if name in call.names}
 
 
@@ -199,9 +221,13 @@ def _said(returned: Any) -> Said:
     return Score.failed(Outcome.ERROR, f"returned {describe_kind(returned)}; expected a dict of named components")
 
 
-def _said_of_each(returned: Any, count: int) -> list[Said]:
+def _said_of_each(returned: Any, samples: Sequence[Sample]) -> list[Said]:
+    count, ids = len(samples), [sample.rollout_id for sample in samples]
     if returned is None:
         return [None] * count
+    if isinstance(returned, Mapping) and returned.keys() <= {*ids}:
+        missing = Score.failed(Outcome.ERROR, f"returned no components for this rollout; {EXPECTED_GROUP}")
+        return [_said(returned[rollout_id]) if rollout_id in returned else missing for rollout_id in ids]
     if not isinstance(returned, list | tuple):
         fault = f"returned {describe_kind(returned)}; {EXPECTED_GROUP}"
     elif len(returned) != count:
@@ -211,10 +237,14 @@ def _said_of_each(returned: Any, count: int) -> list[Said]:
     return [Score.failed(Outcome.ERROR, fault)] * count
 
 
-def _is_own(given: Any, name: str) -> bool:
-    """Return True if the object has the method and it is not abstract."""
-    method = getattr(given, name, None)
-    return callable(method) and not getattr(method, "__isabstractmethod__", False)
+def own_methods(given: Any) -> list[str]:
+    """Return the names of the reward methods that an object or class has, other than abstract and inherited ones."""
+    return [name for name in METHODS if _is_own(getattr(given, name, None), name)]
+
+
+def _is_own(method: Any, name: str) -> bool:
+    inherited = getattr(method, "__func__", method) is getattr(BaseEnv, name, None)
+    return callable(method) and not inherited and not getattr(method, "__isabstractmethod__", False)
 
 
 def _takes_several(call: Call) -> bool:
@@ -226,6 +256,18 @@ def messages_of(sample: Sample) -> list[dict[str, Any]]:
     if sample.messages:
         return [own_copy(dict(message)) for message in sample.messages]
     return [{"role": "user", "content": sample.prompt}, {"role": "assistant", "content": sample.response}]
+
+
+def rollout_of(sample: Sample, said: Said) -> BaseRollout:
+    """Return the rollout as newer benchmax environments get it, with the components that `compute_reward` returned."""
+    reason = termination_reason_in_benchmax(termination_reason_of(sample))
+    return BaseRollout(
+        rollout_id=sample.rollout_id,
+        termination_reason=reason,
+        rewards=dict(said) if isinstance(said, Mapping) else None,
+        messages=messages_of(sample),
+        example_args={name: value for name, value in task_of(sample).items() if name != "prompt_messages"},
+    )
 
 
 def task_of(sample: Sample) -> dict[str, Any]:
