@@ -139,7 +139,10 @@ def _rational(node: Node, point: Mapping[str, Fraction]) -> Fraction:
             raise UndefinedError("a division by zero")
         return _checked(top / bottom)
     if kind == "power":
-        return _rational_power(_rational(args[0], point), _rational(args[1], point))
+        base = _rational(args[0], point)
+        if not base and symbols(args[1]):
+            raise UndefinedError("a power of zero")
+        return _rational_power(base, _rational(args[1], point))
     if kind in ("quantity", "degrees"):
         return _rational(args[0], point)
     if kind == "percent":
@@ -349,7 +352,8 @@ class _Evaluator:
             self.scale = max(self.scale, top_scale / abs(bottom), bottom_scale * abs(result / bottom))
             return result
         if kind == "power":
-            return self.power(self.value(args[0]), args[1])
+            base, scale = self.measured(args[0])
+            return self.scaled(base, scale, self.power(base, args[1]))
         if kind == "quantity":
             return self.value(args[0])
         if kind == "degrees":
@@ -359,6 +363,11 @@ class _Evaluator:
         if kind == "call":
             return self.call(args[0], args[1:])
         raise UndefinedError(kind)
+
+    def scaled(self, base: Any, scale: Any, result: Any) -> Any:
+        """Return a power or root of a base, whose relative error is that of the base."""
+        self.scale = max(self.scale, scale * abs(result / base) if base else scale)
+        return result
 
     def symbol(self, name: str) -> Any:
         context = self.context
@@ -412,7 +421,8 @@ class _Evaluator:
             degree = rational(args[1])
             if degree is None or degree.denominator != 1 or not 2 <= degree <= 1000:
                 return self.value(args[0]) ** (1 / self.value(args[1]))
-            return self.root(self.value(args[0]), int(degree))
+            base, scale = self.measured(args[0])
+            return self.scaled(base, scale, self.root(base, int(degree)))
         values = [self.angle(args[0])] if name in _TRIGONOMETRIC else [self.value(argument) for argument in args]
         if name in ("ln", "log"):
             return self.logarithm(name, values)

@@ -48,7 +48,7 @@ _LATEX_SPACE = re.compile(r"\\(?:left|right|[,;:! ]|q?quad)(?![A-Za-z])|~")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
-def math_reward(response: str, answer: Any) -> Score:
+def math_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     r"""Compare the response's answer with the reference, as a number or formula. Range [0, 1].
 
     - 1.0: equal, in any notation
@@ -63,7 +63,7 @@ def math_reward(response: str, answer: Any) -> Score:
     >>> math("<answer>$1,234.00</answer>", answer="1234"), math("It is 39.", answer="40"), math("No idea.", answer="40")
     (1.0, 0.5, 0.0)
     """
-    value, detail = grade_answer(response, answer)
+    value, detail = grade_answer(response, answer, accept_expressions)
     return Score(value, detail=detail)
 
 
@@ -126,28 +126,28 @@ def check_numbers_reward(response: str, answer: Any) -> Score:
     return Score(1.5 if comparison.equal else 0.0, detail=comparison.detail)
 
 
-def grade_answer(response: str, answer: Any) -> tuple[float, str]:
+def grade_answer(response: str, answer: Any, accept_expressions: bool = False) -> tuple[float, str]:
     """Return the value of `math`, and the reason for it."""
-    comparison = _compare(extract_answer(response), answer)
+    comparison = _compare(extract_answer(response), answer, accept_expressions)
     if comparison.verdict is Verdict.EQUAL:
         return 1.0, comparison.detail
     return 0.5 if comparison.within(_TENTH) else 0.0, comparison.detail
 
 
-def _compare(given: str | None, answer: Any) -> Comparison:
+def _compare(given: str | None, answer: Any, accept_expressions: bool = False) -> Comparison:
     """Compare an answer with the reference.
 
     Raises:
         BadReferenceError: The reference is neither a number nor a formula.
         UndecidedAnswerError: math-verify exceeded its time limit, or failed.
     """
-    comparison = compare_answers(given, read_reference(answer))
+    comparison = compare_answers(given, read_reference(answer), accept_expressions=accept_expressions)
     if comparison.verdict is Verdict.UNDECIDED:
         raise UndecidedAnswerError(comparison.detail, comparison.timed_out)
     return comparison
 
 
-def answer_correctness_reward(response: str, answer: Any) -> Score:
+def answer_correctness_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     r"""Compare the response's answer with a reference of any kind. Range [0, 1].
 
     - 1.0: the same number or formula; or the same words, if the reference is neither
@@ -161,10 +161,12 @@ def answer_correctness_reward(response: str, answer: Any) -> Score:
     (1.0, 1.0)
     """
     try:
-        read_reference(answer)
+        reference = read_reference(answer)
     except BadReferenceError:
         return compare_texts(response, answer)
-    comparison = _compare(extract_answer(response), answer)
+    if reference.is_words and (same := compare_texts(response, answer)).value:
+        return same
+    comparison = _compare(extract_answer(response), answer, accept_expressions)
     return Score(1.0 if comparison.equal else 0.0, detail=comparison.detail)
 
 
