@@ -30,7 +30,7 @@ _numbers = itertools.count(2)
 
 
 def quick() -> str:
-    """Return an expression that is 0.5, as the integral is, and that no test has asked about: what was ruled once is remembered."""
+    """Return an expression that is 0.5, as the integral, and that no test has asked about: rulings are remembered."""
     number = next(_numbers)
     return rf"{QUICK.answer} + \cos {number} - \cos {number}"
 

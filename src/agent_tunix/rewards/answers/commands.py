@@ -216,10 +216,7 @@ class CommandParser(ExpressionParser):
             while self.skip(","):
                 pass
             if self.skip("&") and self.peek() not in ("\\\\", "\\end"):
-                if self.is_condition():
-                    value = self.conditional(value)
-                else:
-                    value = Node("case", (value, self.item()))
+                value = self.conditional(value) if self.is_condition() else Node("case", (value, self.item()))
             rows.append(value)
             while self.peek() in ("\\\\", ",", ";", "."):
                 self.take()

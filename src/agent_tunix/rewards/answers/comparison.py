@@ -18,6 +18,7 @@ There are three tiers. The detail of a comparison names the one that decided:
 import enum
 import re
 import reprlib
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -27,7 +28,14 @@ from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.answers.equality import compare
-from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, number_of, rational, symbols
+from agent_tunix.rewards.answers.evaluation import (
+    TooLargeError,
+    UndefinedError,
+    functions,
+    number_of,
+    rational,
+    symbols,
+)
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, number_text, read_number, undressed
@@ -299,10 +307,13 @@ def _is_formula(text: str) -> bool:
 
 @remembered_by_length
 def _node(text: str, number: Number | None) -> Node | None:
+    if number is not None and number.bound:
+        return _node_of(number)
     try:
         node = parse(text)
         if node.kind not in ("list", "relation", "bracket"):
-            limited(rational, node)  # it raises if the value does not exist
+            with suppress(TooLargeError):
+                limited(rational, node)  # it raises if the value does not exist
         return node
     except (UnreadableError, UndefinedError):
         return None if number is None else _node_of(number)
@@ -492,6 +503,8 @@ def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Nod
 
 
 def _answer_node(answer: str, number: Number | None, *, several: bool) -> Node | None:
+    if number is not None and number.bound:
+        return _node_of(number)
     try:
         return parse(answer, "separator" if several else "number")
     except UnreadableError:

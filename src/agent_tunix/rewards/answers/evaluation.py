@@ -33,6 +33,10 @@ class UndefinedError(Exception):
     """The expression has no value at a point, its value is too large, or it cannot be evaluated."""
 
 
+class TooLargeError(UndefinedError):
+    """The value exists, but is too large to compute."""
+
+
 class _InexactError(Exception):
     """The expression is not rational."""
 
@@ -106,7 +110,7 @@ def _coordinates(name: str, number: int) -> tuple[float, float]:
 def _checked(value: Fraction) -> Fraction:
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
     if bits > _MOST_BITS:
-        raise UndefinedError("too large")
+        raise TooLargeError("too large")
     charge_number(bits)
     return value
 
@@ -170,7 +174,7 @@ def _rational_power(base: Fraction, exponent: Fraction) -> Fraction:
     if abs(exponent) > _LARGEST_EXPONENT or bits * abs(exponent) > _MOST_BITS:
         if abs(base) == 1:
             return base if exponent % 2 else abs(base)
-        raise UndefinedError("too large")
+        raise TooLargeError("too large")
     charge_number(bits * abs(int(exponent)))
     return Fraction(base ** int(exponent))
 
@@ -218,11 +222,11 @@ def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
     whole = all(argument.denominator == 1 for argument in arguments)
     if name == "factorial" and whole and first >= 0:
         if first > 5000:
-            raise UndefinedError("too large")
+            raise TooLargeError("too large")
         return _checked(Fraction(math.factorial(int(first))))
     if name == "binomial" and whole and 0 <= arguments[1] <= first:
         if first > 5000:
-            raise UndefinedError("too large")
+            raise TooLargeError("too large")
         return _checked(Fraction(math.comb(int(first), int(arguments[1]))))
     if name in ("gcd", "lcm") and whole:
         found, combine = Fraction(int(first)), math.gcd if name == "gcd" else math.lcm

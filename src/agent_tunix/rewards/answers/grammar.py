@@ -117,7 +117,10 @@ class _Parser(CommandParser):
         if word not in CONDITIONAL_WORDS:
             return value
         self.take()
-        return Node("case", (value, self.item()))
+        condition = self.item()
+        if condition.kind == "relation" and condition.args[0] == ("∈",):  # `kπ for k ∈ Z` is `kπ, k ∈ Z`
+            return Node("list", (",", value, condition))
+        return Node("case", (value, condition))
 
     def operand(self) -> Node:
         """Read an operand of a relation: a set operation, a ratio or an expression."""

@@ -67,8 +67,9 @@ NUMBER = re.compile(
 # Text allowed around the only number of an answer: words, units and their powers, hyphens and slashes between letters,
 # harmless punctuation.
 _AROUND = re.compile(
-    r"""(?>(?: (?<![^\W\d_]) (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? )
-        [ ]?\^ (?: [23] | \{[23]\} ) (?!\d)
+    r"""(?>(?: (?<![^\W\d_])
+        (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? | kg | g | h | hr )
+        [ ]?\^ (?: -?[123] | \{-?[123]\} ) (?!\d)
       | [^\W\d_π¹²³¼-¾⁰-₉⅐-ↈ]
       | [\s.,;:!?'"`()\[\]°$€£¥₹¢≈]
       | (?<=[A-Za-z]) [²³]
@@ -108,7 +109,8 @@ _BOUND_BEFORE = re.compile(
     r"""\b(?: (?P<below> (?:less|fewer|smaller|lower|shorter|younger|earlier)\sthan | under | below )
       | (?P<least> at\sleast | no\s(?:less|fewer|smaller|lower)\sthan )
       | (?P<most> at\smost | up\sto | no\s(?:more|greater|larger|higher)\sthan | within )
-      | (?P<above> (?:more|greater|larger|bigger|higher|longer|older|later)\sthan | over | above | beyond | exceed(?:s|ing)? )
+      | (?P<above> (?:more|greater|larger|bigger|higher|longer|older|later)\sthan
+        | over | above | beyond | exceed(?:s|ing)? )
     )\s[\s$(]*(?:a|an|the|about)?\s?\Z""",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -52,7 +52,7 @@ def compare_scalars(given: Node, true: Node) -> bool | None:
     equal = are_equal(given, true)
     if equal is False and _is_rounded(given, true):
         return True
-    return equal
+    return False if equal is None and _has_power_of_zero(given) else equal
 
 
 def _compare_operators(given: Node, true: Node) -> bool | None:
@@ -61,6 +61,13 @@ def _compare_operators(given: Node, true: Node) -> bool | None:
         return None
     pairs = zip(given.args[1:], true.args[1:], strict=True)
     return all(one == other or compare_scalars(one, other) is True for one, other in pairs) or None
+
+
+def _has_power_of_zero(node: Node) -> bool:
+    """Return True if a power of zero with an unknown exponent stands in a value, which has no value then."""
+    if node.kind == "power" and symbols(node.args[1]) and are_equal(node.args[0], constant(0)):
+        return True
+    return any(_has_power_of_zero(part) for part in node.args if isinstance(part, Node))
 
 
 def is_number(node: Node) -> bool:

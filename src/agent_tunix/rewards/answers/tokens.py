@@ -189,6 +189,13 @@ _SETS_IN_WORDS = tuple(
         (r"empty\sset|(?:there\s(?:is|are)\s)?no\s(?:real\s)?solutions?", r"\emptyset"),
     )
 )
+# "where k is an integer", "for any integer k".
+_INTEGER = re.compile(
+    r"""[\s,(]*(?:\b(?:where|for|with|and)\s)?\s*(?:\b(?:any|all|some|every|each)\s)?\s*
+    (?: \$?\b(?P<first>[A-Za-z])\b\$?\s+(?:(?:is|are)\s)?\s*(?:(?:an|any|arbitrary)\s)?\s*integers?\b
+      | integers?\s+\$?(?P<last>[A-Za-z])\b\$? ) \)?""",
+    re.VERBOSE,
+)
 _SET_WORD = re.compile(r"real|integer|natural|rational|complex|empty|solution", re.IGNORECASE)
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mbox)\s*\{([^{}]*+)\}")
 _CLEAR_UNITS = words("mm cm km kg mg ml mL lb lbs oz ft hr hrs mph min")
@@ -209,7 +216,7 @@ class Token(NamedTuple):
 
 
 def set_in_words(text: str) -> str | None:
-    """Return the command of the set that an answer in words names: `\\setR` for "all real numbers"."""
+    r"""Return the command of the set that an answer in words names: `\setR` for "all real numbers"."""
     if _SET_WORD.search(text) is None:
         return None
     text = " ".join(_TEXT.sub(r"\1", text).strip("$ .").split())
@@ -230,6 +237,8 @@ def _tidy(text: str, commas: str) -> str:
         text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text)
         text = _LOWERED.sub(lambda found: f"_{{{found[0].translate(_SUBSCRIPTS)}}}", text)
     text = as_cases(text)
+    if "integer" in text:
+        text = _INTEGER.sub(lambda found: rf", {found['first'] or found['last']}\in\setZ ", _TEXT.sub(r" \1 ", text))
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
     if "[" in text or "]" in text:

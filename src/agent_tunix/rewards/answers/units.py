@@ -137,7 +137,12 @@ def is_product(letters: str) -> bool:
 _VOWELS = frozenset("aeiou")
 _FIRST_AND_LAST = frozenset("abcdxyz")
 _NO_FACTORS = frozenset(
-    "st nd rd th is of to in at by no we us it on as an if so do he be my up or me am pm rs ok vs".split()
+    word
+    for words in (
+        "st nd rd th is of to in at by no we us it on as an if so",
+        "do he be my up or me am pm rs ok vs",
+    )
+    for word in words.split()
 )
 
 

@@ -57,7 +57,8 @@ def math_reward(response: str, answer: Any, accept_expressions: bool = False) ->
 
     The answer is the last `<answer>…</answer>`, or else the last `\boxed{…}`, `#### …` or "the answer is …", or else
     the last number. Numbers and most formulas are compared exactly, all others by math-verify. The score's detail names
-    the method. If math-verify exceeds its time limit, the outcome is `timeout`.
+    the method. If math-verify exceeds its time limit, the outcome is `timeout`. An answer that was not worked out, such
+    as `2 + 3` for 5, is wrong, unless `accept_expressions` is true.
 
     >>> math = get_reward_function("math")
     >>> math("<answer>$1,234.00</answer>", answer="1234"), math("It is 39.", answer="40"), math("No idea.", answer="40")
@@ -67,20 +68,22 @@ def math_reward(response: str, answer: Any, accept_expressions: bool = False) ->
     return Score(value, detail=detail)
 
 
-def debug_reward(response: str, answer: Any, prompt: str = "", step: int = 0) -> Score:
+def debug_reward(
+    response: str, answer: Any, prompt: str = "", step: int = 0, accept_expressions: bool = False
+) -> Score:
     """Score as `math` does, and log each completion with the reason for its score. Range [0, 1].
 
     >>> get_reward_function("debug")("The answer is 4", answer="4")
     1.0
     """
-    score = math_reward(response, answer)
+    score = math_reward(response, answer, accept_expressions)
     logger.info(
         "step %d: %s for %r to %r with the reference %r: %s", step, score.value, response, prompt, answer, score.detail
     )
     return score
 
 
-def check_answer_reward(response: str, answer: Any) -> Score:
+def check_answer_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     """Score the distance between the tagged answer and the reference. Range [-1, 3].
 
     - 3.0: the text between the last `<answer>` and `</answer>` is exactly the reference
@@ -101,7 +104,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
         return Score(0.0, detail="no answer between <answer> and </answer>")
     if tagged == (answer if isinstance(answer, str) else reference_text(answer)):
         return Score(3.0, detail="the answer is identical to the reference")
-    comparison = _compare(tagged, answer)
+    comparison = _compare(tagged, answer, accept_expressions)
     if comparison.equal:
         value = 1.5
     elif not comparison.is_number:
@@ -113,7 +116,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     return Score(value, detail=comparison.detail)
 
 
-def check_numbers_reward(response: str, answer: Any) -> Score:
+def check_numbers_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     """Compare the response's answer with the reference, all or nothing. Range [0, 1.5].
 
     - 1.5: equal, in any notation
@@ -122,7 +125,7 @@ def check_numbers_reward(response: str, answer: Any) -> Score:
     >>> get_reward_function("check_numbers")("7 + 5 = 12", answer="12")
     1.5
     """
-    comparison = _compare(extract_answer(response), answer)
+    comparison = _compare(extract_answer(response), answer, accept_expressions)
     return Score(1.5 if comparison.equal else 0.0, detail=comparison.detail)
 
 
