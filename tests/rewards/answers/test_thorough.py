@@ -116,10 +116,10 @@ def test_a_text_of_any_length_is_refused_rather_than_parsed(asked: Asked) -> Non
 
 
 def test_a_batch_asks_once_for_all_its_completions(asked: Asked) -> None:
-    samples = [sample(*HARD), sample("4", "4"), sample(r"\boxed{\int y}", "2"), sample(*HARD), sample("5", "4")]
+    samples = [sample(*HARD), sample("4", "4"), sample(r"\boxed{\int z}", "z^2"), sample(*HARD), sample("5", "4")]
     scores = get_reward_function("math").score(samples)
     assert [score.value for score in scores] == [1.0, 1.0, 1.0, 1.0, 0.0]
-    assert asked.batches == [[HARD_QUESTION, Question(r"\int y", "2")]]
+    assert asked.batches == [[HARD_QUESTION, Question(r"\int z", "z^2")]]
 
 
 def test_what_was_ruled_is_not_asked_again(asked: Asked) -> None:

@@ -22,7 +22,7 @@ from tests.rewards.execution.leftovers import check_nothing_left, take_stock, wo
 
 # Expressions that keep an interpreter of C, and one of Python, busy.
 ENDLESS = [r"\sum_{k=1}^{2} 9^{9^{9^{9}}}", r"\sum_{k=1}^{10^9} \sin(k)"]
-QUICK = Question(r"\sum_{k=1}^{2} \frac{k}{6}", "0.5")
+QUICK = Question(r"\sum_{k=1}^{2} \frac{k}{6}", r"\int_0^1 x\,dx")
 # Long beside what a quick answer takes, so that a machine that halts for a moment makes none of them late.
 LIMIT_S = 6.0
 
@@ -30,7 +30,7 @@ _numbers = itertools.count(2)
 
 
 def quick() -> str:
-    """Return an expression that is 0.5 and that no test has asked about: what was ruled once is remembered."""
+    """Return an expression that is 0.5, as the integral, and that no test has asked about: rulings are remembered."""
     number = next(_numbers)
     return rf"{QUICK.answer} + \cos {number} - \cos {number}"
 
@@ -50,8 +50,8 @@ def verifiers(shared: Verifiers) -> Iterator[Verifiers]:
     set_thorough_runner(previous)
 
 
-def score(*answers: str) -> list[Score]:
-    samples = [Sample(rf"\boxed{{{answer}}}", columns={"answer": "0.5"}) for answer in answers]
+def score(*answers: str, reference: str = QUICK.reference) -> list[Score]:
+    samples = [Sample(rf"\boxed{{{answer}}}", columns={"answer": reference}) for answer in answers]
     return get_reward_function("math").score(samples)
 
 
@@ -126,7 +126,7 @@ def test_a_process_that_is_killed_in_the_middle_is_replaced(verifiers: Verifiers
 def test_none_is_started_where_exact_reading_is_enough(verifiers: Verifiers) -> None:
     verifiers.close()
     before = workers_and_descendants()
-    assert [found.value for found in score("0.5", "1/2", "7", "no idea")] == [1.0, 1.0, 0.0, 0.0]
+    assert [found.value for found in score("0.5", "1/2", "7", "no idea", reference="0.5")] == [1.0, 1.0, 0.0, 0.0]
     assert workers_and_descendants() == before
 
 

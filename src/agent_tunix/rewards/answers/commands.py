@@ -9,11 +9,14 @@ from agent_tunix.rewards.answers.tokens import (
     FUNCTIONS,
     GREEK_COMMANDS,
     IGNORED_COMMANDS,
+    OPERATORS,
     RELATIONS,
     STOPPING,
     UnreadableError,
 )
-from agent_tunix.rewards.answers.tree import Node, negative, product
+from agent_tunix.rewards.answers.tree import BOUND_NAME, Node, negative, product
+
+_DIFFERENTIAL = Node("symbol", ("d",))
 
 
 class CommandParser(ExpressionParser):
@@ -48,6 +51,8 @@ class CommandParser(ExpressionParser):
             return self.factor()
         if name == "begin":
             return self.environment()
+        if name in OPERATORS:
+            return self.operator(name)
         raise UnreadableError(f"\\{name} is not read")
 
     def fraction(self) -> Node:
@@ -84,6 +89,25 @@ class CommandParser(ExpressionParser):
         if self.peek() == "(":
             return Node("call", ("root", self.bracketed(), degree))
         return Node("call", ("root", self.argument(), degree))
+
+    def operator(self, name: str) -> Node:
+        """Read a sum, a product, an integral or a limit with its bounds."""
+        low = high = Node("named", ("none",))
+        while self.peek() in ("^", "_"):
+            if self.take().text == "_":
+                low = self.argument()
+            else:
+                high = self.argument()
+        body = self.product()
+        names: list[Node] = []
+        if low.kind == "relation" and low.args[1].kind == "symbol":
+            names, low = [low.args[1]], Node("relation", (low.args[0], Node("named", ("",)), *low.args[2:]))
+        while body.kind == "product" and _DIFFERENTIAL in body.args[-2:-1]:
+            names.append(body.args[-1])
+            body = Node("product", (number_node("1"), *body.args[:-2]))
+        for number, variable in enumerate(names):
+            body = _renamed(body, variable.args[0], f"{BOUND_NAME}{self.depth}.{number}")
+        return Node("operator", (name, body, low, high, Node("named", (str(len(names)),))))
 
     def call(self, name: str) -> Node:
         """Read the exponent, the base and the arguments of a function."""
@@ -154,8 +178,10 @@ class CommandParser(ExpressionParser):
         return Node("call", ({"lfloor": "floor", "lceil": "ceiling", "lvert": "abs"}[name], inside))
 
     def environment(self) -> Node:
-        """Read a matrix, row by row."""
+        """Read a matrix or cases, row by row."""
         name = self.environment_name()
+        if name in ("cases", "dcases", "rcases"):
+            return self.cases()
         if name not in ("pmatrix", "bmatrix", "vmatrix", "matrix", "array", "Bmatrix", "smallmatrix"):
             raise UnreadableError(f"the environment {name}")
         if name == "array":
@@ -181,6 +207,25 @@ class CommandParser(ExpressionParser):
             raise UnreadableError("a matrix of unequal rows")
         return Node("call", ("det", Node("matrix", tuple(rows)))) if name == "vmatrix" else Node("matrix", tuple(rows))
 
+    def cases(self) -> Node:
+        """Read equations that hold together, or values with their conditions."""
+        rows: list[Node] = []
+        outside, self.in_cases = self.in_cases, True
+        while not self.skip("\\end"):
+            value = self.item()
+            while self.skip(","):
+                pass
+            if self.skip("&") and self.peek() not in ("\\\\", "\\end"):
+                value = self.conditional(value) if self.is_condition() else Node("case", (value, self.item()))
+            rows.append(value)
+            while self.peek() in ("\\\\", ",", ";", "."):
+                self.take()
+        self.in_cases = outside
+        self.environment_name()
+        if not rows:
+            raise UnreadableError("no cases")
+        return Node("list", (",", *rows)) if len(rows) > 1 else rows[0]
+
     def environment_name(self) -> str:
         """Read the name of an environment in braces."""
         self.expect("{")
@@ -190,3 +235,12 @@ class CommandParser(ExpressionParser):
                 raise UnreadableError("an environment without a name")
             name += self.take().text.lstrip("\\")
         return name
+
+
+def _renamed(node: Node, old: str, new: str) -> Node:
+    """Return a node with another name for a variable, also in subscripts."""
+    if node.kind == "symbol":
+        letter, underscore, subscript = node.args[0].partition("_")
+        subscript = re.sub(rf"(?<![A-Za-z\\]){re.escape(old)}(?![A-Za-z])", lambda _: new, subscript)
+        return Node("symbol", ((new if letter == old else letter) + underscore + subscript,))
+    return Node(node.kind, tuple(_renamed(part, old, new) if isinstance(part, Node) else part for part in node.args))

@@ -18,6 +18,7 @@ There are three tiers. The detail of a comparison names the one that decided:
 import enum
 import re
 import reprlib
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -27,14 +28,22 @@ from typing import Any, NamedTuple
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.answers.equality import compare
-from agent_tunix.rewards.answers.evaluation import UndefinedError, functions, number_of, rational
+from agent_tunix.rewards.answers.evaluation import (
+    TooLargeError,
+    UndefinedError,
+    functions,
+    number_of,
+    rational,
+    symbols,
+)
 from agent_tunix.rewards.answers.extraction import boxed_answer
 from agent_tunix.rewards.answers.grammar import UnreadableError, parse
 from agent_tunix.rewards.answers.numbers import Number, number_text, read_number, undressed
-from agent_tunix.rewards.answers.scalars import units_differ
+from agent_tunix.rewards.answers.scalars import SCALARS, is_evaluated, is_float_of, is_number, number_in_base
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
-from agent_tunix.rewards.answers.tokens import turn_inward
-from agent_tunix.rewards.answers.tree import Node, constant
+from agent_tunix.rewards.answers.tokens import as_cases, set_in_words, turn_inward
+from agent_tunix.rewards.answers.tree import Node, constant, negative
+from agent_tunix.rewards.answers.units import Unit, is_product, parse_unit, units_differ
 from agent_tunix.rewards.answers.work import limited, remembered_by_length
 
 _NO_NUMBER_IN_IT = re.compile(
@@ -50,6 +59,8 @@ _SMALLEST = 1e-10
 _DIGITS = re.compile(r"\d++", re.ASCII)
 _SPACED_THOUSANDS = re.compile(r"\d\s\d{3}(?!\d)", re.ASCII)
 _EMPTY_SET = re.compile(r"\\varnothing(?![A-Za-z])|\A\s*\\\{\s*\\\}\s*\Z|\A\s*∅\s*\Z")
+_SPACE = re.compile(r"\\[,;]")
+_UPRIGHT_D = re.compile(r"\\(?:mathrm|operatorname|text)\s*\{d\}")
 _INFINITY = re.compile(r"\\infty(?![A-Za-z])")
 _NAME = re.compile(r"[A-Za-z]\w{0,2}")
 _WORD = re.compile(r"\\?[A-Za-z]{2,}")
@@ -69,22 +80,18 @@ _MATHEMATICAL_WORDS = frozenset(
     )
     for word in words.split()
 )
+_OPERATOR = re.compile(r"\\(?:i{1,3}nt|oint|sum|prod|lim)(?![A-Za-z])")
+_SHORT_WORD = re.compile(
+    r"(?<![A-Za-z\\])(?:[b-df-hj-np-tv-z]+|[A-Za-z]{1,2}|d[a-zA-Z]d[a-zA-Z](?:d[a-zA-Z])?)(?![A-Za-z])"
+)
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|operatorname|begin|end)\{[^{}]*+\}")
 _SIGN_OF_A_FORMULA = re.compile(r"\\[A-Za-z]|[<>≤≥=^_|!∪∩√π∞]|\d[,:]\d|\d[A-Za-df-z(]")
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _HUGE = re.compile(r"[-+$\s]*\d[\d.,]*[eE][-+]?\d{4,}\s*", re.ASCII)
 _GROUP = re.compile(r"\{[^{}]*\}")
-_BASE = re.compile(r"([0-9A-Za-z]{1,100})_(?:(\d)|\{(\d{1,2})\})", re.ASCII)
+_BASE = re.compile(r"(-?[0-9A-Za-z]{1,100})_(?:(\d{1,2})|\{(\d{1,2})\})", re.ASCII)
 _DECIMALS = re.compile(r"\.(\d+)", re.ASCII)
-_UNIT = re.compile(
-    r"""\d\s*+ (?:\\(?:text|mathrm)\{[\s~]*+)?
-    ( [A-Za-z]{1,12} (?:\}?\^?\{?[23²³]\}?)? (?: \s?/\s? [A-Za-z]{1,12} (?:\}?\^?\{?[23²³]\}?)? )? )
-    [}$\s]*+ \.? [$\s]*+ \Z""",
-    re.VERBOSE,
-)
-_DOLLARS = re.compile(r"\s*-?\\?\$[^$]*+\Z")
-_POWERS_OF_UNITS = str.maketrans({"²": "2", "³": "3", **dict.fromkeys("^{} ")})
-_ASCII_DIGITS = frozenset("0123456789")
+_CONSTANTS = frozenset(("e", "i"))
 _NOTHING = frozenset(("n/a", "?"))
 _WORD_THEN_NUMBER = re.compile(r"[A-Za-z]{2,}\s*,", re.ASCII)
 _SEVERAL_PARTS = re.compile(
@@ -114,6 +121,7 @@ class Reference:
     text: str
     number: Number | None  # the number, if it is one
     formula: Node | None = None  # the parsed formula, if it is not a number
+    is_words: bool = False  # True if it consists of words that name a formula: "all real numbers"
 
     @property
     def node(self) -> Node | None:
@@ -168,16 +176,24 @@ def read_reference(reference: Any) -> Reference:
     raise BadReferenceError(f"the reference {excerpt(reference)} is not a number or a formula")
 
 
-def compare_answers(answer: str | None, reference: Reference, *, thorough: bool = True) -> Comparison:
+def compare_answers(
+    answer: str | None, reference: Reference, *, thorough: bool = True, accept_expressions: bool = False
+) -> Comparison:
     """Compare an answer from `extract_answer` with a reference from `read_reference`.
 
-    If `thorough`, math-verify compares answers that the grammar cannot read. The comparison is then undecided only if
-    math-verify exceeds its time limit or fails.
+    Args:
+        answer: The answer, or None if there is none.
+        reference: The reference.
+        thorough: If True, math-verify compares answers that the grammar cannot read. The comparison is then undecided
+            only if math-verify exceeds its time limit or fails.
+        accept_expressions: If True, `2 + 3` is equal to the reference 5. Otherwise a sum or product that the model did
+            not work out is different from a number.
     """
     if answer is None:
         return _NO_ANSWER
     short = len(answer) <= _LONGEST_REMEMBERED
-    ours = _compare_short(answer, reference) if short else _compare_ourselves(answer, reference)
+    compare_ourselves = _compare_short if short else _compare_ourselves
+    ours = compare_ourselves(answer, reference, accept_expressions)
     if ours.verdict is not Verdict.UNDECIDED or not thorough:
         return ours
     if not (_is_one_formula(answer) and _is_one_formula(reference.text)):
@@ -189,6 +205,9 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
     if _is_tiny(reference):
         detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EVALUATED)
         return Comparison(Verdict.DIFFERENT, detail, Tier.EVALUATED, ours.is_number)
+    if not accept_expressions and _is_operator_for_value(answer, reference):
+        detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EVALUATED) + ": it is not worked out"
+        return Comparison(Verdict.DIFFERENT, detail, Tier.EVALUATED, ours.is_number)
     verdict, reason, timed_out = ask(answer, reference.text)
     detail = _describe(answer, reference, verdict, Tier.THOROUGH) + (f": {reason}" if reason else "")
     return Comparison(verdict, detail, Tier.THOROUGH, ours.is_number, timed_out=timed_out)
@@ -197,10 +216,10 @@ def compare_answers(answer: str | None, reference: Reference, *, thorough: bool 
 _NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
 
 
-def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
+def _compare_ourselves(answer: str, reference: Reference, accept_expressions: bool) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
-        if _units_differ(answer, reference.text):
+        if units_differ(_unit(number), _unit(reference.number)):
             detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT) + ": another unit"
             return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, True)
         return _compare_numbers(number, reference.number)
@@ -215,6 +234,9 @@ def _compare_ourselves(answer: str, reference: Reference) -> Comparison:
         verdict, tier = Verdict.DIFFERENT, Tier.EXACT
     else:
         verdict, tier = _compare_nodes(answer, number, reference), Tier.EVALUATED
+        if verdict is Verdict.EQUAL and not accept_expressions and _is_unevaluated(answer, number, reference):
+            detail = f"the answer {excerpt(answer)} has the value of {excerpt(reference.text)}, but is not worked out"
+            return Comparison(Verdict.DIFFERENT, f"{detail} ({tier})", tier, False)
     return Comparison(verdict, _describe(answer, reference, verdict, tier), tier, number is not None)
 
 
@@ -253,10 +275,11 @@ def _read_reference_text(reference: str) -> Reference | None:
         return Reference(text, number)
     if not any(map(str.isalnum, text)) and "\\" not in text and _EMPTY_SET.search(text) is None:
         return None if "∞" not in text else Reference(text, None, _node(text, None))
-    if text.lower() in _NOTHING or _is_words(text):
+    is_words = _is_words(text)
+    if text.lower() in _NOTHING or (is_words and not _names_formula(text)):
         return None
     node = _node(text, None)
-    return Reference(text, None, node) if node is not None or _is_formula(text) else None
+    return Reference(text, None, node, is_words) if node is not None or _is_formula(text) else None
 
 
 def _is_words(text: str) -> bool:
@@ -266,19 +289,31 @@ def _is_words(text: str) -> bool:
     return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
 
 
+def _names_formula(text: str) -> bool:
+    """Return True for words that are a formula: the constants e and i, `xyz`, "all real numbers"."""
+    if text in _CONSTANTS or (len(text) > 1 and text.islower() and text.isalpha() and is_product(text)):
+        return True
+    return set_in_words(text) is not None
+
+
 def _is_formula(text: str) -> bool:
     """Return True for mathematics that the grammar does not read."""
     bare = _TEXT_COMMAND.sub(" ", text)
+    if _OPERATOR.search(bare) is not None:  # `dx` is no word
+        bare = _SHORT_WORD.sub(" ", bare)
     words = [word.lower() for word in _WORD.findall(bare) if not word.startswith("\\")]
     return _MATHEMATICAL_WORDS.issuperset(words) and _SIGN_OF_A_FORMULA.search(bare) is not None
 
 
 @remembered_by_length
 def _node(text: str, number: Number | None) -> Node | None:
+    if number is not None and number.bound:
+        return _node_of(number)
     try:
         node = parse(text)
         if node.kind not in ("list", "relation", "bracket"):
-            limited(rational, node)  # it raises if the value does not exist
+            with suppress(TooLargeError):
+                limited(rational, node)  # it raises if the value does not exist
         return node
     except (UnreadableError, UndefinedError):
         return None if number is None else _node_of(number)
@@ -288,7 +323,17 @@ def _node_of(number: Number) -> Node:
     decimals = _DECIMALS.search(number.text)
     node = constant(number.written, len(decimals[1]) if decimals else 0)
     node = Node("percent", (node,)) if number.percent else node
+    if number.bound:
+        return _range(number.bound, node)
     return Node("relation", (("=",), _subject_node(number.subject), node)) if number.subject else node
+
+
+def _range(bound: str, node: Node) -> Node:
+    """Return the interval that a bound in words denotes: `(-∞, 5)` for "less than 5"."""
+    infinity = Node("infinity", ())
+    if bound in "<≤":
+        return Node("bracket", ("()" if bound == "<" else "(]", negative(infinity), node))
+    return Node("bracket", ("()" if bound == ">" else "[)", node, infinity))
 
 
 def _subject_node(subject: str) -> Node:
@@ -299,30 +344,17 @@ def _subject_node(subject: str) -> Node:
 
 
 def _same_subject(one: Number, other: Number) -> bool:
-    """Return True if two numbers may answer the same question: not `y = 5` and `x = 5`, nor `3` and `x + y = 3`."""
+    """Return True if two numbers may answer the same question: not `y = 5` and `x = 5`, nor `5` and `at least 5`."""
+    if one.bound != other.bound:
+        return False
     if one.subject == other.subject or not _has_letters(other.subject):
         return True
     return not _has_letters(one.subject) and _NAME.fullmatch(other.subject) is not None
 
 
-def _units_differ(answer: str, reference: str) -> bool:
-    """Return True if both texts end with units that differ."""
-    if not (_may_have_unit(answer) and _may_have_unit(reference)):
-        return False
-    given, true = _unit(answer), _unit(reference)
-    return given is not None and true is not None and units_differ(given, true)
-
-
-def _may_have_unit(text: str) -> bool:
-    return text[-1:] not in _ASCII_DIGITS or text[-2:-1] == "^" or "$" in text
-
-
-def _unit(text: str) -> str | None:
-    """Return the unit at the end of a text, such as `km/h` or `m2`; None if there is none."""
-    if _DOLLARS.match(text) or text.endswith("¢"):
-        return "cent" if text.endswith("¢") else "dollar"
-    found = _UNIT.search(text)
-    return None if found is None else found[1].translate(_POWERS_OF_UNITS)
+def _unit(number: Number) -> Unit | None:
+    unit = number.unit or ("$" if number.text.count("$") == 1 else "")
+    return parse_unit(unit) if unit else None
 
 
 def _has_letters(text: str) -> bool:
@@ -334,10 +366,15 @@ def _compare_numbers(number: Number, reference: Number) -> Comparison:
         numbers = number.written, reference.written
     else:  # only one has a percent sign, so it has two readings
         numbers = _nearest((number.written, reference.written), (number.value, reference.value))
-    equal = numbers[0] == numbers[1]
+    equal = numbers[0] == numbers[1] or _is_float(*numbers)
     relation = "equal to" if equal else "different from"
     detail = f"the answer {excerpt(number.text)} is {relation} {excerpt(reference.text)} (exact)"
     return Comparison(_EQUAL if equal else _DIFFERENT, detail, _EXACT, True, numbers)
+
+
+def _is_float(given: Fraction, true: Fraction) -> bool:
+    """Return True if one number is the other as Python prints it: 0.30000000000000004 is 0.3."""
+    return is_float_of(given, true) or is_float_of(true, given)
 
 
 def _nearest(*readings: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
@@ -358,10 +395,8 @@ def _in_base(text: str) -> tuple[int] | None:
     found = _BASE.fullmatch(text.strip("$ .")) if "_" in text else None
     if found is None or not 2 <= (base := int(found[2] or found[3])) <= 36:
         return None
-    try:
-        return (int(found[1], base),)
-    except ValueError:  # a digit does not exist in this base
-        return None
+    value = number_in_base(found[1], base)
+    return None if value is None else (value,)
 
 
 def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -> bool:
@@ -373,11 +408,20 @@ def _is_no_answer_to(answer: str, number: Number | None, reference: Reference) -
 
 def _is_one_formula(text: str) -> bool:
     """Return True if a text is a single formula. Of several parts, math-verify compares some and ignores the others."""
+    text = _SPACE.sub(" ", text)
     return (
         _SEVERAL_PARTS.search(text) is None
         and _GROUP.sub("", text).count("=") < 2
         and text.strip("$ .").count("$") == 0
     )
+
+
+def _is_operator_for_value(answer: str, reference: Reference) -> bool:
+    """Return True if the answer is a sum, an integral or a limit, and the reference a value without unknowns."""
+    node = reference.node
+    if _OPERATOR.search(answer) is None or _OPERATOR.search(reference.text) is not None:
+        return False
+    return node is not None and node.kind in SCALARS and not symbols(node)
 
 
 def _is_tiny(reference: Reference) -> bool:
@@ -389,6 +433,7 @@ def _is_tiny(reference: Reference) -> bool:
 def _is_unbalanced(text: str) -> bool:
     """Return True if brackets are not closed or not opened. Different kinds may close each other, as in `[0, 1)`."""
     braces = rounds = 0
+    text = as_cases(text)
     for character in turn_inward(text) if "[" in text or "]" in text else text:
         if character == "{":
             braces += 1
@@ -412,9 +457,28 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
     if given is None:
         return Verdict.UNDECIDED
     verdict = limited(_compare_trees, answer, reference, given, true)
-    if verdict is None and reference.number is not None and "det" not in functions(given):
+    has_value = "det" not in functions(given) and _OPERATOR.search(answer) is None
+    if verdict is None and has_value and (reference.number is not None or _are_constants(given, true)):
         return Verdict.DIFFERENT  # the answer is too large to evaluate or has no value, but the reference is a number
     return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
+
+
+def _are_constants(*nodes: Node) -> bool:
+    """Return True for values without unknowns, sums and integrals: math-verify errs if ours are too large."""
+    return all(node.kind in SCALARS and node.kind != "operator" and not symbols(node) for node in nodes)
+
+
+def _is_unevaluated(answer: str, number: Number | None, reference: Reference) -> bool:
+    """Return True if the reference is a number, and the answer a sum or product of that value."""
+    if number is not None or reference.node is None:
+        return False
+    subject = "" if reference.number is None else reference.number.subject
+    if subject and _has_letters(subject) and _NAME.fullmatch(subject) is None:
+        return False  # x + y = 3
+    if reference.number is None and not is_number(reference.node):
+        return False
+    given = _answer_node(answer, number, several=False)
+    return given is not None and not is_evaluated(given)
 
 
 def _compare_trees(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
@@ -439,6 +503,8 @@ def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Nod
 
 
 def _answer_node(answer: str, number: Number | None, *, several: bool) -> Node | None:
+    if number is not None and number.bound:
+        return _node_of(number)
     try:
         return parse(answer, "separator" if several else "number")
     except UnreadableError:
@@ -461,6 +527,7 @@ def _is_prose(text: str) -> bool:
 def _canonical(text: str) -> str:
     """Return a formula without spaces and commands for sizes of brackets and fractions, which have no meaning."""
     if "\\" in text:
+        text = _UPRIGHT_D.sub("d", text)
         text = re.sub(r"\\(?:left|right|[dt](?=frac)|[,;:! ]|displaystyle(?![A-Za-z]))", _keep_backslash, text)
         text = _EMPTY_SET.sub(r"\\emptyset", text)
         text = _INFINITY.sub("∞", text)

@@ -10,10 +10,11 @@ _END = Token("end", "", False)
 
 
 class Cursor(ABC):
-    """A position in a list of tokens, with the current depth of nesting.
+    r"""A position in a list of tokens, with the current depth of nesting.
 
     Attributes:
         bars: Number of open `|`.
+        in_cases: True within cases, whose rows `\\` separates; elsewhere it is a set difference.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -21,6 +22,7 @@ class Cursor(ABC):
         self.place = 0
         self.depth = 0
         self.bars = 0
+        self.in_cases = False
 
     def peek(self) -> str:
         """Return the text of the next token. For words, return a space and the kind, so that no sign equals them."""
@@ -82,3 +84,7 @@ class Cursor(ABC):
     @abstractmethod
     def command(self) -> Node:
         """Read a command, with its arguments."""
+
+    @abstractmethod
+    def conditional(self, value: Node) -> Node:
+        """Read the condition of a value, if any."""

@@ -12,12 +12,21 @@ from collections.abc import Sequence
 from agent_tunix.rewards.answers.equations import FLIPPED, Pair, compare_differences, expanded
 from agent_tunix.rewards.answers.evaluation import functions, rational, symbols
 from agent_tunix.rewards.answers.matrices import folded
-from agent_tunix.rewards.answers.scalars import SCALARS, all_true, compare_ratios, compare_scalars, same_units
+from agent_tunix.rewards.answers.scalars import (
+    SCALARS,
+    all_true,
+    compare_ratios,
+    compare_scalars,
+    result_of,
+    same_units,
+)
 from agent_tunix.rewards.answers.sets import possible_set, real_set, same_set
-from agent_tunix.rewards.answers.tree import Node, negative
+from agent_tunix.rewards.answers.tree import Node, negative, replaced, walk
 from agent_tunix.rewards.answers.work import charge, remembered
 
 _MOST_ITEMS = 64
+_SETS = frozenset(("set", "operation", "named", "builder"))
+_NAMED_BY = frozenset(("abs", "union", "intersection", "difference"))
 _ONE_WAY = frozenset(("→", "~", "≡", "⊥", "∥", "⊂", "⊆", "∝"))
 
 
@@ -27,7 +36,8 @@ def compare(given: Node, true: Node) -> bool | None:
     charge(10)
     if given == true:
         return True
-    given, true = folded(expanded(given)), folded(expanded(true))
+    given, true = (finite(folded(expanded(node))) for node in (given, true))
+    given = _with_names_of(given, true)
     if given == true:
         return True
     for one, other in ((real_set, possible_set), (possible_set, real_set)):
@@ -61,9 +71,61 @@ def _compare_values(given: Node, true: Node) -> bool | None:
         if true.args[0] == "difference":
             return _in_order(given.args[1:], true.args[1:])
         return _in_any_order(_operands(given), _operands(true))
-    if true.kind == "builder":
+    if true.kind in ("builder", "case"):
         return _in_order(given.args, true.args)
     return False if true.kind in ("named", "infinity") else None
+
+
+def finite(node: Node) -> Node:
+    """Return the set that an operation on finite sets results in; other nodes as they are."""
+    if node.kind != "operation":
+        return node
+    operation, *parts = node.args
+    operands = [Node("set", ()) if part == _EMPTY else finite(part) for part in parts]
+    if any(part.kind != "set" for part in operands):
+        return Node("operation", (operation, *(part if part.args else _EMPTY for part in operands)))
+    one, other = (list(part.args) for part in operands)
+    if operation == "union":
+        items = _distinct(one + other)
+    else:
+        items = [item for item in one if _is_among(item, other) == (operation == "intersection")]
+    return Node("set", tuple(items)) if items else _EMPTY
+
+
+_EMPTY = Node("named", ("empty",))
+
+
+def _is_among(item: Node, items: list[Node]) -> bool:
+    return any(compare(item, other) for other in items)
+
+
+def _with_names_of(given: Node, true: Node) -> Node:
+    """Give the parameters of an answer, as k in `kπ, k ∈ Z`, the names that they have in the reference."""
+    names, wanted = _parameters(given), _parameters(true)
+    if names == wanted or len(names) != len(wanted) or not set(wanted).isdisjoint(_symbols_within(given)):
+        return given
+    for name, new in zip(names, wanted, strict=True):
+        given = replaced(given, name, new)
+    return given
+
+
+def _parameters(node: Node) -> list[Node]:
+    """Return the names that a list declares with ∈, or that a set in braces is about."""
+    conditions: tuple[Node, ...] = ()
+    if node.kind == "builder":
+        if node.args[0].kind == "symbol":
+            return [node.args[0]]
+        conditions = node.args[1].args[1:] if node.args[1].kind == "list" else (node.args[1],)
+    elif node.kind == "list":
+        conditions = node.args[2:]
+    declared = [part.args[1] for part in conditions if part.kind == "relation" and part.args[0] == ("∈",)]
+    return [name for name in declared if name.kind == "symbol"]
+
+
+def _symbols_within(node: Node) -> set[Node]:
+    found: set[Node] = set()
+    walk(node, lambda part: found.add(part) if part.kind == "symbol" else None)
+    return found
 
 
 def _as_vector(node: Node, other: Node) -> Node:
@@ -116,8 +178,18 @@ def _compare_collections(given: Node, true: Node) -> bool | None:
 
 def _items(node: Node) -> list[Node]:
     if node.kind == "list":
-        return _with_subject(list(node.args[1:]))
-    return list(node.args) if node.kind == "set" else [node]
+        return _with_subject([part for item in node.args[1:] for part in _split(item)])
+    return list(node.args) if node.kind == "set" else _split(node)
+
+
+def _split(item: Node) -> list[Node]:
+    """Return an equation for each of several names that share a value: `x = y = 4`."""
+    if item.kind != "relation" or not _is_equation(item):
+        return [item]
+    *names, value = item.args[1:]
+    if len(names) < 2 or any(name.kind != "symbol" for name in names):
+        return [item]
+    return [Node("relation", (("=",), name, value)) for name in names]
 
 
 def _with_subject(items: list[Node]) -> list[Node]:
@@ -195,8 +267,8 @@ def _is_subject(node: Node) -> bool:
         return all(_is_subject(part) or rational(part) is not None for part in node.args[1:]) and _is_subject(
             node.args[0]
         )
-    if node.kind == "call":
-        return node.args[0] == "abs" and _is_subject(node.args[1])
+    if node.kind in ("call", "operation"):  # |AB| and A ∪ B
+        return node.args[0] in _NAMED_BY and all(_is_subject(part) for part in node.args[1:])
     return False
 
 
@@ -208,6 +280,9 @@ def _compare_relations(given: Node, true: Node) -> bool | None:
         if other.kind == "list" and other.args[0] != "or" and len(relation.args[0]) > 1 and not _is_equation(relation):
             pairs = [pair for item in other.args[1:] if item.kind == "relation" for pair in _chain(item)]
             return _pairs_in_any_order(_chain(relation), pairs)
+        operators, name, value = relation.args[:3]
+        if operators == ("=",) and _is_subject(name) and value.kind in _SETS:
+            return compare(value, other) if relation is given else compare(other, value)
         if other.kind in ("list", "set"):
             return _compare_collections(given, true)
         return _compare_with_value(relation, other, is_reference=relation is true)
@@ -224,6 +299,8 @@ def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> b
     operators, *operands = relation.args
     if not set(operators) <= {"=", "≈"}:
         return None if any("abs" in functions(operand) for operand in operands) else False
+    if operators == ("=",) and operands[1].kind == "symbol" and not symbols(operands[0]):
+        operands.reverse()  # 2 = x
     left = operands[0]
     named = _is_subject(left) and len(operands) > 1
     if is_reference and not named and any(symbols(operand) for operand in operands if operand.kind in SCALARS):
@@ -237,7 +314,7 @@ def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> b
         candidates = [*candidates, *(operand for operand in operands[1:] if operand not in exact)]
     else:
         candidates = candidates[-1:]
-    verdicts = [compare(value, operand) for operand in candidates]
+    verdicts = [compare(value, operand) if is_reference else compare(operand, value) for operand in candidates]
     return True if True in verdicts else all_true(verdicts)
 
 
@@ -248,21 +325,14 @@ def _is_equation(node: Node) -> bool:
 def _compare_chains(given: Node, true: Node) -> bool | None:
     """Compare the results of two calculations: `x = 3 · 5 = 15` with `x = 15`."""
     one, other = given.args[1], true.args[1]
+    names = _split(given), _split(true)
+    if len(names[1]) > 1:
+        return _in_any_order(*names)
     if folded(negative(one)) == other or one == folded(negative(other)):
         return False
     if symbols(one) and symbols(other) and compare(one, other) is False:
         return False
-    return compare(_result(given), _result(true))
-
-
-def _result(relation: Node) -> Node:
-    """Return the result of a calculation, before rounding."""
-    operators, *operands = relation.args
-    place = len(operators)
-    while place > 1 and operators[place - 1] == "≈":
-        place -= 1
-    result: Node = operands[place]
-    return result
+    return compare(result_of(given), result_of(true))
 
 
 def _chain(node: Node) -> list[tuple[Node, str, Node]]:
@@ -288,6 +358,8 @@ def _compare_pairs(given: Pair, true: Pair) -> bool | None:
         if flipped != true[1]:
             return False if {given[1], true[1]} != {"=", "≈"} else _sides(given, true)
         given = given[2], flipped, given[0]
+    if _is_unsolved(given, true):
+        return False
     if _sides(given, true):
         return True
     if not (same_units(given[0], true[0]) and same_units(given[2], true[2])):
@@ -300,6 +372,17 @@ def _compare_pairs(given: Pair, true: Pair) -> bool | None:
         same = compare(given[0], true[0])
         return False if same is False else all_true([same, compare(given[2], true[2])])
     return compare_differences(given, true)
+
+
+def _is_unsolved(given: Pair, true: Pair) -> bool:
+    """Return True if a reference states the value of an unknown, and the answer leaves it to be found: `2x = 10`."""
+    for name, value in ((true[0], true[2]), (true[2], true[0])):
+        if name.kind == "symbol" and symbols(name) and value.kind in SCALARS and not symbols(value):
+            sides = ((given[0], given[2]), (given[2], given[0]))
+            return not any(
+                one in (name, negative(name)) and symbols(other).isdisjoint(symbols(name)) for one, other in sides
+            )
+    return False
 
 
 def _sides(given: Pair, true: Pair) -> bool:

@@ -15,7 +15,7 @@ from agent_tunix.rewards.answers.evaluation import (
     value_at,
 )
 from agent_tunix.rewards.answers.scalars import all_true, compare_scalars
-from agent_tunix.rewards.answers.tree import Node, constant, negative, walk
+from agent_tunix.rewards.answers.tree import Node, constant, negative, replaced, walk
 from agent_tunix.rewards.answers.work import charge, remembered
 
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
@@ -70,7 +70,7 @@ def _solves(pair: Pair, other: Node) -> bool:
             continue
         parts = _linear_parts(other, subject)
         beside = Node("sum", (value, constant(1)))
-        if parts and _is_root(_replaced(other, subject, value), _replaced(other, subject, beside)):
+        if parts and _is_root(replaced(other, subject, value), replaced(other, subject, beside)):
             return not _vanish_together(*parts)
     return False
 
@@ -145,17 +145,10 @@ def _vanish_together(slope: Node, rest: Node) -> bool:
     for name in symbols(slope):
         unknown = Node("symbol", (name,))
         for value in _SIMPLE:
-            there = [_replaced(part, unknown, constant(value)) for part in (slope, rest)]
+            there = [replaced(part, unknown, constant(value)) for part in (slope, rest)]
             if all(are_equal(part, constant(0)) for part in there):
                 return True
     return False
-
-
-def _replaced(node: Node, old: Node, new: Node) -> Node:
-    charge(1)
-    if node == old:
-        return new
-    return Node(node.kind, tuple(_replaced(part, old, new) if isinstance(part, Node) else part for part in node.args))
 
 
 _MOST_ITEMS = 64

@@ -33,6 +33,10 @@ class UndefinedError(Exception):
     """The expression has no value at a point, its value is too large, or it cannot be evaluated."""
 
 
+class TooLargeError(UndefinedError):
+    """The value exists, but is too large to compute."""
+
+
 class _InexactError(Exception):
     """The expression is not rational."""
 
@@ -106,7 +110,7 @@ def _coordinates(name: str, number: int) -> tuple[float, float]:
 def _checked(value: Fraction) -> Fraction:
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
     if bits > _MOST_BITS:
-        raise UndefinedError("too large")
+        raise TooLargeError("too large")
     charge_number(bits)
     return value
 
@@ -139,7 +143,10 @@ def _rational(node: Node, point: Mapping[str, Fraction]) -> Fraction:
             raise UndefinedError("a division by zero")
         return _checked(top / bottom)
     if kind == "power":
-        return _rational_power(_rational(args[0], point), _rational(args[1], point))
+        base = _rational(args[0], point)
+        if not base and symbols(args[1]):
+            raise UndefinedError("a power of zero")
+        return _rational_power(base, _rational(args[1], point))
     if kind in ("quantity", "degrees"):
         return _rational(args[0], point)
     if kind == "percent":
@@ -167,7 +174,7 @@ def _rational_power(base: Fraction, exponent: Fraction) -> Fraction:
     if abs(exponent) > _LARGEST_EXPONENT or bits * abs(exponent) > _MOST_BITS:
         if abs(base) == 1:
             return base if exponent % 2 else abs(base)
-        raise UndefinedError("too large")
+        raise TooLargeError("too large")
     charge_number(bits * abs(int(exponent)))
     return Fraction(base ** int(exponent))
 
@@ -215,11 +222,11 @@ def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
     whole = all(argument.denominator == 1 for argument in arguments)
     if name == "factorial" and whole and first >= 0:
         if first > 5000:
-            raise UndefinedError("too large")
+            raise TooLargeError("too large")
         return _checked(Fraction(math.factorial(int(first))))
     if name == "binomial" and whole and 0 <= arguments[1] <= first:
         if first > 5000:
-            raise UndefinedError("too large")
+            raise TooLargeError("too large")
         return _checked(Fraction(math.comb(int(first), int(arguments[1]))))
     if name in ("gcd", "lcm") and whole:
         found, combine = Fraction(int(first)), math.gcd if name == "gcd" else math.lcm
@@ -349,7 +356,8 @@ class _Evaluator:
             self.scale = max(self.scale, top_scale / abs(bottom), bottom_scale * abs(result / bottom))
             return result
         if kind == "power":
-            return self.power(self.value(args[0]), args[1])
+            base, scale = self.measured(args[0])
+            return self.scaled(base, scale, self.power(base, args[1]))
         if kind == "quantity":
             return self.value(args[0])
         if kind == "degrees":
@@ -359,6 +367,11 @@ class _Evaluator:
         if kind == "call":
             return self.call(args[0], args[1:])
         raise UndefinedError(kind)
+
+    def scaled(self, base: Any, scale: Any, result: Any) -> Any:
+        """Return a power or root of a base, whose relative error is that of the base."""
+        self.scale = max(self.scale, scale * abs(result / base) if base else scale)
+        return result
 
     def symbol(self, name: str) -> Any:
         context = self.context
@@ -412,7 +425,8 @@ class _Evaluator:
             degree = rational(args[1])
             if degree is None or degree.denominator != 1 or not 2 <= degree <= 1000:
                 return self.value(args[0]) ** (1 / self.value(args[1]))
-            return self.root(self.value(args[0]), int(degree))
+            base, scale = self.measured(args[0])
+            return self.scaled(base, scale, self.root(base, int(degree)))
         values = [self.angle(args[0])] if name in _TRIGONOMETRIC else [self.value(argument) for argument in args]
         if name in ("ln", "log"):
             return self.logarithm(name, values)

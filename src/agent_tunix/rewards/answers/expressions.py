@@ -5,7 +5,15 @@ from fractions import Fraction
 
 from agent_tunix.rewards.answers.cursor import Cursor
 from agent_tunix.rewards.answers.numbers import MOST_DIGITS
-from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, STOPPING, VULGAR, Token, UnreadableError
+from agent_tunix.rewards.answers.tokens import (
+    CONDITIONAL_WORDS,
+    RELATIONS,
+    SET_OPERATIONS,
+    STOPPING,
+    VULGAR,
+    Token,
+    UnreadableError,
+)
 from agent_tunix.rewards.answers.tree import Node, constant, negative, product
 from agent_tunix.rewards.answers.work import charge
 
@@ -54,6 +62,8 @@ class ExpressionParser(Cursor):
             elif text in ("/", "\\div"):
                 self.take()
                 value = Node("quotient", (value, self.signed_factor()))
+            elif self.is_condition():
+                return value
             elif self.is_words() or (text == "(" and self.is_words(1)):
                 return self.unit(value)
             elif self.starts_factor():
@@ -111,11 +121,17 @@ class ExpressionParser(Cursor):
             raise UnreadableError("two numbers side by side")
         return _mixed(value, Fraction(int(top.text), int(bottom.text)))
 
+    def is_condition(self) -> bool:
+        """Return True if the next token is a word that a condition begins with."""
+        return self.is_words() and self.tokens[self.place].text.lower() in CONDITIONAL_WORDS
+
     def unit(self, value: Node) -> Node:
         """Read the unit of a value: the words after it, up to the end of the item."""
         words = []
         while True:
             text = self.peek()
+            if self.is_condition():
+                break
             if self.is_words():
                 words.append(self.take().text)
             elif text == "(" and self.is_words(1):
@@ -133,7 +149,7 @@ class ExpressionParser(Cursor):
                 words.append(self.take().text)
             else:
                 break
-        name = "".join(words)
+        name = " ".join(words)
         if name.lower() in ("percent", "pct", "percentage"):
             return Node("percent", (value,))
         if _SCALES.search(" ".join(words)) is not None:

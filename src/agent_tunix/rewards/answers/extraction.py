@@ -22,12 +22,14 @@ from agent_tunix.rewards.answers.numbers import NUMBER, ascii_signs, read_number
 
 _BOXES_AND_BRACES = re.compile(r"\\{1,2}(?:f|)box(?:ed)?\s*+\{|\\[\\{}]|[{}]")
 _PLAIN_BOX = re.compile(r"\\boxed\{([^{}\\]{0,100}+)\}")
-# Between boxes that form one answer: commas, joining words and the name of the next value, or a few words that end with
-# a joining word.
+# Between boxes that form one answer: a comma, "and", "or" or a wide space, and the name of the next value; or a few
+# words that end with "and" or "or". A full stop ends the answer before it.
 _BETWEEN_BOXES = re.compile(
-    r"""(?>(?: [\s$,;.]++ | \\[()\[\],;:!\s] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )*)
+    r"""(?>(?: [\s$*]++ | \\[()\[\],;:!\s] )*)
+        (?>(?: (?: [,;] | \\q?quad | \\text\{[^{}]{0,20}\b(?:and|or)\s*\} | \b(?:and|or)\b )
+               (?>(?: [\s$*]++ | \\[()\[\],;:!\s] )*) )+)
         (?>(?: [A-Za-z](?:_(?:\w|\{\w{1,3}\}))?'? \s{0,3} = [\s$]*+ )?)
-      | [\s$,;\\()\]]* (?:\\text\{\s*)? (?>(?:[A-Za-z()]{1,12}\s){0,4}) (?<=and\s|.or\s) [\s$}\\(]*+""",
+      | [\s$*,;\\()\]]* (?:\\text\{\s*)? (?>(?:[A-Za-z()]{1,12}\s){0,4}) (?<=and\s|.or\s) [\s$}\\(]*+""",
     re.VERBOSE,
 )
 _MOST_BOXES = 24
@@ -106,6 +108,23 @@ _CHOICE_FIRST = re.compile(r"[(\[]?((?!a\s[a-z])[A-Za-z])(?![A-Za-z0-9'’])")
 _CHOICE_NAMED = re.compile(r"(?:answer(?:\sis)?|option|choice):?\s\(?([A-Za-z])(?![A-Za-z0-9'’])", re.IGNORECASE)
 _CHOICE_LAST = re.compile(r"\(([A-Z])\)\.?\Z")
 _SEVERAL_CHOICES = re.compile(r"(?>(?:[(\[]?[A-Z][)\].]?(?:\s*[,;/&]\s*|\s+(?:and|or)\s+|\s*\Z)){2,20})")
+# Another choice after one, and before one. Without brackets, nothing but the end may follow: "A or B", but not
+# "A, B is false".
+_AND_OR = r"\s*(?:[,;/&|]\s*(?:and\s|or\s)?|and\s|or\s)\s*(?:(?:also|else|perhaps|maybe|possibly|option|choice)\s)*"
+_CHOICE_AFTER = re.compile(
+    rf"""[)\].*$}}"'”’]*{_AND_OR}[*$"'“‘]*
+    (?:[(\[](?P<marked>[A-Za-z])[)\]]|(?P<bare>[A-Z])(?=[)\].*$"'”’:]*\s*(?:[,;/&.!?]|and\s|or\s|\Z|\n)))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CHOICE_BEFORE = re.compile(
+    rf"""(?<![A-Za-z0-9'’])[(\[]?(?-i:(?P<marked>[A-Z]))[)\].*$"'”’]*{_AND_OR}[*$"'“‘(\[]*\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# In a marked answer: the letter of a second option with its text, as in "A. Paris or B. Rome".
+_CHOICE_LATER = re.compile(r"(?:\b(?:or|and)|[,;/&])\s+(?:[(\[](?P<marked>[A-Z])[)\]]|(?P<bare>[A-Z])[).:]\s)")
+_CHOICE_DENIED = re.compile(
+    r"(?:\b(?:not|never|neither|nor)|n['’]t)\s(?:option\s|choice\s)?[*$\"'(\[]*\Z", re.IGNORECASE
+)
 
 
 class Source(StrEnum):
@@ -260,20 +279,38 @@ def _choice_in(response: str, allowed: str) -> str | None:
         if _SEVERAL_CHOICES.fullmatch(text):
             return None
         found = _CHOICE_FIRST.match(text) or _CHOICE_NAMED.search(text) or _CHOICE_LAST.search(text)
-        return found[1].upper() if found and found[1].upper() in allowed else None
-    stated = [match["letter"].upper() for match in _CHOICE_STATED.finditer(response)]
-    stated = [letter for letter in stated if letter in allowed]
+        if found is None or found[1].upper() not in allowed or _is_other(_CHOICE_LATER.search(text), found[1], allowed):
+            return None
+        return _only_choice(found, 1, allowed)
+    stated = [match for match in _CHOICE_STATED.finditer(response) if match["letter"].upper() in allowed]
     if stated:
-        return stated[-1]
+        return _only_choice(stated[-1], "letter", allowed)
     alone = deque(
         (
-            match["letter"]
+            match
             for match in _CHOICE_ALONE.finditer(response)
-            if match["letter"] in allowed and (match["letter"] not in "AI" or _is_marked_letter(match))
+            if match["letter"] in allowed
+            and (match["letter"] not in "AI" or _is_marked_letter(match))
+            and not _CHOICE_DENIED.search(response[max(0, match.start() - 30) : match.start()])
         ),
         maxlen=1,
     )
-    return alone[0] if alone else None
+    return _only_choice(alone[0], "letter", allowed) if alone else None
+
+
+def _only_choice(found: re.Match[str], letter: int | str, allowed: str) -> str | None:
+    """Return the letter of a choice, or None if another choice stands beside it."""
+    text, chosen = found.string, found[letter].upper()
+    before = _CHOICE_BEFORE.search(text[max(0, found.start() - 40) : found.start()])
+    after = _CHOICE_AFTER.match(text, found.end(letter))
+    return None if any(_is_other(another, chosen, allowed) for another in (before, after)) else chosen
+
+
+def _is_other(another: re.Match[str] | None, chosen: str, allowed: str) -> bool:
+    if another is None:
+        return False
+    letter = next(filter(None, another.groups())).upper()
+    return letter != chosen.upper() and letter in allowed
 
 
 def _marked_answer(response: str) -> str | None:
@@ -318,7 +355,7 @@ def _statement(line: str) -> str | None:
     end = _END_OF_SENTENCE.search(line, place)
     sentence = (line[: end.start()] if end else line).strip().strip('*"“”').strip()
     if formula is not None and not _PREDICATE.match(line, formula.end()):
-        goes_on = "$" in sentence[place:] or formulas.endswith(_OPERATORS)
+        goes_on = "$" in sentence[place:] or formulas.endswith(_OPERATORS) or sentence.endswith("otherwise")
         return sentence if goes_on and _reads(sentence) else formulas
     if read_number(sentence) is not None or (not _VERB_WITHIN.search(sentence) and _reads(sentence)):
         return sentence

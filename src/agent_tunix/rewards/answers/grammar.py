@@ -7,7 +7,7 @@ and `parse("½x")` return trees of the same value. The docstring of `Node` lists
 
 from agent_tunix.rewards.answers.commands import CommandParser
 from agent_tunix.rewards.answers.cursor import DEEPEST
-from agent_tunix.rewards.answers.tokens import RELATIONS, SET_OPERATIONS, UnreadableError, tokens_of
+from agent_tunix.rewards.answers.tokens import CONDITIONAL_WORDS, RELATIONS, SET_OPERATIONS, UnreadableError, tokens_of
 from agent_tunix.rewards.answers.tree import Node, depth_of
 from agent_tunix.rewards.answers.work import limited, remembered_by_length
 
@@ -82,6 +82,9 @@ class _Parser(CommandParser):
                     items, joiner = [], ""
                 if self.kind() == "word":
                     joiner = self.take().text
+                if items and self.is_condition():  # x + 1, for x > 0
+                    items.append(self.conditional(items.pop()))
+                    continue
                 if self.kind() == "end":
                     break
             elif kind == "word":
@@ -102,7 +105,22 @@ class _Parser(CommandParser):
             is_set = operator in ("∈", "∉") and operand.kind == "symbol" and operand.args[0] in _SETS
             operands.append(Node("named", operand.args) if is_set else operand)
         self.ascend()
-        return Node("relation", (tuple(operators), *operands)) if operators else operands[0]
+        node = Node("relation", (tuple(operators), *operands)) if operators else operands[0]
+        return self.conditional(node)
+
+    def conditional(self, value: Node) -> Node:
+        """Read the condition of a value, if any: `x for x > 0`, `0 otherwise`."""
+        word = self.tokens[self.place].text.lower() if self.is_words() else ""
+        if word in ("otherwise", "elsewhere"):
+            self.take()
+            return Node("case", (value, Node("named", ("otherwise",))))
+        if word not in CONDITIONAL_WORDS:
+            return value
+        self.take()
+        condition = self.item()
+        if condition.kind == "relation" and condition.args[0] == ("∈",):  # `kπ for k ∈ Z` is `kπ, k ∈ Z`
+            return Node("list", (",", value, condition))
+        return Node("case", (value, condition))
 
     def operand(self) -> Node:
         """Read an operand of a relation: a set operation, a ratio or an expression."""
@@ -120,7 +138,7 @@ class _Parser(CommandParser):
     def set_operand(self) -> Node:
         """Read an operand of a set operation."""
         node = self.sum()
-        if self.peek() == "\\\\":  # a set difference
+        if self.peek() == "\\\\" and not self.in_cases:  # a set difference
             self.take()
             return Node("operation", ("difference", node, self.sum()))
         return node

@@ -16,6 +16,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from agent_tunix.rewards.answers.units import are_factors
+
 MOST_DIGITS = 2000
 _LONGEST_ANSWER = 2 * MOST_DIGITS
 _LONGEST_REMEMBERED = 80
@@ -65,8 +67,9 @@ NUMBER = re.compile(
 # Text allowed around the only number of an answer: words, units and their powers, hyphens and slashes between letters,
 # harmless punctuation.
 _AROUND = re.compile(
-    r"""(?>(?: (?<![^\W\d_]) (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? )
-        [ ]?\^ (?: [23] | \{[23]\} ) (?!\d)
+    r"""(?>(?: (?<![^\W\d_])
+        (?: [mckd]?m | ft | feet | in | inch(?:es)? | yd | mi | s | sec | met(?:er|re)s? | units? | kg | g | h | hr )
+        [ ]?\^ (?: -?[123] | \{-?[123]\} ) (?!\d)
       | [^\W\d_π¹²³¼-¾⁰-₉⅐-ↈ]
       | [\s.,;:!?'"`()\[\]°$€£¥₹¢≈]
       | (?<=[A-Za-z]) [²³]
@@ -98,8 +101,25 @@ _POWER_WORD = re.compile(r"\s?(?:squared|cubed|factorial|and\s(?:a|one|two|three
 # A factorial, or an unknown beside the number, changes it. Units of one letter do not.
 _NO_UNIT = re.compile(
     rf"(?<=[\d}}{_RAISED}])!|(?<![^\W\d_{_RAISED}])(?:[xyznikpqruvwbcefjoXYZ]|pi)(?![^\W\d_])"
-    rf"|(?<=[\d{_RAISED}])a(?![^\W\d_])"
+    rf"|(?<=[\d{_RAISED}])[aBDEGOPQRU](?![^\W\d_])"
 )
+_LETTERS = re.compile(r"(?P<space>[ ]?)(?P<letters>[A-Za-z]{2,})(?!['\u2019A-Za-z-])", re.ASCII)
+# Words before or after a number that make it the bound of a range.
+_BOUND_BEFORE = re.compile(
+    r"""\b(?: (?P<below> (?:less|fewer|smaller|lower|shorter|younger|earlier)\sthan | under | below )
+      | (?P<least> at\sleast | no\s(?:less|fewer|smaller|lower)\sthan )
+      | (?P<most> at\smost | up\sto | no\s(?:more|greater|larger|higher)\sthan | within )
+      | (?P<above> (?:more|greater|larger|bigger|higher|longer|older|later)\sthan
+        | over | above | beyond | exceed(?:s|ing)? )
+    )\s[\s$(]*(?:a|an|the|about)?\s?\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_BOUND_AFTER = re.compile(
+    r"""[^,.;]*?\b(?: (?P<least> at\s(?:the\s)?least | and\s(?:above|up|over|more) | minimum )
+      | (?P<most> at\s(?:the\s)?most | and\s(?:below|under|less) | maximum ) )\b[\s$).]*\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_BOUNDS = {"below": "<", "above": ">", "most": "≤", "least": "≥"}
 # Several equations before an equals sign: `x = 1 or x = 2` is not 2.
 _SEVERAL = re.compile(r"[,;]|\b(?:or|and)\b")
 _MULTIPLES = {
@@ -122,6 +142,7 @@ _REPEATING = re.compile(r"(-?)(\d{0,40})\.(\d{0,40})\\(?:overline|bar)\{(\d{1,40
 _LETTER_FACTOR = re.compile(
     rf"(?<=[\d}}{_RAISED}])\s?(?!(?:[cmk]m|[km]g|m[lL]|ft|in|lb|oz)(?![A-Za-z]))[A-Za-z]{{1,2}}(?![A-Za-z])", re.ASCII
 )
+_UPRIGHT = re.compile(r"\\(?:text|mathrm|mbox)")
 _LETTER_BEFORE = re.compile(r"[^\W\d_](?:(?<!Rs)(?<!Re)(?<!USD)(?<!EUR)|\()\Z")
 # "min at x = 1" means more than 1.
 _EXTREME = re.compile(r"(?<![A-Za-z])(?:min|max)(?:imum|ima)?\b")
@@ -149,6 +170,8 @@ class Number(NamedTuple):
     written: Fraction  # the number, without its percent sign
     percent: bool = False  # True if a percent sign follows
     subject: str = ""  # text before its equals sign, without spaces: "x" in `x = 18`; "" for none
+    unit: str = ""  # its currency, or the text after it
+    bound: str = ""  # the relation of a range to it: "<" in "less than 5"; "" for none
 
     @property
     def value(self) -> Fraction:
@@ -215,8 +238,12 @@ def _read_number(text: str) -> Number | None:
         return None  # (2,251,252) is a tuple
     if _LETTER_BEFORE.search(right[max(0, match.start() - 4) : match.start()]):
         return None
-    if is_formula and "\\text" not in text and "\\mathrm" not in text and _LETTER_FACTOR.match(right, match.end()):
-        return None
+    if _UPRIGHT.search(text) is None:
+        if is_formula and _LETTER_FACTOR.match(right, match.end()):
+            return None
+        letters = _LETTERS.match(right, after)
+        if letters is not None and are_factors(letters["letters"], attached=not letters["space"]):
+            return None
     if _FUNCTION.search(right, 0, match.start()) or _POWER_WORD.match(right, after):
         return None
     if _NO_UNIT.search(right, 0, match.start()) or _NO_UNIT.search(right, after):
@@ -227,7 +254,19 @@ def _read_number(text: str) -> Number | None:
     if multiple is not None:
         value *= _MULTIPLES[multiple[1].lower()]
     subject = "".join(_LEADING_WORDS.sub("", left).split())
-    return Number(text, -value if minus_words else value, match["percent"] is not None, subject)
+    return Number(
+        text,
+        -value if minus_words else value,
+        match["percent"] is not None,
+        subject,
+        unit="%" if match["percent"] else "".join(_MONEY.findall(match[0])) or right[match.end() :],
+        bound=_bound(right[: match.start()], right[after:]),
+    )
+
+
+def _bound(before: str, after: str) -> str:
+    found = _BOUND_BEFORE.search(before) or _BOUND_AFTER.match(after)
+    return "" if found is None else _BOUNDS[found.lastgroup or ""]
 
 
 # The completions of a group give few different answers, so most are in the cache.

@@ -1,13 +1,17 @@
 """Equality of single values: numbers, expressions, quantities and ratios."""
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from agent_tunix.rewards.answers.evaluation import are_equal, has_values, number_of, rational, symbols
-from agent_tunix.rewards.answers.tree import Node, constant
+from agent_tunix.rewards.answers.tree import BOUND_NAME, Node, constant
+from agent_tunix.rewards.answers.units import parse_unit, units_differ
 
 _FEWEST_DIGITS = 6
+# Digits that Python prints of a float that is not a short decimal, and the largest relative error of a few operations.
+_FLOAT_DIGITS = 16
+_LARGEST_FLOAT_ERROR = Fraction(1, 10**14)
 SCALARS = frozenset(
     [
         "number",
@@ -22,39 +26,19 @@ SCALARS = frozenset(
         "degrees",
         "quantity",
         "based",
+        "operator",
     ]
 )
-# Names of units, each with its usual name.
-UNITS = {
-    **dict.fromkeys(("m", "meter", "meters", "metre", "metres"), "m"),
-    **dict.fromkeys(("cm", "centimeter", "centimeters"), "cm"),
-    **dict.fromkeys(("mm", "millimeter", "millimeters"), "mm"),
-    **dict.fromkeys(("km", "kilometer", "kilometers"), "km"),
-    **dict.fromkeys(("kg", "kilogram", "kilograms"), "kg"),
-    **dict.fromkeys(("g", "gram", "grams"), "g"),
-    **dict.fromkeys(("mg", "milligram", "milligrams"), "mg"),
-    **dict.fromkeys(("ft", "foot", "feet"), "ft"),
-    **dict.fromkeys(("in", "inch", "inches"), "in"),
-    **dict.fromkeys(("yd", "yard", "yards"), "yd"),
-    **dict.fromkeys(("mi", "mile", "miles"), "mi"),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), "s"),
-    **dict.fromkeys(("min", "minute", "minutes"), "min"),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "h"),
-    **dict.fromkeys(("day", "days"), "day"),
-    **dict.fromkeys(("week", "weeks"), "week"),
-    **dict.fromkeys(("year", "years"), "year"),
-    **dict.fromkeys(("cent", "cents"), "cent"),
-    **dict.fromkeys(("dollar", "dollars"), "dollar"),
-    **dict.fromkeys(("ml", "mL"), "mL"),
-    **dict.fromkeys(("l", "L", "liter", "liters", "litre", "litres"), "L"),
-}
-_UNIT_NAME = re.compile(r"[A-Za-z]+")
 
 
 def compare_scalars(given: Node, true: Node) -> bool | None:
     """Compare two numbers, quantities or expressions."""
-    if "based" in (given.kind, true.kind):
-        return given == true
+    if _is_based(given) or _is_based(true):
+        return _based_value(given) == _based_value(true) is not None
+    if any(not name.startswith(BOUND_NAME) for name in symbols(given) - symbols(true)):
+        return False  # an unknown stands beside the answer
+    if given.kind == true.kind == "operator" and given.args[0] == true.args[0]:
+        return _compare_operators(given, true)
     if not same_units(given, true):
         return False
     given, true = bare(given), bare(true)
@@ -68,7 +52,80 @@ def compare_scalars(given: Node, true: Node) -> bool | None:
     equal = are_equal(given, true)
     if equal is False and _is_rounded(given, true):
         return True
-    return equal
+    return False if equal is None and _has_power_of_zero(given) else equal
+
+
+def _compare_operators(given: Node, true: Node) -> bool | None:
+    """Return True for sums, products or integrals with the same bounds and the same terms; None for all others."""
+    if len(given.args) != len(true.args):
+        return None
+    pairs = zip(given.args[1:], true.args[1:], strict=True)
+    return all(one == other or compare_scalars(one, other) is True for one, other in pairs) or None
+
+
+def _has_power_of_zero(node: Node) -> bool:
+    """Return True if a power of zero with an unknown exponent stands in a value, which has no value then."""
+    if node.kind == "power" and symbols(node.args[1]) and are_equal(node.args[0], constant(0)):
+        return True
+    return any(_has_power_of_zero(part) for part in node.args if isinstance(part, Node))
+
+
+def is_number(node: Node) -> bool:
+    """Return True for a number, and for several, as written: not for `2 + 3`, `2^3` or `√2`."""
+    if node.kind == "relation":
+        return node.args[0] == ("=",) and node.args[1].kind == "symbol" and is_number(node.args[2])
+    if node.kind in ("quantity", "negative", "percent", "degrees"):
+        return is_number(node.args[0])
+    if node.kind in ("list", "bracket", "set", "quotient", "ratio"):
+        return all(is_number(part) for part in node.args if isinstance(part, Node))
+    return node.kind == "number" or _is_scientific(node)
+
+
+def is_evaluated(node: Node) -> bool:
+    """Return True if a value has no sum and no product, except a number times a power of ten: `3·10^4`."""
+    if node.kind == "relation":
+        return is_evaluated(result_of(node))
+    if node.kind == "sum" or (node.kind == "product" and not _is_scientific(node)):
+        return False
+    return all(is_evaluated(part) for part in node.args if isinstance(part, Node))
+
+
+def _is_scientific(node: Node) -> bool:
+    if node.kind != "product" or len(node.args) != 2:
+        return False
+    number, power = node.args
+    return is_number(number) and power.kind == "power" and power.args[0] == constant(10) and is_number(power.args[1])
+
+
+def result_of(relation: Node) -> Node:
+    """Return the result of a calculation, before rounding."""
+    operators, *operands = relation.args
+    place = len(operators)
+    while place > 1 and operators[place - 1] == "≈":
+        place -= 1
+    result: Node = operands[place]
+    return result
+
+
+def _is_based(node: Node) -> bool:
+    """Return True if a number with a base is part of a value."""
+    return node.kind == "based" or any(_is_based(part) for part in node.args if isinstance(part, Node))
+
+
+def _based_value(node: Node) -> int | None:
+    """Return the value of a number with its base, and a sign if any; None for others."""
+    if node.kind == "negative":
+        value = _based_value(node.args[0])
+        return None if value is None else -value
+    return number_in_base(*node.args) if node.kind == "based" else None
+
+
+def number_in_base(digits: str, base: int) -> int | None:
+    """Return the value of digits in a base; None if a digit does not exist in it."""
+    try:
+        return int(digits, base)
+    except ValueError:
+        return None
 
 
 def bare(node: Node) -> Node:
@@ -80,39 +137,55 @@ def bare(node: Node) -> Node:
 
 def same_units(given: Node, true: Node) -> bool:
     """Return False for quantities with units that differ."""
-    return given.kind != "quantity" or true.kind != "quantity" or not units_differ(given.args[1], true.args[1])
+    units = [parse_unit(node.args[1]) if node.kind == "quantity" else None for node in (given, true)]
+    return not units_differ(*units)
 
 
-def units_differ(given: str, true: str) -> bool:
-    """Return True if two units differ. An unknown name differs only from a known one, if either is a letter."""
-    names = [_UNIT_NAME.findall(unit) for unit in (given, true)]
-    if all(name in UNITS for name in (*names[0], *names[1])):
-        one, other = (_UNIT_NAME.sub(lambda found: UNITS[found[0]], unit) for unit in (given, true))
-        return one != other
-    return len(names[0]) == len(names[1]) and any(map(_names_differ, *names))
+def is_float_of(decimal: Fraction, value: Fraction) -> bool:
+    """Return True if a decimal has all digits that Python prints of a float, and equals a value up to rounding errors.
 
-
-def _names_differ(given: str, true: str) -> bool:
-    known = [name for name in (given, true) if name in UNITS]
-    if len(known) == 2:
-        return UNITS[given] != UNITS[true]
-    return len(known) == 1 and min(len(given), len(true)) == 1
+    >>> is_float_of(Fraction("0.30000000000000004"), Fraction("0.3")), is_float_of(Fraction("0.3333"), Fraction(1, 3))
+    (True, False)
+    """
+    if decimal.denominator == 1 or abs(decimal - value) > _LARGEST_FLOAT_ERROR * abs(value):
+        return False
+    try:
+        printed = repr(float(decimal))
+    except OverflowError:
+        return False
+    digits = printed.partition("e")[0].replace(".", "").strip("-0")
+    return len(digits) >= _FLOAT_DIGITS and Fraction(printed) == decimal
 
 
 def _is_rounded(given: Node, true: Node) -> bool:
-    """Return True if one is a decimal of at least six digits and the other an irrational number that it rounds."""
+    """Return True if one is a decimal and the other a number that it rounds.
+
+    A decimal with at least six digits rounds an irrational number, and a float any number.
+    """
     if symbols(given) or symbols(true):
         return False
     for decimal, other in ((given, true), (true, given)):
-        digits = _decimals(decimal)
-        if digits is None or rational(other) is not None:
+        exact = rational(decimal) if _decimals(decimal) is not None else None
+        if exact is None:
             continue
-        value = number_of(other)
-        exact = rational(decimal)
-        if value is None or exact is None:
+        value = rational(other)
+        if value is not None:
+            if is_float_of(exact, value):
+                return True
             continue
-        return bool(abs(value * 10**digits - exact.numerator * 10**digits / exact.denominator) < 0.6)
+        approximate = number_of(other)
+        if approximate is not None:
+            return _rounds(exact, _decimals(decimal) or 0, approximate)
     return False
+
+
+def _rounds(decimal: Fraction, digits: int, value: Any) -> bool:
+    """Return True if a decimal with so many digits after the point rounds an irrational value of mpmath."""
+    off = abs(value * decimal.denominator - decimal.numerator)
+    if off * 10**digits * 5 < decimal.denominator * 3:
+        return True
+    near = Fraction(int(value * 10**30), 10**30)
+    return is_float_of(decimal, near)
 
 
 def _decimals(node: Node) -> int | None:
@@ -133,7 +206,7 @@ def compare_ratios(given: Node, true: Node) -> bool | None:
         if len(ratio.args) == 2 and other.kind in SCALARS:
             return are_equal(Node("quotient", ratio.args), bare(other))
         return False
-    if len(given.args) != len(true.args):
+    if len(given.args) != len(true.args) or not all(map(same_units, given.args, true.args)):
         return False
     first = [are_equal(one, other) for one, other in zip(given.args, true.args, strict=True)]
     if all(first):

@@ -5,6 +5,8 @@ import unicodedata
 from fractions import Fraction
 from typing import NamedTuple
 
+from agent_tunix.rewards.answers.units import is_product, is_unit
+
 MOST_TOKENS = 1500
 
 
@@ -44,6 +46,8 @@ _UNICODE = {
     "∓": r"\mp ",
     "ℝ": r"\mathbb{R}",
     "ℤ": r"\mathbb{Z}",
+    "∨": r"\lor ",
+    "∧": r"\land ",
     "°": r"^\circ ",
     "′": "'",
     "ℓ": "l",
@@ -69,7 +73,15 @@ VULGAR = {
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ]+")
 _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
 
+_NUMBERS = r"(?:\s(?:numbers?|values?)(?:\s(?:of|for)\s[a-z])?)"
+# `\left\{\begin{array}{l} … \end{array}\right.` are cases.
+_BRACED_ROWS = re.compile(
+    r"\\(?:left\s*\\)?\{\s*\\begin\s*\{(?:array|aligned|matrix)\}(?:\s*\{[lcr| ]*\})?"
+    r"(.*?)\\end\s*\{(?:array|aligned|matrix)\}\s*\\right\s*\.",
+    re.DOTALL,
+)
 _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b([aApP])\.\s?[mM]\.?(?![A-Za-z])"), r"\1m"),
     (
         re.compile(
             r"\\\\(?=(?:[dt]?frac|sqrt|leq?|geq?|pi|text|boxed|infty|cup|left|right|times|cdot)(?![A-Za-z]))(?!.*\\begin)"
@@ -93,8 +105,10 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r">="), r"\\ge "),
     (re.compile(r"!="), r"\\ne "),
     (re.compile(r"\\not\s*="), r"\\ne "),
-    (re.compile(r"[:：]="), "="),
+    (re.compile(r"[:：]=|==|&\s*="), "="),
+    (re.compile(r"[.,;]\s*(?=\\\\\s|\\end\s*\{)"), " "),
     (re.compile(r"\\(?:mathbb|mathbf|Bbb)\s*\{?\s*([RZNQC])\s*\}?(?![A-Za-z])"), r"\\set\1 "),
+    (re.compile(r"\\([RZNQ])(?![A-Za-z])"), r"\\set\1 "),
     (re.compile(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?"), r"\\degrees "),
     (re.compile(r"\\(?:colon|vcentcolon)(?![A-Za-z])"), ":"),
 )
@@ -154,12 +168,36 @@ ACCENTS = words(
     "hat bar vec dot ddot tilde overline widehat overrightarrow underline mathbf boldsymbol bm mathcal mathbb "
     "mathfrak mathscr"
 )
+OPERATORS = words("sum prod int iint iiint oint lim")
 IGNORED_COMMANDS = frozenset(("\\angle", "\\triangle", "\\displaystyle", "\\therefore"))
 GREEK_COMMANDS = frozenset(
     [*_GREEK, *(name.capitalize() for name in _GREEK), "varepsilon", "vartheta", "varphi", "hbar", "ell", "nabla"]
 )
 _PLAIN_NAMES = frozenset([*_GREEK, "sqrt", "infinity", "inf", "oo"]) | FUNCTIONS
 _SEPARATING_WORDS = {"and": "and", "or": "or"}
+CONDITIONAL_WORDS = words("if for when whenever where otherwise elsewhere")
+_SEPARATING_COMMANDS = {"\\lor": "or", "\\vee": "or", "\\land": "and", "\\wedge": "and"}
+# Names of sets in words, which are a whole answer.
+_SETS_IN_WORDS = tuple(
+    (re.compile(rf"(?:(?:the\s)?set\sof\s)?(?:(?:all|any|every)\s)?(?:the\s)?{pattern}", re.IGNORECASE), name)
+    for pattern, name in (
+        (rf"real(?:s|{_NUMBERS})", r"\setR"),
+        (r"integers?", r"\setZ"),
+        (rf"natural{_NUMBERS}", r"\setN"),
+        (rf"rational(?:s|{_NUMBERS})", r"\setQ"),
+        (rf"complex{_NUMBERS}", r"\setC"),
+        (r"empty\sset|(?:there\s(?:is|are)\s)?no\s(?:real\s)?solutions?", r"\emptyset"),
+    )
+)
+# "where k is an integer", "for any integer k".
+_INTEGER = re.compile(
+    r"""[\s,(]*(?:\b(?:where|for|with|and)\s)?\s*(?:\b(?:any|all|some|every|each)\s)?\s*
+    (?: \$?\b(?P<first>[A-Za-z])\b\$?\s+(?:(?:is|are)\s)?\s*(?:(?:an|any|arbitrary)\s)?\s*integers?\b
+      | integers?\s+\$?(?P<last>[A-Za-z])\b\$? ) \)?""",
+    re.VERBOSE,
+)
+_SET_WORD = re.compile(r"real|integer|natural|rational|complex|empty|solution", re.IGNORECASE)
+_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mbox)\s*\{([^{}]*+)\}")
 _CLEAR_UNITS = words("mm cm km kg mg ml mL lb lbs oz ft hr hrs mph min")
 _TWO_LETTER_WORDS = words("is of to in at by no we us it on as an if so do he be my up am pm")
 _SENTENCE_WORDS = words("So Thus Hence Then And Or The This That We It If")
@@ -177,8 +215,19 @@ class Token(NamedTuple):
     spaced: bool
 
 
+def set_in_words(text: str) -> str | None:
+    r"""Return the command of the set that an answer in words names: `\setR` for "all real numbers"."""
+    if _SET_WORD.search(text) is None:
+        return None
+    text = " ".join(_TEXT.sub(r"\1", text).strip("$ .").split())
+    return next((name for pattern, name in _SETS_IN_WORDS if pattern.fullmatch(text)), None)
+
+
 def tokens_of(text: str, commas: str) -> list[Token]:
     """Return the tokens of an answer or raise UnreadableError. The arguments are those of `grammar.parse`."""
+    named = set_in_words(text)
+    if named is not None:
+        return [Token("command", named, False)]
     return _tokenize(_tidy(text, commas), formula="$" in text or "\\" in text)
 
 
@@ -187,6 +236,9 @@ def _tidy(text: str, commas: str) -> str:
     if not text.isascii():
         text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text)
         text = _LOWERED.sub(lambda found: f"_{{{found[0].translate(_SUBSCRIPTS)}}}", text)
+    text = as_cases(text)
+    if "integer" in text:
+        text = _INTEGER.sub(lambda found: rf", {found['first'] or found['last']}\in\setZ ", _TEXT.sub(r" \1 ", text))
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
     if "[" in text or "]" in text:
@@ -200,6 +252,11 @@ def _tidy(text: str, commas: str) -> str:
     while text.endswith((".", ",", ";")) and not text.endswith("\\,"):
         text = text[:-1].rstrip()
     return text
+
+
+def as_cases(text: str) -> str:
+    """Rewrite rows after a single brace, which nothing closes, as cases."""
+    return _BRACED_ROWS.sub(r"\\begin{cases}\1\\end{cases}", text) if "\\begin" in text else text
 
 
 def turn_inward(text: str) -> str:
@@ -243,7 +300,13 @@ def _tokenize(text: str, *, formula: bool) -> list[Token]:
         if match["text"] is not None:
             tokens += _text_tokens(match["words"], match["text"], spaced)
         elif kind == "letters":
-            tokens += _letter_tokens(match["letters"], spaced, formula=formula)
+            is_factor = _is_operator(text, match.start("letters") - 1) or _is_operator(text, place)
+            after_number = bool(tokens) and tokens[-1].kind == "number"
+            tokens += _letter_tokens(
+                match["letters"], spaced, formula=formula, is_factor=is_factor, after_number=after_number
+            )
+        elif kind == "command" and match[kind] in _SEPARATING_COMMANDS:
+            tokens.append(Token("word", _SEPARATING_COMMANDS[match[kind]], spaced))
         else:
             tokens.append(Token(kind, match[kind], spaced))
         if len(tokens) > MOST_TOKENS:
@@ -277,22 +340,37 @@ def _text_tokens(words: str, source: str, spaced: bool) -> list[Token]:
     return [Token(kind, inner, spaced)]
 
 
-def _letter_tokens(letters: str, spaced: bool, *, formula: bool) -> list[Token]:
-    """Return the tokens of a run of letters: a known name, a word, or a product of letters."""
+def _is_operator(text: str, place: int) -> bool:
+    """Return True if an operator, as in `1+cab`, stands at a place of a text, or before or after a space there."""
+    return 0 <= place < len(text) and text[place] in "+-*/^="
+
+
+def _letter_tokens(letters: str, spaced: bool, *, formula: bool, is_factor: bool, after_number: bool) -> list[Token]:
+    """Return the tokens of a run of letters: a known name, a word, or a product of letters.
+
+    Args:
+        letters: The letters.
+        spaced: True if a space precedes them.
+        formula: True if the answer is marked as a formula, in which words are rare.
+        is_factor: True if an operator stands directly before or after them.
+        after_number: True if they follow a number, so that they may be its unit.
+    """
     if len(letters) == 1:
         return [Token("letter", letters, spaced)]
     if letters.lower() in _SEPARATING_WORDS:
         return [Token("word", letters.lower(), spaced)]
+    if letters.lower() in CONDITIONAL_WORDS and spaced:
+        return [Token("words", letters.lower(), spaced)]
     if letters in _PLAIN_NAMES:
         return [Token("command", "\\" + letters, spaced)]
-    if letters in _CLEAR_UNITS or letters in ("percent", "pct"):
+    if letters in _CLEAR_UNITS or letters in ("percent", "pct") or (after_number and not formula and is_unit(letters)):
         return [Token("words", letters, spaced)]
     for name in ("sqrt", "pi", "theta"):
         rest = letters.removesuffix(name)
         if rest != letters and len(rest) == 1:
             return [Token("letter", rest, spaced), Token("command", "\\" + name, False)]
-    lower = letters.lower()
-    is_word = len(letters) >= (4 if formula else 3) and set(lower) & set("aeiouy") and letters[1:].islower()
-    if is_word or (lower in _TWO_LETTER_WORDS and not formula) or letters in _SENTENCE_WORDS:
+    fewest = 4 if formula or is_factor or (after_number and not spaced) else 3
+    is_word = len(letters) >= fewest and letters[1:].islower() and not is_product(letters)
+    if is_word or (letters.lower() in _TWO_LETTER_WORDS and not formula) or letters in _SENTENCE_WORDS:
         return [Token("words", letters, spaced)]
     return [Token("letter", letter, spaced and number == 0) for number, letter in enumerate(letters)]

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from agent_tunix.rewards.answers.work import charge
 
+# The first sign of the names of variables that have no meaning outside a sum or an integral.
+BOUND_NAME = "#"
+
 
 class Node(NamedTuple):
     """A node of a parsed answer. `args` depends on `kind`.
@@ -23,6 +26,8 @@ class Node(NamedTuple):
     - `call`: the name of a function, then its arguments
     - `percent`, `degrees`: one expression
     - `plusminus`: a term and its sign: +1 for ±, -1 for ∓
+    - `operator`: `sum`, `prod`, `int` and the like, then what it is applied to and its bounds, with `BOUND_NAME` in
+      place of the names of its own variables
     - `quantity`: an expression, and its unit as text
     - `based`: digits and base, as text and int
 
@@ -37,6 +42,7 @@ class Node(NamedTuple):
     - `named`: the name of a set: `R`, `Z`, `empty`
     - `matrix`: rows, each a tuple of nodes
     - `ratio`: terms
+    - `case`: value, condition: `x for x > 0`; the condition `otherwise` is a name
     """
 
     kind: str
@@ -62,6 +68,14 @@ def product(one: Node, other: Node) -> Node:
     """Return the product of two nodes, without nesting the first."""
     factors = one.args if one.kind == "product" else (one,)
     return Node("product", (*factors, other))
+
+
+def replaced(node: Node, old: Node, new: Node) -> Node:
+    """Return a node with one part in place of another."""
+    charge(1)
+    if node == old:
+        return new
+    return Node(node.kind, tuple(replaced(part, old, new) if isinstance(part, Node) else part for part in node.args))
 
 
 def walk(node: Node, visit: Callable[[Node], None]) -> None:

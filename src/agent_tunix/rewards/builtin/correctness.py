@@ -48,7 +48,7 @@ _LATEX_SPACE = re.compile(r"\\(?:left|right|[,;:! ]|q?quad)(?![A-Za-z])|~")
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
-def math_reward(response: str, answer: Any) -> Score:
+def math_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     r"""Compare the response's answer with the reference, as a number or formula. Range [0, 1].
 
     - 1.0: equal, in any notation
@@ -57,30 +57,33 @@ def math_reward(response: str, answer: Any) -> Score:
 
     The answer is the last `<answer>…</answer>`, or else the last `\boxed{…}`, `#### …` or "the answer is …", or else
     the last number. Numbers and most formulas are compared exactly, all others by math-verify. The score's detail names
-    the method. If math-verify exceeds its time limit, the outcome is `timeout`.
+    the method. If math-verify exceeds its time limit, the outcome is `timeout`. An answer that was not worked out, such
+    as `2 + 3` for 5, is wrong, unless `accept_expressions` is true.
 
     >>> math = get_reward_function("math")
     >>> math("<answer>$1,234.00</answer>", answer="1234"), math("It is 39.", answer="40"), math("No idea.", answer="40")
     (1.0, 0.5, 0.0)
     """
-    value, detail = grade_answer(response, answer)
+    value, detail = grade_answer(response, answer, accept_expressions)
     return Score(value, detail=detail)
 
 
-def debug_reward(response: str, answer: Any, prompt: str = "", step: int = 0) -> Score:
+def debug_reward(
+    response: str, answer: Any, prompt: str = "", step: int = 0, accept_expressions: bool = False
+) -> Score:
     """Score as `math` does, and log each completion with the reason for its score. Range [0, 1].
 
     >>> get_reward_function("debug")("The answer is 4", answer="4")
     1.0
     """
-    score = math_reward(response, answer)
+    score = math_reward(response, answer, accept_expressions)
     logger.info(
         "step %d: %s for %r to %r with the reference %r: %s", step, score.value, response, prompt, answer, score.detail
     )
     return score
 
 
-def check_answer_reward(response: str, answer: Any) -> Score:
+def check_answer_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     """Score the distance between the tagged answer and the reference. Range [-1, 3].
 
     - 3.0: the text between the last `<answer>` and `</answer>` is exactly the reference
@@ -101,7 +104,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
         return Score(0.0, detail="no answer between <answer> and </answer>")
     if tagged == (answer if isinstance(answer, str) else reference_text(answer)):
         return Score(3.0, detail="the answer is identical to the reference")
-    comparison = _compare(tagged, answer)
+    comparison = _compare(tagged, answer, accept_expressions)
     if comparison.equal:
         value = 1.5
     elif not comparison.is_number:
@@ -113,7 +116,7 @@ def check_answer_reward(response: str, answer: Any) -> Score:
     return Score(value, detail=comparison.detail)
 
 
-def check_numbers_reward(response: str, answer: Any) -> Score:
+def check_numbers_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     """Compare the response's answer with the reference, all or nothing. Range [0, 1.5].
 
     - 1.5: equal, in any notation
@@ -122,32 +125,32 @@ def check_numbers_reward(response: str, answer: Any) -> Score:
     >>> get_reward_function("check_numbers")("7 + 5 = 12", answer="12")
     1.5
     """
-    comparison = _compare(extract_answer(response), answer)
+    comparison = _compare(extract_answer(response), answer, accept_expressions)
     return Score(1.5 if comparison.equal else 0.0, detail=comparison.detail)
 
 
-def grade_answer(response: str, answer: Any) -> tuple[float, str]:
+def grade_answer(response: str, answer: Any, accept_expressions: bool = False) -> tuple[float, str]:
     """Return the value of `math`, and the reason for it."""
-    comparison = _compare(extract_answer(response), answer)
+    comparison = _compare(extract_answer(response), answer, accept_expressions)
     if comparison.verdict is Verdict.EQUAL:
         return 1.0, comparison.detail
     return 0.5 if comparison.within(_TENTH) else 0.0, comparison.detail
 
 
-def _compare(given: str | None, answer: Any) -> Comparison:
+def _compare(given: str | None, answer: Any, accept_expressions: bool = False) -> Comparison:
     """Compare an answer with the reference.
 
     Raises:
         BadReferenceError: The reference is neither a number nor a formula.
         UndecidedAnswerError: math-verify exceeded its time limit, or failed.
     """
-    comparison = compare_answers(given, read_reference(answer))
+    comparison = compare_answers(given, read_reference(answer), accept_expressions=accept_expressions)
     if comparison.verdict is Verdict.UNDECIDED:
         raise UndecidedAnswerError(comparison.detail, comparison.timed_out)
     return comparison
 
 
-def answer_correctness_reward(response: str, answer: Any) -> Score:
+def answer_correctness_reward(response: str, answer: Any, accept_expressions: bool = False) -> Score:
     r"""Compare the response's answer with a reference of any kind. Range [0, 1].
 
     - 1.0: the same number or formula; or the same words, if the reference is neither
@@ -161,10 +164,12 @@ def answer_correctness_reward(response: str, answer: Any) -> Score:
     (1.0, 1.0)
     """
     try:
-        read_reference(answer)
+        reference = read_reference(answer)
     except BadReferenceError:
         return compare_texts(response, answer)
-    comparison = _compare(extract_answer(response), answer)
+    if reference.is_words and (same := compare_texts(response, answer)).value:
+        return same
+    comparison = _compare(extract_answer(response), answer, accept_expressions)
     return Score(1.0 if comparison.equal else 0.0, detail=comparison.detail)
 
 
