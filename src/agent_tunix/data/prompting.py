@@ -24,7 +24,6 @@ from agent_tunix.data import (
     load_examples,
     shown_problems,
 )
-from agent_tunix.data.examples import read_tools
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat.chat_template import read_chat_template
@@ -117,7 +116,7 @@ def encode_examples(
         try:
             messages = encoder.messages(example)
             # The tools of an environment are declared when an episode begins.
-            parts.append(encoder.split(messages, () if has_environment(config) else read_tools(example.columns)))
+            parts.append(encoder.split(messages, () if has_environment(config) else example.tools))
         except RowError as error:
             refused.add(error.reason, example.index, error.detail)
             continue
