@@ -58,6 +58,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     ),
     "grpo.sampler_correction": ("none", "token", "sequence"),
     "generation.over_long": ("drop", "refuse"),
+    "environment.call_format": ("auto", "hermes", "qwen_xml", "llama3", "gemma", "olmo3"),
     "environment.execution": ("auto", "inline", "process"),
     "environment.on_tool_error": ("tell", "fail"),
     "environment.schedule": ("lockstep", "arrival"),

@@ -451,6 +451,11 @@ class EnvironmentConfig:
     )
     args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
+    call_format: str = key(
+        "auto",
+        "Format of tool calls: hermes, qwen_xml, llama3, gemma or olmo3; auto: the one of the chat template. The log"
+        " says which format is read, and why.",
+    )
     max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
     max_turn_tokens: int | None = key(
         None, "Longest turn of the policy, in tokens; null: generation.max_generation_steps."

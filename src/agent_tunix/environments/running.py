@@ -70,6 +70,11 @@ class EnvironmentSet(Closing):
             opened.pop_all()  # they stay open
         self._pool = _Pool(max((source.concurrency for source in self._sources.values()), default=1))
 
+    @property
+    def may_have_tools(self) -> bool:
+        """True if an environment has tools, or may have them once an episode begins."""
+        return any(adapter.declare() or not adapter.traits.replies for adapter in self._adapters.values())
+
     def describe(self) -> str:
         """Return a line for each environment: its name, source and tools."""
         lines = []

@@ -14,6 +14,7 @@ from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 
 if TYPE_CHECKING:
+    from agent_tunix.data.episode_prompts import EpisodeEncoder
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.sampling.episodes import EpisodeSampler
     from agent_tunix.sampling.sampler import Sampler
@@ -80,4 +81,14 @@ def make_episode_sampler(
     )
     _LOGGER.info("environment: %s", environments.describe())
     shared = environments if here().count == 1 else SharedEnvironments(environments, here())
-    return EpisodeSampler(sampler, shared, EpisodeEncoder(tokenizer, config.prompt, sampler.eos_ids), limits)
+    encoder = EpisodeEncoder(tokenizer, config.prompt, sampler.eos_ids, asked.call_format)
+    if environments.may_have_tools:
+        log_call_format(encoder)
+    return EpisodeSampler(sampler, shared, encoder, limits)
+
+
+def log_call_format(encoder: "EpisodeEncoder") -> None:
+    """Log the format in which tool calls are read, and why; as a warning if nothing shows it."""
+    remedy = "; set environment.call_format if the model writes another one" if encoder.is_guessed_format else ""
+    level = logging.WARNING if encoder.is_guessed_format else logging.INFO
+    _LOGGER.log(level, "tool calls: format %s, because %s%s", encoder.call_format, encoder.format_reason, remedy)
