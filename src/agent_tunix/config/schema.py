@@ -418,7 +418,11 @@ class GrpoConfig:
 class GenerationConfig:
     """Sampling of completions in training."""
 
-    max_prompt_length: int = key(64, "Longest prompt, in tokens; prompts are padded to it on the left.")
+    max_prompt_length: int | None = key(
+        None,
+        "Longest prompt, in tokens, with tools; prompts are padded to it on the left. null: the longest of the run,"
+        " within the model's context.",
+    )
     max_generation_steps: int = key(32, "Longest completion, in tokens.")
     temperature: float = key(1.0, "Sampling temperature, above 0; the loss uses the same value.")
     top_p: float = key(1.0, "Nucleus sampling: draw from the smallest set of tokens with this probability, in (0, 1].")
@@ -431,7 +435,7 @@ class GenerationConfig:
         [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
     )
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is an error.")
-    over_long: str = key("drop", "A prompt over max_prompt_length: `drop` and count it, or `refuse` to run.")
+    over_long: str = key("drop", "A prompt that is too long: `drop` and count it, or `refuse` to run.")
 
 
 @dataclass

@@ -26,6 +26,7 @@ from agent_tunix.environments import (
 from agent_tunix.environments.declarations import sign_of_format
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.rewards.tool_call_shapes import with_mapping_arguments
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _QUESTION, _TURN, _RESULT = "agent tunix asks", "agent tunix answers", "agent tunix replies"
@@ -96,10 +97,15 @@ class EpisodeEncoder:
         Raises:
             ModelError: The chat template refuses the messages.
         """
-        declared = [tool.declaration() for tool in tools] if self._declares_tools else []
+        return self._tokenizer.encode_prompts([self.split_prompt(messages, tools)])[0]
+
+    def split_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[str]:
+        """Return the prompt of an episode as text, special token, text, …; see `encode_prompt`."""
+        messages = with_mapping_arguments(messages)
+        declared = [tool.declaration() for tool in tools] if tools and self._declares_tools else []
         if tools and not declared:
             messages = self._with_declarations(messages, tools)
-        return self._tokenizer.encode_prompts([self._encoder.split(messages, declared)])[0]
+        return self._encoder.split(messages, declared)
 
     def encode_replies(self, replies: Sequence[Sequence[Message]], last_tokens: Sequence[int]) -> list[list[int]]:
         """Return, for each of several turns, the token ids between its end and the start of the next turn.

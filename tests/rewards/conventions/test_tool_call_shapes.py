@@ -38,16 +38,14 @@ def trl(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
 def of_openai_dicts(completion: Any, state: Any) -> float:
     found = [call for message in completion if "tool_calls" in message for call in message["tool_calls"]]
     earlier = state["prompt"][1]["tool_calls"][0]["function"]["arguments"]
-    return float([json.loads(call.get("function", {}).get("arguments"))["x"] for call in found] == [1]) * (
-        json.loads(earlier) == {"x": 0}
-    )
+    written = [json.loads(call.get("function", {}).get("arguments"))["x"] for call in found]
+    return float(written == [1] and json.loads(earlier) == {"x": 0})
 
 
 def of_openai_objects(completion: Any, state: Any) -> float:
     found = [call for message in completion for call in message.get("tool_calls") or []]
-    return float(all(hasattr(call, "function") for call in found) and found[0].function.name == "add") * (
-        json.loads(found[0].function.arguments)["x"] == 1 and found[0].id == "call_0"
-    )
+    arguments = [json.loads(call.function.arguments)["x"] for call in found if hasattr(call, "function")]
+    return float(arguments == [1] and found[0].function.name == "add" and found[0].id == "call_0")
 
 
 def of_newer_messages(completion: Any, state: Any) -> float:

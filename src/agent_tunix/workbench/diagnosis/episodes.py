@@ -1,6 +1,5 @@
 """Detection of episodes that do not work: tools that are not used or fail, calls that cannot be read, limits."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from agent_tunix.overrides import assign
@@ -41,7 +40,7 @@ class ToolUse(Detector):
         super().__init__(context)
         self._unused = 0
         self._made = self._unread = 0.0
-        self._other_forms: Counter[str] = Counter()
+        self._other_forms: dict[str, float] = {}
         self._calls: dict[str, float] = {}
         self._errors: dict[str, float] = {}
 
@@ -89,12 +88,12 @@ class ToolUse(Detector):
         for key in row:
             first, _, form = key.partition("/")
             if first == "unread_calls":
-                self._other_forms[form] += number(row, key) or 0.0
+                self._other_forms[form] = self._other_forms.get(form, 0.0) + (number(row, key) or 0.0)
         unread = sum(self._other_forms.values())
         read = self._made - self._unread
         if unread < FEWEST_CALLS or unread < OTHER_FORM_SHARE * (unread + read):
             return
-        form = self._other_forms.most_common(1)[0][0]
+        form = max(self._other_forms, key=self._other_forms.__getitem__)
         known = form in CALL_FORMATS
         yield Detection(
             "calls_in_another_form",
