@@ -22,6 +22,7 @@ import numpy as np
 import tokenizers
 from transformers import AutoTokenizer
 
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.data import BatchOrder, load_examples
 from agent_tunix.data.prompting import Prompts, encode_examples
@@ -66,7 +67,7 @@ def make_batches(config: Config, directory: Path) -> tuple[Prompts, int]:
     order = BatchOrder(len(prompts.examples), size, seed=0, num_batches=None, num_epochs=1, shuffle=True)
     for step in range(1, order.num_steps + 1):
         batch = prompts.batch(order.batch_indices(step))
-        padded_BP = np.zeros((size, config.generation.max_prompt_length), np.int32)
+        padded_BP = np.zeros((size, prompt_tokens(config)), np.int32)
         for row, ids in zip(padded_BP, batch.token_ids, strict=True):
             row[-len(ids) :] = ids
     return prompts, order.num_steps

@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.real_shapes import SHAPES, write_model
 
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.planning.accelerators import Accelerator
@@ -139,7 +140,7 @@ def measure(config: Config, steps: int) -> Measured:
             trainer = make_trainer(components, checked.mixture)
             for step in range(1, steps + 2):
                 batch = components.batches.batch(step)
-                full = [[5 + step] * config.generation.max_prompt_length for _ in batch.token_ids]
+                full = [[5 + step] * prompt_tokens(config) for _ in batch.token_ids]
                 seconds = trainer.take_step(step, replace(batch, token_ids=full)).seconds
                 rollout_s.append(seconds["rollout"])
                 # The reference pass continues while rewards are computed.

@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import models, pre_tokenizers
 
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config, SchedulerConfig
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.tensors import list_tensors
@@ -122,7 +123,7 @@ def build(config: Config) -> tuple[Any, Any]:
         make_reference(config, policy),
         resolve_reward(reward),
     )
-    texts = make_prompts(config.training.batch_size, config.generation.max_prompt_length, tokenizer.vocab_size)
+    texts = make_prompts(config.training.batch_size, prompt_tokens(config), tokenizer.vocab_size)
     return trainer, PromptBatch(
         prompts=texts,
         messages=[({"role": "user", "content": text},) for text in texts],

@@ -95,7 +95,7 @@ def prove_real_model(options: RealModel) -> dict[str, Any]:
 
     config = settle_prompts(compose_overrides(options.arguments))
     tokenizer = Tokenizer(options.model, config.prompt)
-    batches, _ = load_batches(config, tokenizer)
+    _, batches, _ = load_batches(config, tokenizer)
     prompts = [batches.batch(step) for step in range(1, batches.num_steps + 1)]
     seen: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -176,6 +176,8 @@ def time_steps(
     from benchmarks.peers.scenario import Scenario
     from benchmarks.peers.turns import Peer
 
+    from agent_tunix.config.episodes import prompt_tokens
+
     steps = WARM_UP + TIMED_STEPS
     rows = [
         {"prompt": tokenizer.render_chat(messages), "answer": str(columns["answer"])}
@@ -190,7 +192,7 @@ def time_steps(
         num_steps=steps,
         prompts=TIMED_PROMPTS,
         generations=config.grpo.num_generations,
-        prompt_tokens=config.generation.max_prompt_length,
+        prompt_tokens=prompt_tokens(config),
         new_tokens=config.generation.max_generation_steps,
         learning_rate=config.optimizer.learning_rate,
         beta=config.grpo.beta,

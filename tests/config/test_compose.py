@@ -118,7 +118,7 @@ def test_every_size_that_is_promised_is_named() -> None:
 def test_a_dataset_sets_lengths_and_sizes_below_an_experiment_and_the_command_line() -> None:
     data, default, quick = config_of("data/gsm8k"), Config(), config_of("experiment/quick_test")
     assert data.data.source == "jsonl"
-    assert data.generation.max_prompt_length > default.generation.max_prompt_length
+    assert (data.generation.max_prompt_length, default.generation.max_prompt_length) == (512, None)
     assert data.training.batch_size < default.training.batch_size
     assert data.evaluation.num_samples < default.evaluation.num_samples
     both = composed("data=gsm8k", "+experiment=quick_test", "seed=5")

@@ -9,9 +9,11 @@ from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.environments import Message, ToolCallFormat, resolve_environment
 from agent_tunix.environments.tools import SchemaTool
+from agent_tunix.errors import ConfigError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from tests import chat_tokenizers as chat
 from tests.data.test_prompts import FAMILIES, ask, make_pair
+from tests.raising import raises
 
 ARGUMENTS = {"date_string": "01 Mar 2025"}
 TOOLS = resolve_environment("calculator").declare()
@@ -116,6 +118,37 @@ QWEN3_5 = "{{- '<tool_call>\\n<function=' + call.name + '>\\n</function>\\n</too
 OLMO3 = "{{- '<function_calls>' + call.name + '()</function_calls>' }}"
 SMOLLM3 = "{{- '<tool_call>\\n' + ({'name': call.name, 'arguments': call.arguments} | tojson) + '\\n</tool_call>' }}"
 GEMMA4 = "{{- '<|tool_call>call:' + call.name + '{}<tool_call|>' }}"
+
+
+JSON_CALL = "{{- {'name': call.name, 'parameters': call.arguments} | tojson }}"
+
+
+@pytest.mark.parametrize(
+    ("written", "configured", "call_format", "reason"),
+    [
+        (QWEN3_5, "auto", ToolCallFormat.QWEN_XML, "the chat template has <function="),
+        (JSON_CALL, "auto", ToolCallFormat.LLAMA3, "the chat template writes calls so"),
+        ("", "auto", ToolCallFormat.HERMES, "the chat template shows no format"),
+        (GEMMA4, "auto", ToolCallFormat.GEMMA, "calls as the chat template writes them cannot be read"),
+        ("", "olmo3", ToolCallFormat.OLMO3, "environment.call_format says so"),
+        (QWEN3_5, "llama3", ToolCallFormat.LLAMA3, "environment.call_format says so"),
+    ],
+)
+def test_the_format_of_calls_has_a_reason(
+    written: str, configured: str, call_format: ToolCallFormat, reason: str, tmp_path: Path
+) -> None:
+    pair = make_pair("qwen2", tmp_path, template=CALLING.replace("CALL", written))
+    encoder = EpisodeEncoder(pair.ours, pair.prompt, call_format=configured)
+    assert (encoder.call_format, encoder.format_reason) == (call_format, reason)
+    assert encoder.is_guessed_format == (reason == "the chat template shows no format")
+
+
+def test_a_format_whose_tags_are_special_tokens_is_refused(tmp_path: Path) -> None:
+    make = functools.partial(chat.byte_level, (*chat.CHATML_TOKENS, "<tool_call>", "</tool_call>"))
+    pair = make_pair("qwen2", tmp_path, template=CALLING.replace("CALL", SMOLLM3), make=make)
+    with raises(ConfigError, "unreadable_call_format"):
+        EpisodeEncoder(pair.ours, pair.prompt, call_format="qwen_xml")
+    assert EpisodeEncoder(pair.ours, pair.prompt, call_format="gemma").call_format is ToolCallFormat.GEMMA
 
 
 @pytest.mark.parametrize(

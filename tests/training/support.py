@@ -11,6 +11,7 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 
 from agent_tunix.config.compose import find_conf_directory, register_schema, to_typed
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.loss import LossInputs
@@ -122,7 +123,7 @@ class Bench:
             jax.random.key(seed),
             SamplingParams.of_training(self.config),
             num_generations=self.config.grpo.num_generations,
-            max_prompt_length=self.config.generation.max_prompt_length,
+            max_prompt_length=prompt_tokens(self.config),
         )
 
     def run_step(self, step: int, more_prompts: MorePrompts | None = None) -> StepResult:

@@ -70,7 +70,7 @@ def test_a_stream_has_what_is_held_in_memory(rows: Path, tokenizer: Tokenizer) -
     config = streamed(rows)
     of_stream = StreamedBatches(config, tokenizer).batch(1)
     config.data.streaming, config.training.train_fraction = False, 0.9
-    loaded, _ = load_batches(config, tokenizer)
+    _, loaded, _ = load_batches(config, tokenizer)
     in_memory = {
         batch.prompts[0]: batch for step in range(1, loaded.num_steps + 1) for batch in split(loaded.batch(step))
     }
@@ -99,7 +99,7 @@ def test_a_mixture_of_streams_takes_turns_by_weight(tmp_path: Path, rows: Path, 
 def test_the_held_out_part_of_a_stream_is_not_drawn(rows: Path, tokenizer: Tokenizer) -> None:
     config = streamed(rows)
     config.training.train_fraction = 0.7
-    batches, held_out = load_batches(config, tokenizer)
+    _, batches, held_out = load_batches(config, tokenizer)
     drawn = {problem for batch in problems(batches, *range(1, 31)) for problem in batch}
     asked = {example.prompt for example in held_out.examples}
     assert not drawn & asked
@@ -164,7 +164,7 @@ def test_the_fingerprint_of_rows_tells_changes_of_all_that_is_used(
 def test_the_fingerprint_of_rows_in_memory_is_that_of_all(rows: Path, tokenizer: Tokenizer) -> None:
     config = streamed(rows)
     config.data.streaming, config.training.train_fraction = False, 0.9
-    batches, _ = load_batches(config, tokenizer)
+    _, batches, _ = load_batches(config, tokenizer)
     assert isinstance(batches, LoadedBatches)
     assert batches.fingerprint(1) == batches.fingerprint(20)
 

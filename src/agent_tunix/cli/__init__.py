@@ -11,6 +11,7 @@ import click
 from agent_tunix import __version__
 from agent_tunix.cli import (
     comparing,
+    data,
     environments,
     plans,
     recorded_runs,
@@ -102,7 +103,7 @@ def verify_resume(
 
 for _command in (
     *(export, generate, recorded_runs.report, comparing.compare, tune, run_plan.plan),
-    *(rewards.rewards, environments.environments, store.keys, store.store, serve),
+    *(rewards.rewards, environments.environments, store.keys, store.store, serve, data.data),
 ):
     main.add_command(_command)
 for _command in (plans.plan, recorded_runs.diagnose, rewards.replay, rewards.diff):

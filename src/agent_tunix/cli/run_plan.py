@@ -10,7 +10,7 @@ import click
 
 from agent_tunix.cli.options import json_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.errors import ConfigError
+from agent_tunix.errors import AgentTunixError, ConfigError
 
 if TYPE_CHECKING:
     from agent_tunix.config.mesh_shape import MeshShape
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _UNITS = {"MB": 1e6, "MIB": 2**20, "GB": 1e9, "GIB": 2**30, "TB": 1e12, "TIB": 2**40}
 # Devices of a host, with fast links between them; `auto` keeps `tp` within a host.
 _PER_HOST = 8
+# Sources whose rows a plan does not fetch.
+_REMOTE_SOURCES = {"huggingface", "kaggle", "tfds"}
 _SHARE = click.FloatRange(0, 1, min_open=True)
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
@@ -97,12 +99,13 @@ def plan(
 
     Exit status: 0; 1 the run does not fit the device; 2 the command, the configuration or the model cannot be used.
     """
+    from agent_tunix.config.episodes import prompt_tokens
     from agent_tunix.config.mesh_shape import read_mesh_shape
     from agent_tunix.planning.forecast import Assumptions, forecast_run, short_lengths
     from agent_tunix.planning.known_models import plannable_architecture
     from agent_tunix.policy.module_names import check_experts
 
-    config = _compose(overrides)
+    config, is_measured = _with_prompt_length(_compose(overrides))
     used = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
     architecture = plannable_architecture(config.model)
     check_experts(config.model, architecture)
@@ -129,6 +132,8 @@ def plan(
             echo(line)
         for warning in warnings:
             echo(f"warning: {warning}")
+        if not is_measured:
+            echo(f"prompts of {prompt_tokens(config)} tokens are assumed; set generation.max_prompt_length")
     raise SystemExit(0 if found.fits else 1)
 
 
@@ -141,6 +146,22 @@ def _compose(overrides: Sequence[str]) -> "Config":
     config = compose_overrides(overrides)
     check(config)
     return config
+
+
+def _with_prompt_length(config: "Config") -> "tuple[Config, bool]":
+    """Return the configuration with the longest prompt, and True if it is given or was measured from local files."""
+    from agent_tunix.data.sources import find_source
+    from agent_tunix.policy.files.directory import is_on_hub
+    from agent_tunix.runs.shown_prompts import measure_prompts
+
+    if config.generation.max_prompt_length is not None:
+        return config, True
+    try:
+        if is_on_hub(config.model) or {find_source(config, split) for split in ("train", "test")} & _REMOTE_SOURCES:
+            return config, False
+        return measure_prompts(config), True
+    except AgentTunixError:  # a plan needs neither the model's files nor the data
+        return config, False
 
 
 def _dtype(config: "Config", device: "Accelerator") -> str:

@@ -58,6 +58,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     ),
     "grpo.sampler_correction": ("none", "token", "sequence"),
     "generation.over_long": ("drop", "refuse"),
+    "environment.call_format": ("auto", "hermes", "qwen_xml", "llama3", "gemma", "olmo3"),
     "environment.execution": ("auto", "inline", "process"),
     "environment.on_tool_error": ("tell", "fail"),
     "environment.schedule": ("lockstep", "arrival"),
@@ -615,11 +616,12 @@ def _length_problems(config: Config) -> Iterator[str]:
             f"generation.stop_strings must have line feeds where {generation.stop_strings} has a backslash and n; in a "
             r"""command, write $'generation.stop_strings=["\nQuestion:"]'"""
         )
-    needed = generation.max_prompt_length + episode_tokens(config)
+    given = generation.max_prompt_length
+    needed = (given or 1) + episode_tokens(config)
     longest = "environment.max_episode_tokens" if has_environment(config) else "generation.max_generation_steps"
     if generation.cache_size is not None and needed > generation.cache_size:
         yield (
-            f"generation.max_prompt_length {generation.max_prompt_length} + {longest} "
+            f"generation.max_prompt_length {given or 1} + {longest} "
             f"{episode_tokens(config)} = {needed} must be at most generation.cache_size "
             f"{generation.cache_size}; use generation.cache_size={needed}, or null"
         )

@@ -22,6 +22,16 @@ def episode_tokens(config: Config) -> int:
     return config.environment.max_episode_tokens if has_environment(config) else config.generation.max_generation_steps
 
 
+# Length of prompts that a plan assumes if the configuration gives none and the prompts are not at hand.
+ASSUMED_PROMPT_TOKENS = 512
+
+
+def prompt_tokens(config: Config) -> int:
+    """Return the longest prompt: as configured, as the run has measured it, or as a plan assumes it."""
+    given = config.generation.max_prompt_length
+    return ASSUMED_PROMPT_TOKENS if given is None else given
+
+
 def environment_problems(config: Config) -> Iterator[str]:
     """Yield a line for each problem of the group `environment`."""
     environment = config.environment

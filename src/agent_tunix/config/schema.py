@@ -423,7 +423,11 @@ class GrpoConfig:
 class GenerationConfig:
     """Sampling of completions in training."""
 
-    max_prompt_length: int = key(64, "Longest prompt, in tokens; prompts are padded to it on the left.")
+    max_prompt_length: int | None = key(
+        None,
+        "Longest prompt, in tokens, with tools; prompts are padded to it on the left. null: the longest of the run,"
+        " within the model's context.",
+    )
     max_generation_steps: int = key(32, "Longest completion, in tokens.")
     temperature: float = key(1.0, "Sampling temperature, above 0; the loss uses the same value.")
     top_p: float = key(1.0, "Nucleus sampling: draw from the smallest set of tokens with this probability, in (0, 1].")
@@ -436,7 +440,7 @@ class GenerationConfig:
         [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
     )
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is an error.")
-    over_long: str = key("drop", "A prompt over max_prompt_length: `drop` and count it, or `refuse` to run.")
+    over_long: str = key("drop", "A prompt that is too long: `drop` and count it, or `refuse` to run.")
 
 
 @dataclass
@@ -456,6 +460,11 @@ class EnvironmentConfig:
     )
     args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
+    call_format: str = key(
+        "auto",
+        "Format of tool calls: hermes, qwen_xml, llama3, gemma or olmo3; auto: the one of the chat template. The log"
+        " says which format is read, and why.",
+    )
     max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
     max_turn_tokens: int | None = key(
         None, "Longest turn of the policy, in tokens; null: generation.max_generation_steps."

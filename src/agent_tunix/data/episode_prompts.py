@@ -23,8 +23,10 @@ from agent_tunix.environments import (
     render_calls,
     render_declarations,
 )
-from agent_tunix.errors import ModelError
+from agent_tunix.environments.declarations import sign_of_format
+from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.rewards.tool_call_shapes import with_mapping_arguments
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _QUESTION, _TURN, _RESULT = "agent tunix asks", "agent tunix answers", "agent tunix replies"
@@ -36,6 +38,7 @@ _PROBE_TOOL = {
         "parameters": {"type": "object", "properties": {}},
     },
 }
+_PROBE = ToolCall("agent_tunix_probe", {})
 
 
 class EpisodeEncoder:
@@ -45,18 +48,44 @@ class EpisodeEncoder:
         tokenizer: The policy's tokenizer.
         prompt: Configures the prompt.
         eos_ids: Tokens that end a turn; None for those of the tokenizer.
+        call_format: `environment.call_format`: a format, or `auto` for that of the chat template.
+
+    Raises:
+        ConfigError: Calls in the format cannot be read from what the policy writes.
     """
 
-    def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig, eos_ids: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompt: PromptConfig,
+        eos_ids: Sequence[int] | None = None,
+        call_format: str = "auto",
+    ) -> None:
         self._tokenizer = tokenizer
         self._eos_ids = frozenset(tokenizer.eos_ids if eos_ids is None else eos_ids)
         self._encoder = PromptEncoder(tokenizer, prompt)
-        self._template_format = format_of_template(tokenizer.chat_template or "")
+        self._configured = None if call_format == "auto" else ToolCallFormat(call_format)
+        if self._configured is not None and not self._survives(_render_probe(self._configured), self._configured):
+            raise ConfigError(
+                f"environment.call_format={self._configured} requires a tokenizer that keeps the tags of the format, "
+                "but they are special tokens of this one, which are not decoded; set environment.call_format=auto",
+                code="unreadable_call_format",
+            )
 
     @property
     def call_format(self) -> ToolCallFormat:
-        """The format in which the model writes tool calls: the chat template's, or `gemma` if that is not read."""
-        return self._template_format if self._reads_calls else ToolCallFormat.GEMMA
+        """The format in which tool calls are read."""
+        return self._choice[0]
+
+    @property
+    def format_reason(self) -> str:
+        """The reason for `call_format`, for the log."""
+        return self._choice[1]
+
+    @property
+    def is_guessed_format(self) -> bool:
+        """True if nothing shows the format of the model's calls."""
+        return self._configured is None and not self._written_call and not sign_of_format(self._template)
 
     def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[int]:
         """Return the token ids of the prompt of an episode.
@@ -68,10 +97,15 @@ class EpisodeEncoder:
         Raises:
             ModelError: The chat template refuses the messages.
         """
-        declared = [tool.declaration() for tool in tools] if self._declares_tools else []
+        return self._tokenizer.encode_prompts([self.split_prompt(messages, tools)])[0]
+
+    def split_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[str]:
+        """Return the prompt of an episode as text, special token, text, …; see `encode_prompt`."""
+        messages = with_mapping_arguments(messages)
+        declared = [tool.declaration() for tool in tools] if tools and self._declares_tools else []
         if tools and not declared:
             messages = self._with_declarations(messages, tools)
-        return self._tokenizer.encode_prompts([self._encoder.split(messages, declared)])[0]
+        return self._encoder.split(messages, declared)
 
     def encode_replies(self, replies: Sequence[Sequence[Message]], last_tokens: Sequence[int]) -> list[list[int]]:
         """Return, for each of several turns, the token ids between its end and the start of the next turn.
@@ -115,32 +149,62 @@ class EpisodeEncoder:
                 return False
         except ModelError:
             return False
-        if not self._reads_calls:
+        if self._configured is None and not self._reads_calls:
             _LOGGER.warning(
                 "the tool calls that the chat template asks for cannot be read: their format is unknown, or the "
                 "tokenizer has special tokens for it, which are not decoded. The system message declares the tools in "
                 "its place, with calls in the format %s",
                 self.call_format,
             )
-        return self._reads_calls
+        return self._configured is not None or self._reads_calls
+
+    @functools.cached_property
+    def _choice(self) -> tuple[ToolCallFormat, str]:
+        """The format in which tool calls are read, and the reason for it."""
+        if self._configured is not None:
+            return self._configured, "environment.call_format says so"
+        if not self._reads_calls:
+            return ToolCallFormat.GEMMA, "calls as the chat template writes them cannot be read"
+        if sign := sign_of_format(self._template):
+            return self._template_format, f"the chat template has {sign}"
+        if self._written_call:
+            return self._template_format, "the chat template writes calls so"
+        return self._template_format, "the chat template shows no format"
+
+    @functools.cached_property
+    def _template(self) -> str:
+        return self._tokenizer.chat_template or ""
+
+    @functools.cached_property
+    def _template_format(self) -> ToolCallFormat:
+        """The format that the template shows, or else one in which a call that it writes is read."""
+        if sign_of_format(self._template) or not self._written_call:
+            return format_of_template(self._template)
+        readable = (one for one in ToolCallFormat if self._survives(self._written_call, one))
+        return next(readable, ToolCallFormat.HERMES)
 
     @functools.cached_property
     def _reads_calls(self) -> bool:
         """True if a call that the template writes, or else one in the template's format, is read back correctly."""
-        probe = ToolCall("agent_tunix_probe", {})
-        call = {"type": "function", "function": {"name": probe.name, "arguments": {}}, "id": "call_0"}
+        text = self._written_call or _render_probe(self._template_format)
+        return self._survives(text, self._template_format)
+
+    def _survives(self, text: str, call_format: ToolCallFormat) -> bool:
+        """Return True if the probe is read in a text that the policy writes; special tokens are not decoded."""
+        return _PROBE in parse_turn(self._tokenizer.decode(self._tokenizer.encode(text)), call_format).calls
+
+    @functools.cached_property
+    def _written_call(self) -> str:
+        """The text that the template writes for a turn with a call; "" if it writes no calls."""
+        call = {"type": "function", "function": {"name": _PROBE.name, "arguments": {}}, "id": "call_0"}
         question, turn = _placeholder([])
         try:
             before, _, after = self._tokenizer.render_chat([question, turn]).partition(_TURN)
             text = self._tokenizer.render_chat([question, {"role": "assistant", "content": "", "tool_calls": [call]}])
             text = text.removeprefix(before).removesuffix(after)
         except ModelError:
-            text = ""
-        if probe.name not in text:  # the template writes no calls
-            text = render_calls([probe], self._template_format)
-        # What the model writes is decoded without special tokens, so a format must do without them.
-        written = self._tokenizer.decode(self._tokenizer.encode(text))
-        return probe in parse_turn(written, self._template_format).calls
+            return ""
+        return text if _PROBE.name in text else ""
 
     @functools.cached_property
     def _has_tool_role(self) -> bool:
@@ -171,6 +235,10 @@ class EpisodeEncoder:
         parts = self._encoder.split(_placeholder(shown))
         start = next(place for place in range(0, len(parts), 2) if _TURN in parts[place])
         return [parts[start].partition(_TURN)[2], *parts[start + 1 :]]
+
+
+def _render_probe(call_format: ToolCallFormat) -> str:
+    return render_calls([_PROBE], call_format)
 
 
 def _placeholder(replies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import decimal
-import json
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +10,12 @@ from typing import Any, NamedTuple
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
+from agent_tunix.data.tool_schemas import from_swift_roles, read_tool_call, read_tools
 from agent_tunix.rewards.answers.numbers import number_text
 
 REFERENCE_MARK = "####"
 # Column with the text before the mark.
 WORKED_SOLUTION = "worked_solution"
-# Column of a row with declarations of tools, as chat templates take them.
-TOOLS_COLUMN = "tools"
 ROLES = ("system", "user", "assistant", "tool")
 _MISSING = object()
 # Roles that the model answers.
@@ -29,6 +27,8 @@ class Row(NamedTuple):
 
     number: int  # position in the source, from 1; for a file, the line number
     columns: dict[str, Any]  # values by column name
+    # True if the source writes null for each field that another row's nested value has, as Arrow does.
+    is_padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,12 @@ class Example:
     # The conversation that the model answers: `{"role": …, "content": …}`, other text fields and `tool_calls`. The last
     # message is the user's or a tool's. None if the prompt column holds text.
     messages: tuple[Mapping[str, Any], ...] | None = None
+    is_padded: bool = False  # see `Row`
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The tools that the row declares, as OpenAI's objects; raises RowError if they cannot be read."""
+        return read_tools(self.columns, is_padded=self.is_padded)
 
 
 def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
@@ -92,7 +98,7 @@ def rename_columns(row: Row, names: Mapping[str, str]) -> Row:
         if new in columns:
             raise RowError(f"column {old!r} cannot be renamed to {new!r}, because the row already has that column")
         columns[new] = value
-    return Row(row.number, columns)
+    return row._replace(columns=columns)
 
 
 def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
@@ -112,7 +118,7 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
         raise _no_column(row, *missing)
     messages = None
     if isinstance(conversation := find_column(row.columns, data.prompt_column), list | tuple):
-        messages = read_conversation(conversation, data.prompt_column)
+        messages = read_conversation(conversation, data.prompt_column, is_padded=row.is_padded)
     prompt = _text(row, data.prompt_column) if messages is None else question_of(messages)
     columns = dict(row.columns)
     if data.answer_column is not None:
@@ -126,22 +132,23 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
                 raise RowError(f"nothing after {REFERENCE_MARK} in column {data.answer_column!r}")
             columns.setdefault(WORKED_SOLUTION, solution.strip())
         columns["answer"] = answer.strip() if isinstance(answer, str) else answer
-    return Example(prompt, columns, row.number, messages)
+    return Example(prompt, columns, row.number, messages, row.is_padded)
 
 
-def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, Any], ...]:
+def read_conversation(messages: Iterable[Any], column: str, *, is_padded: bool = False) -> tuple[dict[str, Any], ...]:
     """Return the chat messages of a prompt column: `role`, `content`, other text fields, and `tool_calls`.
 
     Args:
         messages: Value of the column.
         column: Name of the column, for error messages.
+        is_padded: True if nested values may have nulls that their author did not write; see `Row`.
 
     Raises:
         RowError: The value is not a list of messages, a message has no text or an unknown role, a tool call cannot be
             read, or the last one is not the user's or a tool's.
     """
     conversation: list[dict[str, Any]] = []
-    for place, message in enumerate(messages, start=1):
+    for place, message in enumerate(from_swift_roles(messages), start=1):
         at = f"message {place}"
         if isinstance(message, Mapping) and message.get("tool_calls") and message.get("content") is None:
             message = {**message, "content": ""}
@@ -154,7 +161,9 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, A
             raise RowError(f"column {column!r} has a message that is not text", f"{at}: {type(content).__name__}")
         conversation.append({field: value for field, value in message.items() if isinstance(value, str)})
         if message.get("tool_calls"):
-            conversation[-1]["tool_calls"] = [_tool_call(call, column, at) for call in message["tool_calls"]]
+            conversation[-1]["tool_calls"] = [
+                read_tool_call(call, column, at, is_padded=is_padded) for call in message["tool_calls"]
+            ]
     if not conversation:
         raise RowError(f"column {column!r} is empty")
     if conversation[-1]["role"] not in ASKING_ROLES:
@@ -162,31 +171,6 @@ def read_conversation(messages: Iterable[Any], column: str) -> tuple[dict[str, A
     if not conversation[-1]["content"].strip():
         raise RowError(f"column {column!r} ends with an empty message")
     return tuple(conversation)
-
-
-def _tool_call(call: Any, column: str, at: str) -> dict[str, Any]:
-    """Return a tool call as chat templates take it, with its arguments as a mapping."""
-    function = call.get("function", call) if isinstance(call, Mapping) else {}
-    name, arguments = function.get("name"), function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-            json.dumps(arguments, ensure_ascii=False).encode()  # an escape may stand for a lone surrogate
-        except (ValueError, RecursionError):
-            arguments = None
-    if not isinstance(name, str) or not isinstance(arguments, Mapping):
-        raise RowError(f"column {column!r} has a tool call without a name and arguments", f"{at}: {call!r:.80}")
-    made: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": dict(arguments)}}
-    return {"id": call["id"], **made} if isinstance(call.get("id"), str) else made
-
-
-def read_tools(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the declarations of tools in a row's column `tools`; empty if it holds anything else."""
-    tools = columns.get(TOOLS_COLUMN)
-    if not isinstance(tools, list | tuple):
-        return []
-    declared = [tool for tool in tools if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping)]
-    return [dict(tool) for tool in declared if isinstance(tool["function"].get("name"), str)]
 
 
 def question_of(messages: Sequence[Mapping[str, Any]]) -> str:

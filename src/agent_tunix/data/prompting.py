@@ -24,8 +24,8 @@ from agent_tunix.data import (
     load_examples,
     shown_problems,
 )
-from agent_tunix.data.examples import read_tools
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.data.prompt_lengths import EpisodeOverhead, MeasuredPrompts, prompt_limit, with_prompt_length
 from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat.chat_template import read_chat_template
 from agent_tunix.policy.chat.tokenizer import Tokenizer
@@ -42,6 +42,14 @@ class Prompts:
     messages: Sequence[Sequence[dict[str, str]]]
     token_ids: Sequence[Sequence[int]]  # token ids of each example
     dropped: Dropped  # examples whose prompt is too long or cannot be made
+    # Tokens of each prompt with the declared tools of its environment; empty if there is no environment.
+    lengths_with_tools: Sequence[int] = ()
+
+    @property
+    def measured(self) -> MeasuredPrompts:
+        """The prompts, as far as their lengths matter."""
+        lengths = self.lengths_with_tools or [len(ids) for ids in self.token_ids]
+        return MeasuredPrompts(self.examples, self.messages, lengths)
 
     def batch(self, rows: Sequence[int] | np.ndarray) -> PromptBatch:
         """Return the prompts of some rows."""
@@ -89,7 +97,13 @@ def fingerprint_prompts(prompt: PromptConfig, tokenizer: Tokenizer) -> str:
 
 
 def encode_examples(
-    examples: Sequence[Example], tokenizer: Tokenizer, config: Config, *, may_be_empty: bool = False
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    config: Config,
+    *,
+    may_be_empty: bool = False,
+    context: int | None = None,
+    overhead: EpisodeOverhead | None = None,
 ) -> Prompts:
     """Encode every example; drop or refuse prompts that are too long, as configured.
 
@@ -101,6 +115,8 @@ def encode_examples(
         tokenizer: The policy's tokenizer, made with the same `prompt`.
         config: Configuration from `settle_prompts`.
         may_be_empty: True to allow an empty result, which a few rows of a stream may give.
+        context: Longest text of the model in tokens, which limits prompts if `generation.max_prompt_length` is null.
+        overhead: Measures what the tools of environments add; None for completions of one turn.
 
     Raises:
         DataError: A prompt is too long and `generation.over_long` is refuse, or no example is left.
@@ -117,7 +133,7 @@ def encode_examples(
         try:
             messages = encoder.messages(example)
             # The tools of an environment are declared when an episode begins.
-            parts.append(encoder.split(messages, () if has_environment(config) else read_tools(example.columns)))
+            parts.append(encoder.split(messages, () if has_environment(config) else example.tools))
         except RowError as error:
             refused.add(error.reason, example.index, error.detail)
             continue
@@ -131,19 +147,38 @@ def encode_examples(
             f"no prompt can be built from any of the {len(examples)} examples: {refused.describe()}", code="no_prompts"
         )
     token_ids = tokenizer.encode_prompts(parts)
-    generation = config.generation
-    _, too_long = filter_over_long(
-        asked,
-        [len(ids) for ids in token_ids],
-        generation.max_prompt_length,
-        generation.over_long,
-        may_be_empty=may_be_empty,
-    )
-    refused.absorb(too_long)
-    rows = [row for row, ids in enumerate(token_ids) if len(ids) <= generation.max_prompt_length]
+    lengths = [len(ids) for ids in token_ids]
+    if overhead is not None:
+        lengths = [
+            length + overhead.of_tools(example.columns, messages, length)
+            for example, messages, length in zip(asked, conversations, lengths, strict=True)
+        ]
+    limit = prompt_limit(config, context)
+    rows = list(range(len(asked)))
+    if limit.tokens is not None:
+        _, too_long = filter_over_long(
+            asked,
+            lengths,
+            limit.tokens,
+            config.generation.over_long,
+            may_be_empty=may_be_empty,
+            reason=limit.reason,
+            remedy=limit.remedy,
+        )
+        refused.absorb(too_long)
+        rows = [row for row in rows if lengths[row] <= limit.tokens]
     return Prompts(
         [asked[row] for row in rows],
         [conversations[row] for row in rows],
         [token_ids[row] for row in rows],
         refused,
+        [lengths[row] for row in rows] if overhead is not None else (),
     )
+
+
+def measure_stream(
+    config: Config, tokenizer: Tokenizer, context: int | None, overhead: EpisodeOverhead | None
+) -> Config:
+    """Return the configuration with the longest prompt of a stream, judged by the first rows of each set."""
+    prompts = encode_examples(_rows_to_draw_from(config), tokenizer, config, context=context, overhead=overhead)
+    return with_prompt_length(config, prompts.measured, prompt_limit(config, context), overhead, is_sample=True)

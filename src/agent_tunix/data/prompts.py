@@ -171,6 +171,8 @@ def filter_over_long(
     policy: str,
     *,
     may_be_empty: bool = False,
+    reason: str = "",
+    remedy: str = "set generation.max_prompt_length={longest}",
 ) -> tuple[list[Example], Dropped]:
     """Return the examples whose prompts fit.
 
@@ -180,6 +182,8 @@ def filter_over_long(
         max_prompt_length: Longest prompt that fits, in tokens.
         policy: `drop` counts longer prompts; `refuse` raises an error if there are any.
         may_be_empty: If True, the result may be empty.
+        reason: Source of the limit, for the error; by default the key.
+        remedy: Advice of the error, with a placeholder for the longest prompt.
 
     Returns:
         The examples that fit, and a tally of the others.
@@ -200,8 +204,9 @@ def filter_over_long(
     if dropped.total and (policy == "refuse" or not (kept or may_be_empty)):
         others = " or generation.over_long=drop" if kept else ""
         raise DataError(
-            f"prompts must have at most generation.max_prompt_length={max_prompt_length} tokens, but {dropped.total} "
-            f"of {len(examples)} have more: {dropped.describe()}; set generation.max_prompt_length={longest}{others}",
+            f"prompts must have at most {reason or f'generation.max_prompt_length={max_prompt_length}'} tokens, but "
+            f"{dropped.total} of {len(examples)} have more: {dropped.describe()}; "
+            f"{remedy.format(longest=longest)}{others}",
             code="over_long_prompts",
         )
     return kept, dropped

@@ -30,6 +30,7 @@ from agent_tunix.data import (
     shuffle_within,
 )
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.data.prompt_lengths import EpisodeOverhead
 from agent_tunix.data.prompting import Prompts, encode_examples
 from agent_tunix.errors import DataError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
@@ -141,16 +142,18 @@ class StreamedBatches:
     Args:
         config: The run's configuration; `training.num_batches` sets its length.
         tokenizer: The policy's tokenizer.
+        overhead: Measures what the tools of environments add; None for completions of one turn.
 
     Raises:
         DataError: Raised while a batch is made: a file cannot be read, or a set has no usable row.
     """
 
-    def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: Config, tokenizer: Tokenizer, overhead: EpisodeOverhead | None = None) -> None:
         assert config.training.num_batches is not None  # the configuration's checks require it
         self.num_steps = config.training.num_epochs * config.training.num_batches
         self._config = config
         self._tokenizer = tokenizer
+        self._overhead = overhead
         self._sets = _sets_of(config)
         self._dropped = {name: Dropped() for name in self._sets}
         self._reader = self._read(counted=True)
@@ -228,7 +231,7 @@ class StreamedBatches:
             examples = (example for example in examples if not is_held_out(example, self._config))
         told: set[str] = set()
         while chunk := list(itertools.islice(examples, _ENCODED_AT_ONCE)):
-            prompts = encode_examples(chunk, self._tokenizer, self._config, may_be_empty=True)
+            prompts = encode_examples(chunk, self._tokenizer, self._config, may_be_empty=True, overhead=self._overhead)
             dropped.absorb(prompts.dropped)
             if tell and (new := dropped.counts.keys() - told):
                 told |= new

@@ -18,6 +18,17 @@ _FORMS = {
     ToolCallFormat.OLMO3: "<function_calls>NAME(ARGUMENT=VALUE)</function_calls>",
 }
 
+# Texts of chat templates that show the format of tool calls, the first that a template has deciding.
+_SIGNS = {
+    "<function=": ToolCallFormat.QWEN_XML,
+    "<function_calls>": ToolCallFormat.OLMO3,
+    "<tool_call>": ToolCallFormat.HERMES,
+    "<|python_tag|>": ToolCallFormat.LLAMA3,
+    "<|start_header_id|>": ToolCallFormat.LLAMA3,
+    "<start_of_turn>": ToolCallFormat.GEMMA,
+    "tool_code": ToolCallFormat.GEMMA,
+}
+
 
 def render_declarations(tools: Sequence[Tool], call_format: ToolCallFormat | str) -> str:
     """Return a block for the system message that declares tools; "" if there are none."""
@@ -49,17 +60,12 @@ def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -
 
 def format_of_template(template: str) -> ToolCallFormat:
     """Return the format of tool calls in a chat template; `hermes` if the template shows none."""
-    if "<function=" in template:
-        return ToolCallFormat.QWEN_XML
-    if "<function_calls>" in template:
-        return ToolCallFormat.OLMO3
-    if "<tool_call>" in template:
-        return ToolCallFormat.HERMES
-    if "<|python_tag|>" in template or "<|start_header_id|>" in template:
-        return ToolCallFormat.LLAMA3
-    if "<start_of_turn>" in template or "tool_code" in template:
-        return ToolCallFormat.GEMMA
-    return ToolCallFormat.HERMES
+    return next((call_format for sign, call_format in _SIGNS.items() if sign in template), ToolCallFormat.HERMES)
+
+
+def sign_of_format(template: str) -> str:
+    """Return the text of a chat template that shows the format of tool calls; "" if it has none."""
+    return next((sign for sign in _SIGNS if sign in template), "")
 
 
 def _render_call(call: ToolCall, kind: ToolCallFormat) -> str:

@@ -23,6 +23,7 @@ from agent_tunix.environments.outcomes import (
     to_unicode,
 )
 from agent_tunix.environments.tool_calls import MalformedCall, ToolCall, ToolCallFormat, parse_turn
+from agent_tunix.environments.unread_calls import find_unread_call
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Outcome, Score
@@ -61,6 +62,19 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadCall:
+    """Turn without a call whose text looks like one in another form.
+
+    Attributes:
+        turn: Number of the turn, from 0.
+        form: Name of the form: a `ToolCallFormat`, or one that this package does not read, such as `mistral`.
+    """
+
+    turn: int
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeResult:
     """Result of an episode.
 
@@ -74,6 +88,7 @@ class EpisodeResult:
         error: Description of the fault of an episode that failed; "" otherwise.
         text: The policy's turns as they were written, and the replies to them, each on its own line.
         state: State of the environment at the end, for rewards.
+        unread_calls: Turns in which no call was read, although they seem to contain one in another form.
     """
 
     messages: list[Message]
@@ -85,6 +100,7 @@ class EpisodeResult:
     error: str = ""
     text: str = ""
     state: Mapping[str, Any] = field(default_factory=dict)
+    unread_calls: tuple[UnreadCall, ...] = ()
 
 
 def run_episode(
@@ -142,6 +158,7 @@ class Episode:
     Attributes:
         messages: The transcript so far.
         calls: Calls so far.
+        unread_calls: Turns so far that seem to contain a call that was not read.
         num_turns: Number of the policy's turns so far.
         num_prompt_messages: Number of messages before the policy's first turn.
         stop_reason: Reason why the episode has stopped; None while it goes on.
@@ -159,6 +176,7 @@ class Episode:
     ) -> None:
         self.messages: list[Message] = []
         self.calls: list[CallRecord] = []
+        self.unread_calls: list[UnreadCall] = []
         self.num_turns = 0
         self.num_prompt_messages = 0
         self.stop_reason: StopReason | None = None
@@ -215,6 +233,8 @@ class Episode:
             # An environment without tools reads the text itself, whatever it looks like.
             tools = self.environment.tools
             parsed = parse_turn(text, self._format, tools) if tools else None
+            if parsed is not None:
+                self._note_unread(text, parsed.calls)
             if parsed is None or not parsed.calls:
                 self.messages.append({"role": "assistant", "content": text})
                 self._reply(text)
@@ -257,6 +277,7 @@ class Episode:
             self.error,
             "\n".join(self._texts),
             state,
+            tuple(self.unread_calls),
         )
 
     @contextlib.contextmanager
@@ -283,6 +304,14 @@ class Episode:
         if reply.done:
             replies = self.environment.traits.replies
             self.stop(StopReason.ENVIRONMENT_DONE if replies else StopReason.FINISHED)
+
+    def _note_unread(self, text: str, calls: Sequence[ToolCall | MalformedCall]) -> None:
+        """Note a turn in which no call was read, although it seems to contain one in another form."""
+        if any(isinstance(call, ToolCall) for call in calls):
+            return
+        tools = self.environment.tools
+        if form := find_unread_call(text, self._format, tools, is_malformed=bool(calls)):
+            self.unread_calls.append(UnreadCall(self.num_turns - 1, form))
 
     def _make_calls(self, content: str, calls: Sequence[ToolCall | MalformedCall]) -> None:
         ids = [f"call_{next(self._ids)}" for _ in calls]

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,11 @@ from typing import Any
 Message = dict[str, Any]
 
 DEFAULT_MAX_RESULT_CHARS = 16_000
+
+# Fields of an observation of OpenEnv that are not for the policy.
+OUTCOME_FIELDS = frozenset({"reward", "done", "metadata"})
+# Fields of a result whose observation is for the policy.
+_STEP_FIELDS = ("observation", "reward", "done")
 
 
 class CallOutcome(enum.StrEnum):
@@ -54,24 +59,38 @@ class Reply:
     done: bool = False
 
 
-def to_text(value: Any) -> str:
-    """Return a tool's result or an observation as text for the model: strings unchanged, structures as JSON."""
-    return str.__str__(_to_text(value))  # a plain str, because methods of a subclass may do anything
+def to_text(value: Any, hidden: Collection[str] = ()) -> str:
+    """Return a tool's result or an observation as text for the model: strings unchanged, structures as JSON.
+
+    A result of OpenEnv is serialised as by its server: the observation, without its reward, its end and its metadata.
+
+    Args:
+        value: The result.
+        hidden: Fields of a structure to leave out.
+    """
+    return str.__str__(_to_text(value, hidden))  # a plain str, because methods of a subclass may do anything
 
 
-def _to_text(value: Any) -> str:
+def _to_text(value: Any, hidden: Collection[str]) -> str:
     if isinstance(value, str):
         return value
     if value is None:
         return ""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if not isinstance(value, type | Mapping) and all(hasattr(value, name) for name in _STEP_FIELDS):
+        return to_text(value.observation, hidden)
+    kind = type(value)
+    names = {*(getattr(kind, "model_fields", None) or getattr(kind, "__dataclass_fields__", None) or ())}
+    hidden = {*hidden, *(OUTCOME_FIELDS if names >= OUTCOME_FIELDS else ())}
     if hasattr(value, "model_dump_json"):
-        return str(value.model_dump_json())
+        return str(value.model_dump_json(exclude=hidden) if hidden else value.model_dump_json())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Iterator):
         value = list(value)
+    if isinstance(value, Mapping):
+        value = {name: item for name, item in value.items() if name not in hidden}
     if isinstance(value, Mapping | list | tuple | bool):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)

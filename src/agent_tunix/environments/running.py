@@ -15,6 +15,7 @@ from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.environment import EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.hosting import HostedEnvironment
 from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment
+from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
@@ -70,6 +71,11 @@ class EnvironmentSet(Closing):
             opened.pop_all()  # they stay open
         self._pool = _Pool(max((source.concurrency for source in self._sources.values()), default=1))
 
+    @property
+    def may_have_tools(self) -> bool:
+        """True if an environment has tools, or may have them once an episode begins."""
+        return any(adapter.declare() or not adapter.traits.replies for adapter in self._adapters.values())
+
     def describe(self) -> str:
         """Return a line for each environment: its name, source and tools."""
         lines = []
@@ -91,6 +97,16 @@ class EnvironmentSet(Closing):
         if not isinstance(name, str) or name not in self._sources:
             raise EnvironmentFailedError(self._unknown(name), code="unknown_environment_of_row")
         return self._sources[name].open()
+
+    def name_of(self, row: Mapping[str, Any]) -> str | None:
+        """Return the name of the environment that a row chooses; None if all rows have the same one."""
+        name = None if None in self._sources else row.get(ENVIRONMENT_COLUMN)
+        return name if isinstance(name, str) and name in self._sources else None
+
+    def declared_tools(self, row: Mapping[str, Any]) -> Sequence[Tool]:
+        """Return the tools of a row's environment, as far as they are known without an episode."""
+        adapter = self._adapters.get(self.name_of(row))
+        return [] if adapter is None else adapter.declare()
 
     def _unknown(self, name: object) -> str:
         names = ", ".join(map(str, self._sources))

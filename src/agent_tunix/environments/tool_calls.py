@@ -183,6 +183,12 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
     return ParsedTurn("".join(content).strip() if calls else text, tuple(calls))
 
 
+def text_after_thoughts(text: str) -> str:
+    """Return the text after the last `</think>`; "" in a thought that has not ended."""
+    said = text.rpartition(_THOUGHT_ENDS)[2]
+    return "" if "<think>" in said else said
+
+
 # A part of a turn: text, a call or a malformed call.
 _Part = str | ToolCall | MalformedCall
 _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from agent_tunix.config.checks import evaluated_rows
-from agent_tunix.config.episodes import turn_tokens
+from agent_tunix.config.episodes import prompt_tokens, turn_tokens
 from agent_tunix.config.schema import Config, EvaluationConfig
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.errors import ConfigError
@@ -167,7 +167,7 @@ def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -
                 derive_key(config.seed, Use.EVALUATION, number, chunk),
                 params,
                 num_generations=1,
-                max_prompt_length=config.generation.max_prompt_length,
+                max_prompt_length=prompt_tokens(config),
             )
             made = make_samples(batch, completions, format=config.prompt.format, num_generations=1)
             for row, sample in zip(wanted, made, strict=False):

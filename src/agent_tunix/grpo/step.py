@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import RewardFailureRateError
@@ -206,7 +207,7 @@ class GrpoTrainer:
                 derive_key(self.config.seed, Use.TRAINING, step, number),
                 SamplingParams.of_training(self.config),
                 num_generations=self.config.grpo.num_generations,
-                max_prompt_length=self.config.generation.max_prompt_length,
+                max_prompt_length=prompt_tokens(self.config),
             )
 
     def score(self, step: int, number: int, batch: PromptBatch, completions: Completions) -> Scored:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent_tunix.config.episodes import episode_tokens
+from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
@@ -113,10 +113,10 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
         shape: Shape of the mesh.
     """
-    generation, evaluation = config.generation, config.evaluation
+    evaluation = config.evaluation
 
     def plan(purpose: str, num_prompts: int, num_generations: int) -> CachePlan:
-        sizes = generation.max_prompt_length, episode_tokens(config)
+        sizes = prompt_tokens(config), episode_tokens(config)
         stages = plan_stages(num_prompts, num_generations, *sizes)
         return CachePlan(
             purpose,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_tunix.config.checks import micro_batch_size
-from agent_tunix.config.episodes import episode_tokens
+from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ConfigError
@@ -118,7 +118,7 @@ def plan_memory(
     adapter = sum(_adapter_bytes(tensor, model, shape) for tensor in tensors if _is_adapted(tensor, model, pattern))
     trained = adapter if model.lora_rank > 0 else weights
     batch, group = config.training.batch_size, config.grpo.num_generations
-    prompt = config.generation.max_prompt_length
+    prompt = prompt_tokens(config)
     prompts, completions = shape.rows_per_device(batch), shape.rows_per_device(batch * group)
     numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
     layer = _layer_bytes(a, config, compute_bytes, shape)
@@ -234,7 +234,7 @@ def _linear_layer_bytes(a: Architecture, config: Config, compute_bytes: int, sha
 def _micro_batch(config: Config, shape: MeshShape) -> tuple[int, int, int, int]:
     """Return a device's b and n, and P and T."""
     size = micro_batch_size(config)
-    lengths = config.generation.max_prompt_length, episode_tokens(config)
+    lengths = prompt_tokens(config), episode_tokens(config)
     return shape.rows_per_device(size), shape.rows_per_device(size * config.grpo.num_generations), *lengths
 
 

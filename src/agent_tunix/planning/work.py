@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 from agent_tunix.config.checks import micro_batch_size
-from agent_tunix.config.episodes import episode_tokens
+from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.cache_plan import slot_bytes, state_bytes
@@ -94,7 +94,7 @@ def work_of_sampling(
         batches: Number of consecutive batches of the prompts. Each batch reads all weights.
     """
     counts = count_operations(a, config.model.lora_rank)
-    P, T = config.generation.max_prompt_length, episode_tokens(config)
+    P, T = prompt_tokens(config), episode_tokens(config)
     N = prompts * group
     gathered = _gathered_weights(a, config, compute_bytes, shape)
     cache = (prompts * P + N * T) / shape.row_shards * slot_bytes(a, compute_bytes, shape)
@@ -119,7 +119,7 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty), teacher and update."""
     model = config.model
     B, G = config.training.batch_size, config.grpo.num_generations
-    P, T = config.generation.max_prompt_length, episode_tokens(config)
+    P, T = prompt_tokens(config), episode_tokens(config)
     N = B * G
     counts = count_operations(a, model.lora_rank)
     frozen = model.lora_rank > 0
@@ -164,7 +164,7 @@ def _work_of_pass(
 ) -> WorkEstimate:
     """Return the work of a forward pass of a model over the completions of a step, with all logits."""
     B, N = config.training.batch_size, config.training.batch_size * config.grpo.num_generations
-    P, T = config.generation.max_prompt_length, episode_tokens(config)
+    P, T = prompt_tokens(config), episode_tokens(config)
     counts, micro_batches = count_operations(a, lora_rank), B // micro_batch_size(config)
     tokens, pairs = B * P + N * T, B * P**2 + N * T * (P + T)
     return WorkEstimate(

@@ -83,7 +83,13 @@ class Sample:
         """The completion as text for a person: the response, or all turns of an episode and how it ended."""
         if self.episode is None:
             return self.response
-        lines = [line for message in self.completion_messages for line in message_lines(message)]
+        lines: list[str] = []
+        unread, turn = {call["turn"]: call["form"] for call in self.episode.unread_calls}, -1
+        for message in self.completion_messages:
+            lines += message_lines(message)
+            turn += message["role"] == "assistant"
+            if message["role"] == "assistant" and turn in unread:
+                lines.append(one_line(f"unread     looks like a tool call in the form {unread[turn]}"))
         return "\n".join([*lines, one_line(f"end        {self.episode.stop_reason} {self.fault}".rstrip())])
 
     @property
@@ -118,6 +124,7 @@ class EpisodeSummary:
         tokens: Token ids after the prompt, those of the answers included.
         loss_mask: For each of `tokens`, 1 if the model wrote it, otherwise 0.
         state: Public attributes of the environment at the end, if it is a class whose methods are tools.
+        unread_calls: Turns without a call that seem to contain one in another form: `turn` and `form` of each.
     """
 
     stop_reason: str
@@ -130,6 +137,7 @@ class EpisodeSummary:
     tokens: tuple[int, ...] = ()
     loss_mask: tuple[int, ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
+    unread_calls: tuple[Mapping[str, Any], ...] = ()
 
 
 def message_lines(message: Mapping[str, Any]) -> Iterator[str]:

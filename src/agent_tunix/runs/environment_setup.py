@@ -2,18 +2,22 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.schema import Config
-from agent_tunix.data import Example
+from agent_tunix.data import Example, RowError
 from agent_tunix.environments import EnvironmentRecipe
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
+from agent_tunix.errors import ConfigError
+from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 
 if TYPE_CHECKING:
+    from agent_tunix.data.episode_prompts import EpisodeEncoder
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.sampling.episodes import EpisodeSampler
     from agent_tunix.sampling.sampler import Sampler
@@ -59,13 +63,45 @@ def check_environments(config: Config, working_directory: Path, examples: Mappin
         if environments is not None:
             for example in examples.values():
                 environments.check_row(example.columns)
+            _check_lengths(config, environments, examples)
+
+
+def _check_lengths(config: Config, environments: EnvironmentSet, examples: Mapping[str | None, Example]) -> None:
+    """Check that `generation.max_prompt_length` has room for a row of each data set with the tools of its environment.
+
+    Raises:
+        ConfigError: A prompt is longer.
+        ModelError: The tokenizer or its chat template cannot be used.
+    """
+    from agent_tunix.data.messages import messages_for
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
+
+    limit = config.generation.max_prompt_length
+    if limit is None or is_on_hub(config.model):
+        return
+    # Worked examples are drawn later, and only make prompts longer.
+    config = replace(config, prompt=replace(config.prompt, num_few_shot=0))
+    encoder = make_episode_encoder(config, Tokenizer(find_model_directory(config.model), config.prompt))
+    for example in examples.values():
+        try:
+            messages = messages_for(config.prompt, example)
+        except RowError:  # encoding the prompts drops and counts this row
+            continue
+        tools = environments.declared_tools(example.columns)
+        length = len(encoder.encode_prompt(messages, tools))
+        if length > limit:
+            raise ConfigError(
+                f"generation.max_prompt_length={limit} must have room for the tools, but the prompt of row "
+                f"{example.index} with {', '.join(tool.name for tool in tools) or 'no tools'} has {length} tokens; set "
+                f"generation.max_prompt_length=null, which fits all prompts, or {length} or more",
+                code="over_long_prompts",
+            )
 
 
 def make_episode_sampler(
     config: Config, sampler: "Sampler", environments: EnvironmentSet, tokenizer: "Tokenizer"
 ) -> "EpisodeSampler":
     """Return the sampler of a run's episodes."""
-    from agent_tunix.data.episode_prompts import EpisodeEncoder
     from agent_tunix.distributed import here
     from agent_tunix.distributed.shared_environments import SharedEnvironments
     from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
@@ -80,4 +116,29 @@ def make_episode_sampler(
     )
     _LOGGER.info("environment: %s", environments.describe())
     shared = environments if here().count == 1 else SharedEnvironments(environments, here())
-    return EpisodeSampler(sampler, shared, EpisodeEncoder(tokenizer, config.prompt, sampler.eos_ids), limits)
+    encoder = make_episode_encoder(config, tokenizer, sampler.eos_ids)
+    if environments.may_have_tools:
+        log_call_format(encoder)
+    return EpisodeSampler(sampler, shared, encoder, limits)
+
+
+def make_episode_encoder(
+    config: Config, tokenizer: "Tokenizer", eos_ids: Sequence[int] | None = None
+) -> "EpisodeEncoder":
+    """Return the encoder of a run's episodes.
+
+    Args:
+        config: The configuration, with its worked examples drawn.
+        tokenizer: The policy's tokenizer.
+        eos_ids: Tokens that end a turn; None for those of the tokenizer.
+    """
+    from agent_tunix.data.episode_prompts import EpisodeEncoder
+
+    return EpisodeEncoder(tokenizer, config.prompt, eos_ids, config.environment.call_format)
+
+
+def log_call_format(encoder: "EpisodeEncoder") -> None:
+    """Log the format in which tool calls are read, and why; as a warning if nothing shows it."""
+    remedy = "; set environment.call_format if the model writes another one" if encoder.is_guessed_format else ""
+    level = logging.WARNING if encoder.is_guessed_format else logging.INFO
+    _LOGGER.log(level, "tool calls: format %s, because %s%s", encoder.call_format, encoder.format_reason, remedy)

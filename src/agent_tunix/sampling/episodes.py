@@ -258,7 +258,7 @@ class EpisodeSampler:
                     row.episode.stop(
                         StopReason.ERROR,
                         f"the prompt with its tools has {len(ids)} tokens, more than generation.max_prompt_length="
-                        f"{max_prompt_length}; raise that",
+                        f"{max_prompt_length}; set generation.max_prompt_length={len(ids)} or more",
                     )
                 ids = [self._sampler.pad_id]
         for row in rows:

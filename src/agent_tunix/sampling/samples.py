@@ -93,4 +93,5 @@ def summarize_episode(episode: EpisodeResult, tokens: np.ndarray, sampled: np.nd
         tuple(tokens.tolist()),
         tuple(sampled.astype(int).tolist()),
         episode.state,
+        tuple({"turn": call.turn, "form": call.form} for call in episode.unread_calls),
     )

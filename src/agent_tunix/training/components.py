@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from agent_tunix.config.optimizers import REST, parameter_groups, summary
 from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, Example, load_evaluation, load_splits, make_order
 from agent_tunix.data.pass_rates import PassRateOrder
-from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, settle_prompts
+from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
+from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, measure_stream, settle_prompts
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
+from agent_tunix.distributed import here
 from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
@@ -28,6 +30,7 @@ from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.planning.open_mesh import open_mesh
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.config_file import read_context_length
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.files.teacher import TEACHER, check_teacher, is_initial_policy, teacher_model
@@ -35,7 +38,8 @@ from agent_tunix.policy.model import compute_dtype, copy_reference, count_parame
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
-from agent_tunix.runs.environment_setup import make_episode_sampler
+from agent_tunix.runs.environment_setup import make_episode_encoder, make_episode_sampler
+from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.sampling.episodes import EpisodeSampler
 from agent_tunix.sampling.sampler import BatchSampler, Sampler
@@ -49,6 +53,7 @@ class TrainingComponents:
     """The parts of a run."""
 
     config: Config  # the configuration, with its prompts settled
+    first_prompt: ShownPrompt | None  # the prompt of the first row of the first step, for the report
     prompting: str
     directory: Path
     model_digest: str  # digest of that model
@@ -102,7 +107,7 @@ def build_components(
         check_teacher(config, directory, teacher_directory)
     with spend("data"):
         tokenizer = Tokenizer(directory, config.prompt)
-        batches, held_out = load_batches(config, tokenizer)
+        config, batches, held_out = load_batches(config, tokenizer, read_context_length(directory), environments)
         check_eos_tokens(config, tokenizer)
     num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
     mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
@@ -129,6 +134,7 @@ def build_components(
     episodes = make_episode_sampler(config, sampler, environments, tokenizer) if environments else None
     return TrainingComponents(
         config=config,
+        first_prompt=_first_prompt(config, tokenizer, batches, environments),
         prompting=fingerprint_prompts(config.prompt, tokenizer),
         directory=directory,
         model_digest=digest_model(directory),
@@ -221,30 +227,74 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer
     )
 
 
-def load_batches(config: Config, tokenizer: Tokenizer) -> tuple[Batches, Prompts]:
-    """Return the prompts of each step, and those of the evaluation.
+def load_batches(
+    config: Config,
+    tokenizer: Tokenizer,
+    context: int | None = None,
+    environments: EnvironmentSet | None = None,
+) -> tuple[Config, Batches, Prompts]:
+    """Return the configuration with the longest prompt, the prompts of each step, and those of the evaluation.
+
+    Args:
+        config: Configuration from `settle_prompts`.
+        tokenizer: The policy's tokenizer.
+        context: Longest text of the model in tokens; None if it is unknown.
+        environments: Environments in which the policy acts; None for completions of one turn.
 
     Raises:
         DataError: A file cannot be read, or too few of its rows can be used.
     """
+    overhead = None
+    if environments is not None:
+        overhead = EpisodeOverhead(make_episode_encoder(config, tokenizer), environments)
+
     if config.data.streaming:
         evaluation = load_evaluation(config)
         _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))
-        batches = PrefetchedBatches(StreamedBatches(config, tokenizer))
-        return batches, _encode("evaluation", evaluation.examples, tokenizer, config)
+        settled = _with_measured_length(config, lambda: measure_stream(config, tokenizer, context, overhead))
+        batches = PrefetchedBatches(StreamedBatches(settled, tokenizer, overhead))
+        return settled, batches, _encode("evaluation", evaluation.examples, tokenizer, settled, context, overhead)
     train_examples, held_out_examples, report = load_splits(config)
     _LOGGER.info("%s", report.describe())
-    train_prompts = _encode("training", train_examples, tokenizer, config)
-    held_out = _encode("evaluation", held_out_examples, tokenizer, config)
-    order = make_order(train_prompts.examples, config)
+    train_prompts = _encode("training", train_examples, tokenizer, config, context, overhead)
+    held_out = _encode("evaluation", held_out_examples, tokenizer, config, context, overhead)
+    measured = train_prompts.measured.joined(held_out.measured)
+    limit = prompt_limit(config, context)
+    settled = _with_measured_length(config, lambda: with_prompt_length(config, measured, limit, overhead))
+    order = make_order(train_prompts.examples, settled)
     if isinstance(order, BatchOrder) and (remainder := order.describe_remainder()):
         _LOGGER.warning("%s", remainder)
-    return LoadedBatches(train_prompts, order), held_out
+    return settled, LoadedBatches(train_prompts, order), held_out
 
 
-def _encode(purpose: str, examples: Sequence[Example], tokenizer: Tokenizer, config: Config) -> Prompts:
+def _first_prompt(
+    config: Config, tokenizer: Tokenizer, batches: Batches, environments: EnvironmentSet | None
+) -> ShownPrompt | None:
+    """Return the prompt of the first row of the first step; None in other processes, which run no environments."""
+    if not here().is_first or not isinstance(batches, LoadedBatches):
+        return None
+    row = int(batches.order.batch_indices(1)[0])
+    return PromptShower(config, tokenizer, environments).show(batches.prompts.examples[row])
+
+
+def _with_measured_length(config: Config, measure: Callable[[], Config]) -> Config:
+    """Return the configuration with the longest prompt that the first process measures; its environments run there."""
+    width = here().from_first(lambda: measure().generation.max_prompt_length)
+    return replace(config, generation=replace(config.generation, max_prompt_length=width))
+
+
+def _encode(
+    purpose: str,
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    config: Config,
+    context: int | None,
+    overhead: EpisodeOverhead | None,
+) -> Prompts:
     without_evaluation = purpose == "evaluation" and config.evaluation.num_samples == 0
-    prompts = encode_examples(examples, tokenizer, config, may_be_empty=without_evaluation)
+    prompts = encode_examples(
+        examples, tokenizer, config, may_be_empty=without_evaluation, context=context, overhead=overhead
+    )
     if prompts.dropped.total:
         _LOGGER.warning("dropped %d %s prompts: %s", prompts.dropped.total, purpose, prompts.dropped.describe())
     return prompts

@@ -15,7 +15,6 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
 from agent_tunix.data import Example, PromptEncoder, RowError
-from agent_tunix.data.examples import read_tools
 from agent_tunix.data.messages import messages_for
 from agent_tunix.errors import ConfigError, DataError, RewardError
 from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
@@ -229,7 +228,7 @@ class Generator:
 
         # The tools of an environment are declared when an episode begins.
         token_ids = [
-            self._encoder.encode(conversation, () if self._episodes else read_tools(example.columns))
+            self._encoder.encode(conversation, () if self._episodes else example.tools)
             for example, conversation in zip(examples, messages, strict=True)
         ]
         batch = PromptBatch(

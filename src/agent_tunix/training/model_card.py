@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agent_tunix.config.data_sets import data_name
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
@@ -149,7 +150,7 @@ def _settings(config: Config, supervised: bool) -> dict[str, Any]:
         "trained": tuned,
         "learning rate": optimizer.learning_rate,
         "temperature": config.generation.temperature,
-        "longest prompt, tokens": config.generation.max_prompt_length,
+        "longest prompt, tokens": prompt_tokens(config),
         "longest completion, tokens": config.generation.max_generation_steps,
         "seed": config.seed,
     }

@@ -154,9 +154,12 @@ def settle(config: Config, root: Path) -> Config:
 def pin(config: Config, paths: RunPaths) -> Config:
     """Return the configuration with pinned revisions of a hub's models and data.
 
-    A resumed run keeps the revisions that it recorded.
+    A resumed run keeps the revisions that it recorded, and the longest prompt that it measured.
     """
     recorded = from_yaml(paths.config) if paths.config.exists() else None
+    if recorded is not None and config.generation.max_prompt_length is None:
+        measured = recorded.generation.max_prompt_length
+        config = replace(config, generation=replace(config.generation, max_prompt_length=measured))
     model = pin_model(config.model, recorded.model if recorded is not None else None)
     return pin_data(pin_teacher(replace(config, model=model), recorded), recorded)
 
@@ -211,6 +214,14 @@ def record_start(
             "path": config.grpo.teacher,
             "directory": str(teacher),
             "digest": components.teacher_digest,
+        }
+    if components.first_prompt is not None:
+        shown = components.first_prompt
+        environment["first_prompt"] = {
+            "row": shown.row,
+            "tools": list(shown.tools),
+            "text": shown.text,
+            "num_tokens": len(shown.tokens),
         }
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(paths.environment, environment)

@@ -10,13 +10,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data import BatchOrder, load_examples, make_order
-from agent_tunix.data.prompting import Prompts, encode_examples, settle_prompts
+from agent_tunix.data.prompt_lengths import prompt_limit, with_prompt_length
+from agent_tunix.data.prompting import Prompts, encode_examples, measure_stream, settle_prompts
 from agent_tunix.data.step_batches import StreamedBatches
 from agent_tunix.planning.open_mesh import open_mesh
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
+from agent_tunix.policy.files.config_file import read_context_length
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.model import load_policy
 from agent_tunix.rewards import Mixture
@@ -64,7 +67,9 @@ def run_pilot(
     load_initial(config, policy)
     generation = config.generation
     sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
-    prompts, rows = _first_prompts(config, tokenizer, num_problems)
+    context = read_context_length(directory)
+    prompts, rows = _first_prompts(config, tokenizer, num_problems, context)
+    config = with_prompt_length(config, prompts.measured, prompt_limit(config, context), None)
     totals, clipped = {}, {}
     for number, temperature in enumerate(temperatures):
         parts = list(_sample(config, mixture, sampler, prompts, rows, num_samples, temperature, number))
@@ -73,12 +78,15 @@ def run_pilot(
     return Pilot([prompts.examples[row].prompt for row in rows], totals, clipped)
 
 
-def _first_prompts(config: Config, tokenizer: Tokenizer, num_problems: int) -> tuple[Prompts, list[int]]:
+def _first_prompts(
+    config: Config, tokenizer: Tokenizer, num_problems: int, context: int | None
+) -> tuple[Prompts, list[int]]:
     """Return prompts, and the rows of the different ones that training draws first."""
     if config.data.streaming:
+        config = measure_stream(config, tokenizer, context, None)
         first = StreamedBatches(config, tokenizer).first_prompts(num_problems)
         return first, list(range(len(first.examples)))
-    prompts = encode_examples(load_examples(config, "train").examples, tokenizer, config)
+    prompts = encode_examples(load_examples(config, "train").examples, tokenizer, config, context=context)
     order = make_order(prompts.examples, config)
     if isinstance(order, BatchOrder):  # goes through all rows; the run itself may draw fewer
         order = dataclasses.replace(order, batch_size=1, num_batches=None, num_epochs=1)
@@ -112,7 +120,7 @@ def _sample(
             derive_key(config.seed, Use.PILOT, number, chunk),
             sampling,
             num_generations=num_samples,
-            max_prompt_length=config.generation.max_prompt_length,
+            max_prompt_length=prompt_tokens(config),
         )
         kept = len(wanted) * num_samples
         samples = make_samples(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import peek_examples
@@ -130,7 +131,7 @@ def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pa
         eos_id: Token id that ends a target.
     """
     longest = max_target_length(config)
-    prompt_BP = np.full((len(batch.token_ids), config.generation.max_prompt_length), pad_id, np.int32)
+    prompt_BP = np.full((len(batch.token_ids), prompt_tokens(config)), pad_id, np.int32)
     token_BT = np.full((len(batch.token_ids), longest), pad_id, np.int32)
     mask_BT = np.zeros(token_BT.shape, np.bool_)
     left_out = []

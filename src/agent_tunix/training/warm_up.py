@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 
+from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError
 from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
@@ -69,7 +70,7 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
         derive_key(config.seed, Use.TRAINING, 1, 0),
         SamplingParams.of_training(config),
         num_generations=config.grpo.num_generations,
-        max_prompt_length=config.generation.max_prompt_length,
+        max_prompt_length=prompt_tokens(config),
     )
     if components.reference is not None:
         components.reference.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
@@ -83,7 +84,7 @@ def _expected(batch: PromptBatch, components: TrainingComponents) -> Completions
     lengths = np.repeat([len(ids) for ids in batch.token_ids], G).astype(np.int32)
     N, T = len(lengths), generation.max_generation_steps
     return Completions(
-        prompt_tokens=np.zeros((N, generation.max_prompt_length), np.int32),
+        prompt_tokens=np.zeros((N, prompt_tokens(components.config)), np.int32),
         prompt_lengths=lengths,
         tokens=np.zeros((N, T), np.int32),
         lengths=np.full(N, T, np.int32),

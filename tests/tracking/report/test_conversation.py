@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_tunix.rewards import Sample
+from agent_tunix.rewards import EpisodeSummary, Sample
 from agent_tunix.tracking.report.conversation import ShownCall, ShownTurn, show_conversation
 from agent_tunix.tracking.rollouts import Opaque
 from tests.tracking.report.support import as_episode
@@ -49,6 +49,18 @@ def test_a_call_that_ended_the_episode_has_no_result() -> None:
     assert turn.calls == (ShownCall("add", "{}", "3", 0.5, "ok"), ShownCall("add", '{"x": 1}'))
 
 
+def test_a_turn_with_a_call_in_another_form_says_so() -> None:
+    talk = ["First.", "[add(x=1)]"]
+    messages = [{"role": "user", "content": "Go."}, *({"role": "assistant", "content": text} for text in talk)]
+    unread = ({"turn": 1, "form": "python"}, {"turn": 9, "form": "json"}, "odd")
+    first, second = show_conversation(messages, (), 1, 1000, unread)
+    assert (first.calls, second.calls) == ((), (ShownCall("", outcome="not read, form python"),))
+    assert second.calls[0].failed
+    episode = EpisodeSummary("finished", 2, 1, unread_calls=unread[:1])
+    sample = Sample("[add(x=1)]", messages=tuple(messages), episode=episode)
+    assert "unread     looks like a tool call in the form python" in sample.shown.splitlines()
+
+
 ODD: list[Any] = [
     None,
     7,
@@ -80,7 +92,7 @@ def test_any_value_in_any_place_is_text(odd: Any) -> None:
     ]
     record = dict.fromkeys(("name", "outcome", "seconds"), odd)
     for given in (messages, messages[1:], odd):
-        for turn in show_conversation(given, [record, odd], odd, 1000):
+        for turn in show_conversation(given, [record, odd], odd, 1000, [odd]):
             texts = (turn.role, *turn.texts, *(text for one in turn.calls for text in (one.name, one.outcome)))
             assert {type(text) for text in texts} == {str}
 

@@ -91,6 +91,10 @@ SICK: dict[str, tuple[list[Row], Any]] = {
     ),
     "entropy_collapse": (make_rows(8, lambda step: make_row(step, policy__entropy=0.3 if step < 4 else 0.01)), "math"),
     "truncation": (steady(4, completions__clipped_share=0.6), "math"),
+    "calls_in_another_form": (
+        steady(6, tools__calls_mean=0.0, turns__mean=1.0, tools__unread_calls=20, unread_calls__qwen_xml=20),
+        "math",
+    ),
     "tool_never_called": (steady(6, tools__calls_mean=0.0, turns__mean=1.0), "math"),
     "calls_never_parse": (steady(2, tools__calls_mean=1.0, tools__parse_errors=128, turns__mean=2.0), "math"),
     "tool_always_fails (search)": (

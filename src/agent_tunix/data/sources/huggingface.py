@@ -50,7 +50,7 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
                 load = _load_from_hub if commit.is_current else _load_from_cache
                 rows = load(place, commit.sha, split, config.data.streaming)
             for number, columns in enumerate(_undecoded(rows), start=1):
-                yield Row(number, dict(columns))
+                yield Row(number, dict(columns), is_padded=True)
     except hub.Unreachable as error:
         raise place.request.refuse(f"{error}, and there is no cached copy; {error.remedy}", code=error.code) from error
 

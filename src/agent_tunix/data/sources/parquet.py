@@ -48,7 +48,8 @@ def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row
                 if isinstance(rows, RowError):
                     dropped.add(rows.reason, number + first, rows.detail)
                 else:
-                    yield from (Row(number + first + place, columns) for place, columns in enumerate(rows))
+                    for place, columns in enumerate(rows):
+                        yield Row(number + first + place, columns, is_padded=True)
             number += batch.num_rows
         before = number
 

@@ -8,11 +8,15 @@ pydantic model (from JSON, or from the text if it has one required field). It re
 - an object or dict with `observation`, `reward` and `done`, as Tunix's `EnvStepResult` or the result of an OpenEnv
   client. An object without `observation` is the observation itself, as on OpenEnv's server.
 
+The policy does not see `reward`, `done` and `metadata` of an observation that has the first two. They count if the
+result around the observation has none.
+
 `reset` may name `seed`, `options` (the whole row) and columns of the row. It returns the observation, a pair
 `(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with its arguments
 and the columns that its constructor names. A parameter `task`, `task_example` or `single_example` receives the whole
 row, and so does the first parameter of a class that derives from an environment of Tunix. The score is the sum of the
-rewards. `close` is optional, and each method may be async.
+rewards; without any in an episode that the environment ended, there is no score. `close` is optional, and each method
+may be async.
 """
 
 import contextlib
@@ -34,7 +38,7 @@ from agent_tunix.environments.conventions.base import (
     without_self,
 )
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment, faults_of
-from agent_tunix.environments.outcomes import Message, Reply, to_text
+from agent_tunix.environments.outcomes import OUTCOME_FIELDS, Message, Reply, to_text
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError
 from agent_tunix.rewards.conventions.values import own_copy, to_number
@@ -86,6 +90,7 @@ class TextEnvironment(EpisodeEnvironment):
         self._file = file
         self._instance: Any = None
         self._rewards: list[float] = []
+        self._is_done = False
         self._fault = ""
 
     @property
@@ -115,6 +120,7 @@ class TextEnvironment(EpisodeEnvironment):
                 return Reply(f"Error: {error}")
             observation, reward, done = _read_step(call_method(self._instance, "step", action), self._name)
             observed = _observed(observation)
+        self._is_done = done
         if reward is not None:
             number = to_number(reward)
             if isinstance(number, str):
@@ -124,9 +130,11 @@ class TextEnvironment(EpisodeEnvironment):
         return Reply(observed, done)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
-        """Return the sum of the rewards; a step without a reward adds nothing."""
+        """Return the sum of the rewards. A step without a reward adds nothing, but one of them must have a reward."""
         if self._fault:
             return Score.failed(Outcome.ERROR, self._fault)
+        if self._is_done and not self._rewards:
+            return None
         return Score(sum(self._rewards))
 
     def close(self) -> None:
@@ -200,18 +208,32 @@ def _read_step(returned: Any, name: str) -> tuple[Any, Any, bool]:
         return returned[0], returned[1], bool(returned[2]) or bool(returned[3])
     if isinstance(returned, tuple) and len(returned) == 4:
         return returned[0], returned[1], bool(returned[2])
-    done = _field(returned, "done", None)
+    observation = _field(returned, "observation", returned)
+    reward, done = _field(returned, "reward", None), _field(returned, "done", None)
+    if _has_outcome(observation):  # OpenEnv's observations carry both; not every client copies them
+        reward = _field(observation, "reward", None) if reward is None else reward
+        done = done or _field(observation, "done", None)
     if done is None:
         raise EnvironmentFailedError(
             f"{name}.step returned {type(returned).__name__}; {_STEP_FORMS}", code="invalid_step_result"
         )
-    return _field(returned, "observation", returned), _field(returned, "reward", None), bool(done)
+    return observation, reward, bool(done)
+
+
+def _has_outcome(observation: Any) -> bool:
+    """Return True if an observation carries a reward and the end of the episode."""
+    absent = object()
+    return not isinstance(observation, type) and all(
+        _field(observation, name, absent) is not absent for name in ("reward", "done")
+    )
 
 
 def _observed(observation: Any) -> str | None:
     """Return an observation as text; None for an empty one."""
-    is_empty = isinstance(observation, Mapping | list | tuple) and not observation
-    return None if is_empty else to_text(observation) or None
+    hidden = OUTCOME_FIELDS if _has_outcome(observation) else ()
+    text = to_text(observation, hidden)
+    is_empty = text == "{}" if hidden else isinstance(observation, Mapping | list | tuple) and not observation
+    return None if is_empty else text or None
 
 
 def _field(value: Any, name: str, default: Any) -> Any:

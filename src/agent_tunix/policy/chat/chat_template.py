@@ -19,6 +19,7 @@ from jinja2.parser import Parser
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.chat.limited_jinja import LimitedEnvironment, TemplateLimitError
 from agent_tunix.regular_files import read_regular
+from agent_tunix.rewards.tool_call_shapes import with_text_arguments
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2")
 
@@ -85,13 +86,23 @@ class ChatTemplate:
         if tools:
             variables["tools"] = list(tools)
         try:
-            return self._environment.render(self._template, variables)
+            return self._render(variables)
         except (TemplateLimitError, RecursionError, MemoryError) as error:
             raise self._over_limit(error) from error
         except Exception as error:  # a template is a foreign program and may raise anything
             raise ModelError(
                 f"{self._origin} refuses these messages: {_describe(error)}", code="failed_chat_template"
             ) from error
+
+    def _render(self, variables: dict[str, Any]) -> str:
+        """Return the text. A template that joins the arguments of tool calls to text gets them as JSON text."""
+        try:
+            return self._environment.render(self._template, variables)
+        except TypeError:
+            messages = variables["messages"]
+            if not any(message.get("tool_calls") for message in messages):
+                raise
+            return self._environment.render(self._template, {**variables, "messages": with_text_arguments(messages)})
 
     def _over_limit(self, error: Exception) -> ModelError:
         return ModelError(

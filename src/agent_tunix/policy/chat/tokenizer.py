@@ -301,6 +301,19 @@ class Tokenizer:
                 code="tokenizer_failed",
             ) from error
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each token, for a person to read.
+
+        Special tokens are as they are written. A token that is only part of a character has the text "\ufffd".
+        """
+        first = self.encode("x", allow_special=False)
+        before, *texts = self.decode_batch([first, *([*first, token] for token in ids)])
+        hidden = self._hidden_ids
+        return [
+            self._special.id_to_token(token) if token in hidden else text.removeprefix(before)
+            for token, text in zip(ids, texts, strict=True)
+        ]
+
     def token_texts(self) -> list[str]:
         """Return the text that each token id adds to a text; "" for special tokens.
 

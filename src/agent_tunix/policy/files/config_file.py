@@ -20,8 +20,22 @@ _ROPE_KEYS = {
     "yarn": ("factor", "beta_slow", "beta_fast"),
 }
 _YARN_DEFAULTS = {"beta_slow": 1.0, "beta_fast": 32.0}
+_CONTEXT = "max_position_embeddings"
 # More layers than any model has. A larger number would fill the memory before the missing weights are noticed.
 _MOST_LAYERS = 10_000
+
+
+def read_context_length(directory: Path) -> int | None:
+    """Return the longest text of a model in tokens, `max_position_embeddings` of its config.json; None if unknown.
+
+    Raises:
+        ModelError: The file cannot be read.
+    """
+    values = ConfigFile.read(directory / "config.json").values
+    inner = values.get("text_config")
+    places = (values, inner if isinstance(inner, dict) else {})
+    found = next((place[_CONTEXT] for place in places if _CONTEXT in place), None)
+    return found if isinstance(found, int) and found > 0 else None
 
 
 class ConfigFile:

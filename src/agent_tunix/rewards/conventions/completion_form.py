@@ -155,7 +155,7 @@ class UseRecorder:
         """Return chat messages that record if their content is read."""
         recorder = self
 
-        class _Message(dict[str, Any]):
+        class _Recorded(dict[str, Any]):
             def __iter__(self) -> Iterator[str]:  # makes `dict(message)` read items by `__getitem__`
                 return super().__iter__()
 
@@ -179,4 +179,5 @@ class UseRecorder:
                 recorder.used |= key == "content"
                 return super().pop(key, *default)
 
-        return [_Message(message) for message in messages]
+        # A convention's own kind of message stays one.
+        return [type("_Message", (_Recorded, type(message)), {})(message) for message in messages]

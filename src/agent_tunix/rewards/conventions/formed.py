@@ -118,11 +118,21 @@ class FormedConvention(Convention):
 
     def _completion_of(self, sample: Sample) -> Any:
         """Return the completion in its form; in a trial, one that records its use."""
-        if self._recorder is None:
-            return completion_of(sample, self._as_messages)
+        completion = completion_of(sample, self._as_messages)
         if self._as_messages:
-            return self._recorder.messages(completion_of(sample, as_messages=True))
-        return self._recorder.text(sample.response)
+            completion = self._shaped(completion)
+        if self._recorder is None:
+            return completion
+        return self._recorder.messages(completion) if self._as_messages else self._recorder.text(completion)
+
+    def _prompt_of(self, sample: Sample) -> Any:
+        """Return the prompt in its form."""
+        prompt = own_copy(prompt_of(sample, self._as_messages))
+        return self._shaped(prompt) if self._as_messages else prompt
+
+    def _shaped(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages with tool calls in the shape of the function's library."""
+        return messages
 
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
         scores = super()._finish(scores, started, lines)

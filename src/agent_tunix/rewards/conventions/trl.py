@@ -6,7 +6,7 @@
 
 | parameter | argument |
 | --- | --- |
-| `completions` | texts, or lists of one chat message, depending on `rewards.completions` |
+| `completions` | texts, or lists of chat messages, depending on `rewards.completions` |
 | `prompts` | texts, or the chat messages before each completion |
 | `completion_ids` | the token ids of each completion; for an episode, those of tool results too |
 | `environments` | the environment of each episode after its end: its public attributes, and `get_reward()` |
@@ -19,6 +19,8 @@
 During a run, a call takes the completions of one prompt, so that a fault costs one group. A function that
 compares completions across prompts sets the attribute `reward.needs_batch = True` and gets the whole batch in one call.
 
+The `arguments` of tool calls are mappings, as in TRL.
+
 None as a value means that the reward does not apply to the completion. A return value that cannot be matched to the
 completions (a number, a generator, an array, a list of another length) is an error of each completion.
 """
@@ -30,10 +32,11 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, NoReturn
 
 from agent_tunix.rewards.conventions import running
-from agent_tunix.rewards.conventions.formed import FormedConvention, prompt_of
+from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_number, to_score, to_scores
 from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.tool_call_shapes import with_mapping_arguments
 
 EXPECTED = "a batch reward returns a list of one number, or None, for each completion"
 EXPECTED_ITEM = "each value of the list is a number or None"
@@ -102,7 +105,7 @@ class TrlReward(FormedConvention):
             if name not in self.target.call_args
         }
         lazily |= {
-            "prompts": lambda: [own_copy(prompt_of(sample, self._as_messages)) for sample in samples],
+            "prompts": lambda: [self._prompt_of(sample) for sample in samples],
             "completions": lambda: [self._completion_of(sample) for sample in samples],
             "trainer_state": lambda: TrainerState(max(samples[0].step - 1, 0), samples[0].max_steps),
             "log_extra": lambda: log.extra,
@@ -114,6 +117,9 @@ class TrlReward(FormedConvention):
         if "completion_ids" in call.names or all(sample.tokens for sample in samples):
             lazily["completion_ids"] = lambda: [token_ids_of(sample) for sample in samples]
         return call(self.target.call_args, {**lazily, **self._further_values(samples)})
+
+    def _shaped(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return with_mapping_arguments(messages)
 
     def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
         """Return further values, for subclasses to define. Each is computed only if the function takes it."""

@@ -34,10 +34,13 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
         "turns/limit_share": sum(episode.stop_reason in _LIMITS for episode in episodes) / count,
         "tools/calls_mean": len(calls) / count,
         "tools/parse_errors": sum(call["outcome"] == "malformed" for call in calls),
+        "tools/unread_calls": sum(len(episode.unread_calls) for episode in episodes),
         "environment/errors": sum(bool(episode.error) for episode in episodes),
     }
     reasons = Counter(episode.stop_reason for episode in episodes)
     row |= {f"stop_reasons/{reason}": reasons[reason] / count for reason in sorted(reasons)}
+    forms = Counter(call["form"] for episode in episodes for call in episode.unread_calls)
+    row |= {f"unread_calls/{form}": forms[form] for form in sorted(forms)}
     for name in sorted({call["name"] for call in calls if call["outcome"] in _MADE}):
         made = [call for call in calls if call["name"] == name and call["outcome"] in _MADE]
         row[f"tools/{name}/calls"] = len(made)

@@ -90,9 +90,12 @@ def _turns(
     end = messages[-1] if isinstance(messages, list) and messages else None
     if isinstance(end, dict) and end.get("content") == {"$type": "response"}:
         end["content"] = row["response"]
-    calls = episode.get("calls")
-    calls = calls.get("items") if isinstance(calls, dict) else calls  # a tuple, as `encode` writes it
-    turns = show_conversation(messages, calls, episode.get("num_prompt_messages"), longest)
+    # A tuple, as `encode` writes it, is a dict.
+    calls, unread = (
+        value.get("items") if isinstance(value := episode.get(name), dict) else value
+        for name in ("calls", "unread_calls")
+    )
+    turns = show_conversation(messages, calls, episode.get("num_prompt_messages"), longest, unread)
     last = max((number for number, turn in enumerate(turns) if turn.role == "assistant"), default=None)
     return [
         (turn, list(pieces(turn.text, query)) if number == last else [TextPiece(turn.text)])

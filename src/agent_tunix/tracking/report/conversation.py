@@ -25,7 +25,9 @@ class ShownCall:
     arguments: str = ""  # arguments as text; "" for a malformed call, whose arguments could not be read
     result: str = ""
     seconds: float | None = None  # wall time; None if unknown, or if the tool was not called
-    outcome: str = ""  # A `CallOutcome`; "" if unknown, as for a call that ended the episode
+    # A `CallOutcome`; "" if unknown, as for a call that ended the episode. A turn that seems to contain a call in
+    # another form has a call without a name, whose outcome says so.
+    outcome: str = ""
 
     @property
     def time(self) -> str:
@@ -57,7 +59,7 @@ class ShownTurn:
             yield from (call.arguments, call.result)
 
 
-def show_conversation(messages: Any, calls: Any, first: Any, longest: int) -> list[ShownTurn]:
+def show_conversation(messages: Any, calls: Any, first: Any, longest: int, unread: Any = ()) -> list[ShownTurn]:
     """Return the turns of an episode, of about `longest` characters together.
 
     The n-th `tool` message answers the n-th call. The call's arguments are in the turn before, under the same id; a
@@ -68,6 +70,7 @@ def show_conversation(messages: Any, calls: Any, first: Any, longest: int) -> li
         calls: Calls of `EpisodeSummary`, in order.
         first: Number of messages of the prompt.
         longest: Limit on the number of characters; longer texts lose their middle.
+        unread: Turns that seem to contain a call that was not read, as in `EpisodeSummary.unread_calls`.
     """
     begin = first if isinstance(first, int) and first > 0 else 0
     records = (record if isinstance(record, Mapping) else {} for record in _items(calls))
@@ -84,7 +87,16 @@ def show_conversation(messages: Any, calls: Any, first: Any, longest: int) -> li
             turns.append(_Turn(given))
     if turns:
         turns[-1].end(records)
+    _mark_unread([turn for turn in turns if as_text(turn.message.get("role")) == "assistant"], unread)
     return _shorten([turn.shown() for turn in turns], longest)
+
+
+def _mark_unread(turns: "Sequence[_Turn]", unread: Any) -> None:
+    for record in _items(unread):
+        given = record if isinstance(record, Mapping) else {}
+        number = given.get("turn")
+        if isinstance(number, int) and 0 <= number < len(turns):
+            turns[number].calls.append(ShownCall("", outcome=f"not read, form {as_text(given.get('form'))}"))
 
 
 def as_text(value: Any) -> str:

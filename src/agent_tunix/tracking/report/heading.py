@@ -7,9 +7,12 @@ from typing import Any
 from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.schema import Config
 from agent_tunix.tracking.progress import format_duration
+from agent_tunix.tracking.report.conversation import as_text
+from agent_tunix.tracking.report.cutting import cut
 from agent_tunix.tracking.summary import EVALUATED, STEPS_AVERAGED, compare_ends, unknown_figures
 
 TITLE_COMPONENTS = 6
+_LONGEST_PROMPT = 20_000
 _FIRST_AND_LAST = (*EVALUATED.values(), "rewards/total/mean")
 
 
@@ -33,6 +36,8 @@ class Heading:
     facts: Sequence[tuple[str, str]]
     tiles: Sequence[Tile]
     no_findings: str  # text to show if there are no findings
+    prompt: str = ""  # the first prompt as the model saw it
+    prompt_title: str = ""
 
 
 class Ends:
@@ -104,7 +109,17 @@ def make_heading(
     facts = _facts(config, environment, fingerprint)
     composition = str(environment.get("reward") or config.training.reward_function).splitlines()
     shown = " + ".join(components[:TITLE_COMPONENTS]) + (" + …" if len(components) > TITLE_COMPONENTS else "")
-    return Heading(place, shown or "No reward yet", composition, facts, tiles, no_findings)
+    prompt, title = _prompt(environment)
+    return Heading(place, shown or "No reward yet", composition, facts, tiles, no_findings, prompt, title)
+
+
+def _prompt(environment: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the first prompt as the model saw it, and its title; two empty texts without one."""
+    stored = environment.get("first_prompt")
+    if not isinstance(stored, Mapping) or not stored.get("text"):
+        return "", ""
+    title = f"A prompt as the model sees it: row {stored.get('row')}, {stored.get('num_tokens')} tokens"
+    return cut(as_text(stored["text"]), _LONGEST_PROMPT), title
 
 
 def _facts(config: Config, environment: Mapping[str, Any], fingerprint: str) -> list[tuple[str, str]]:

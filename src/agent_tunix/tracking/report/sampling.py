@@ -208,7 +208,9 @@ def _said(sample: Sample) -> Record:
     if sample.episode is None:
         return {"response": cut(sample.response, LONGEST_RESPONSE)}
     episode = sample.episode
-    turns = show_conversation(sample.messages, episode.calls, episode.num_prompt_messages, LONGEST_RESPONSE)
+    turns = show_conversation(
+        sample.messages, episode.calls, episode.num_prompt_messages, LONGEST_RESPONSE, episode.unread_calls
+    )
     return {
         "turns": [
             [

@@ -329,7 +329,7 @@ def _read_episode(data: Mapping[str, Any]) -> EpisodeSummary:
     texts, numbers = (data["stop_reason"], data["error"]), (data["num_turns"], data["num_prompt_messages"])
     if any(type(text) is not str for text in texts) or any(type(number) is not int for number in numbers):
         raise TypeError(f"an episode with {texts} and {numbers}")
-    lists = {name: tuple(data.get(name, ())) for name in ("calls", "tokens", "loss_mask")}
+    lists = {name: tuple(data.get(name, ())) for name in ("calls", "tokens", "loss_mask", "unread_calls")}
     return EpisodeSummary(**{**data, **lists, "score": score})
 
 

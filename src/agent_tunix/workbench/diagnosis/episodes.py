@@ -15,9 +15,14 @@ FEWEST_CALLS = 16
 """Calls needed for a share of failures."""
 FAILING_SHARE = 0.9
 """Share of calls that fail or cannot be read at which the tool is as good as absent."""
+OTHER_FORM_SHARE = 0.5
+"""Share of calls in a form that is not read at which most of what the policy tries has no effect."""
 LIMIT_SHARE = 0.3
 """Share of episodes at a limit that is worth a warning: they lack their ends, where answers are."""
 LIMIT_STEPS = 2
+
+# Values of environment.call_format.
+CALL_FORMATS = ("hermes", "qwen_xml", "llama3", "gemma", "olmo3")
 
 _KEYS = {
     "max_turns": "environment.max_turns",
@@ -29,12 +34,13 @@ _KEYS = {
 class ToolUse(Detector):
     """Detector of tools that are never called, always fail, or are called in a form that cannot be read."""
 
-    names = ("tool_never_called", "calls_never_parse", "tool_always_fails")
+    names = ("calls_in_another_form", "tool_never_called", "calls_never_parse", "tool_always_fails")
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
         self._unused = 0
         self._made = self._unread = 0.0
+        self._other_forms: dict[str, float] = {}
         self._calls: dict[str, float] = {}
         self._errors: dict[str, float] = {}
 
@@ -45,8 +51,10 @@ class ToolUse(Detector):
         self._unused = 0 if mean else self._unused + 1
         self._made += mean * count_completions(row)
         self._unread += number(row, "tools/parse_errors") or 0.0
+        unread = list(self._in_another_form(row))
+        yield from unread
         # An environment that replies to texts has turns without tools.
-        if self._unused >= UNUSED_STEPS and (number(row, "turns/mean") or 0.0) <= 1:
+        if not unread and self._unused >= UNUSED_STEPS and (number(row, "turns/mean") or 0.0) <= 1:
             yield Detection(
                 "tool_never_called",
                 Severity.WARNING,
@@ -61,7 +69,7 @@ class ToolUse(Detector):
                     ),
                 ),
             )
-        if self._made >= FEWEST_CALLS and self._unread >= FAILING_SHARE * self._made:
+        if not unread and self._made >= FEWEST_CALLS and self._unread >= FAILING_SHARE * self._made:
             yield Detection(
                 "calls_never_parse",
                 Severity.WARNING,
@@ -75,6 +83,36 @@ class ToolUse(Detector):
             name, _, leaf = rest.rpartition("/")
             if first == "tools" and leaf == "calls":
                 yield from self._failing(name, row)
+
+    def _in_another_form(self, row: Row) -> Iterator[Detection]:
+        for key in row:
+            first, _, form = key.partition("/")
+            if first == "unread_calls":
+                self._other_forms[form] = self._other_forms.get(form, 0.0) + (number(row, key) or 0.0)
+        unread = sum(self._other_forms.values())
+        read = self._made - self._unread
+        if unread < FEWEST_CALLS or unread < OTHER_FORM_SHARE * (unread + read):
+            return
+        form = max(self._other_forms, key=self._other_forms.__getitem__)
+        known = form in CALL_FORMATS
+        yield Detection(
+            "calls_in_another_form",
+            Severity.ERROR,
+            unread / (unread + read),
+            f"{unread:.0f} turns so far look like tool calls that were not read, most often in the form {form}, and"
+            f" {read:.0f} calls were read; "
+            + (
+                f"set environment.call_format={form}"
+                if known
+                else "show a form that is read in the prompt (environment.call_format), or set prompt.chat_template"
+            ),
+            evidence={
+                "tools/unread_calls so far": unread,
+                f"unread_calls/{form} so far": self._other_forms[form],
+                "calls that were read so far": read,
+            },
+            edits=(assign("environment.call_format", form),) if known else (),
+        )
 
     def _failing(self, name: str, row: Row) -> Iterator[Detection]:
         calls = self._calls[name] = self._calls.get(name, 0.0) + (number(row, f"tools/{name}/calls") or 0.0)

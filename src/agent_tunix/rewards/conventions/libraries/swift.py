@@ -5,8 +5,8 @@
 
     orms["mine"] = MyReward
 
-Completions are texts. Besides TRL's parameters there are `messages`, the whole conversations, and
-`response_token_ids`. All arguments from configuration are attributes of `self.args`.
+Completions are texts. Besides TRL's parameters there are `messages`, the whole conversations with the calls of tools in
+the text, and `response_token_ids`. All arguments from configuration are attributes of `self.args`.
 
 `file.py:mine` means the entry `mine` of `orms`, if the file has no function or class of that name.
 """
@@ -20,6 +20,7 @@ from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.trl import OWN_NAMES, TrlReward, token_ids_of
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample
+from agent_tunix.rewards.tool_call_shapes import with_written_calls
 
 _FURTHER = ("messages", "response_token_ids")
 
@@ -86,7 +87,7 @@ class SwiftReward(TrlReward):
 
     def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
         values: dict[str, Callable[[], Any]] = {
-            "messages": lambda: [own_copy([dict(message) for message in sample.messages]) for sample in samples]
+            "messages": lambda: [with_written_calls(own_copy([*map(dict, sample.messages)])) for sample in samples]
         }
         if "response_token_ids" in self.calls[0].names or all(sample.tokens for sample in samples):
             values["response_token_ids"] = lambda: [token_ids_of(sample) for sample in samples]

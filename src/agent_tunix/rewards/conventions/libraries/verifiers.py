@@ -5,7 +5,7 @@
 
 | parameter | argument |
 | --- | --- |
-| `completion` | a list of one chat message; a text if the function can only take that (`rewards.completions`) |
+| `completion` | a list of chat messages; a text if the function can only take that (`rewards.completions`) |
 | `prompt` | the chat messages before the completion |
 | `answer` | the reference |
 | `info` | the row's column of that name, a dict; JSON text is decoded; {} without one |
@@ -26,6 +26,7 @@ from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Val
 from agent_tunix.rewards.conventions.libraries.parsers import Parser
 from agent_tunix.rewards.conventions.values import own_copy, reference_of, to_score
 from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.tool_call_shapes import with_call_objects
 
 _PLURALS = {
     "prompt": "prompts",
@@ -57,7 +58,7 @@ class VerifiersReward(NamedConvention):
     def _values(self, sample: Sample) -> Values:
         columns = sample.columns
         values: Values = {
-            "prompt": lambda: own_copy(prompt_of(sample, self._as_messages)),
+            "prompt": lambda: self._prompt_of(sample),
             "completion": lambda: self._completion_of(sample),
             "answer": lambda: reference_of(columns, "answer"),
             "info": lambda: _info(columns.get("info")),
@@ -73,6 +74,9 @@ class VerifiersReward(NamedConvention):
             own = {name for sample in samples for name in sample.columns}
             values = {name: make for name, make in values.items() if name not in own}
         return values
+
+    def _shaped(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return with_call_objects(messages)
 
     def _read_one(self, returned: Any) -> Score:
         return to_score(returned, self.expected)
@@ -104,7 +108,7 @@ def _course_of(sample: Sample) -> dict[str, Any]:
     if sample.episode is None:
         reply = {"role": "assistant", "content": sample.response}
         return {"trajectory": [{"prompt": own_copy(prompt_of(sample, as_messages=True)), "completion": [reply]}]}
-    messages = own_copy([dict(message) for message in sample.messages])
+    messages = with_call_objects(own_copy([dict(message) for message in sample.messages]))
     first = sample.episode.num_prompt_messages
     turns = [place for place, one in enumerate(messages) if place >= first and one["role"] == "assistant"]
     return {
