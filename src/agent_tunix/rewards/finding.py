@@ -53,7 +53,7 @@ class Finder:
     def import_module(self, spec: str) -> ModuleType:
         """Import a module or file of `rewards.modules`."""
         if _is_file(spec):
-            return loading.load_file(self.working_directory / spec)
+            return self._load(spec)
         module = self._module(spec)
         if module is None:
             raise UnknownRewardError(
@@ -138,10 +138,13 @@ class Finder:
 
     def _from_file(self, spec: str) -> Convention:
         path, _, name = spec.rpartition(":")
-        module = loading.load_file(self.working_directory / (path or name))
+        module = self._load(path or name)
         if not path:
             path, name = spec, _only_reward(module, spec)
         return self._adapt(_reward_of(module, name, f"{path}:"), name, f"{path}:{name}")
+
+    def _load(self, file: str) -> ModuleType:
+        return loading.load_file(self.working_directory / file, self.working_directory)
 
     def _from_uploads(self, spec: str, unknown: UnknownRewardError) -> Convention:
         """Return the uploaded reward of a name or id that has no other meaning."""
@@ -175,7 +178,7 @@ class Finder:
         file = self.working_directory / f"{name}.py"
         if os.path.isfile(file):  # False for a path that is too long, unlike `Path.is_file`
             return loading.load_file(file)
-        loading.add_to_import_path(self.working_directory)
+        loading.add_to_import_path(self.working_directory, last=True)
         return loading.load_module(name)
 
 

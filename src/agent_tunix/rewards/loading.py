@@ -1,9 +1,7 @@
 """Import of users' modules and files, with errors that point into them."""
 
 import ast
-import hashlib
 import importlib
-import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -12,7 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
@@ -20,12 +18,12 @@ from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.shims import served_imports
 
 
-def load_file(path: Path) -> ModuleType:
+def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
     """Import a Python file once, under a name of its own.
 
-    The name is the file's with a hash of its path (`custom_rewards@1f0c…`), so it cannot shadow an installed module or
-    be mistaken for a file of the same name elsewhere. The file's directory is appended to `sys.path`, so the file can
-    import its neighbours.
+    The name contains the path (`agent_tunix_files.mine@/home/me`), so it cannot shadow an installed module or be
+    mistaken for a file of the same name elsewhere. Processes that the file's code starts can import it. The file's
+    directory and then the working directory are appended to `sys.path`, so the file can import its neighbours.
 
     Raises:
         UnknownRewardError: There is no such file.
@@ -40,11 +38,11 @@ def load_file(path: Path) -> ModuleType:
         return sys.modules[name]
     if path.suffix != ".py":
         raise RewardError(f"{path} must be a Python file whose name ends in .py", code="not_a_python_file")
-    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
-    assert spec is not None
-    assert spec.loader is not None
+    spec = _importable().FileSpec(str(path))
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
+    if working_directory is not None:
+        add_to_import_path(working_directory, last=True)
     _check_neighbours(path)
     sys.modules[name] = module
     try:
@@ -131,15 +129,20 @@ def _missing_package(error: BaseException) -> str:
     return f"; install {package}, or copy the code that you need from it" if package else ""
 
 
-class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Loader that always compiles the source and ignores bytecode in `__pycache__`."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+def _importable() -> Any:
+    """Return the module `agent_tunix_files`, which names the modules of files."""
+    add_to_import_path(Path(__file__).parent / "importable")
+    return importlib.import_module("agent_tunix_files")
 
 
 def _name_of(path: Path) -> str:
-    return f"{path.stem}@{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    return str(_importable().name_of(str(path)))
+
+
+def shown_name(module: str) -> str:
+    """Return the name of a module for a person: for one that `load_file` made, the file's name without `.py`."""
+    file = str(_importable().path_of(module))
+    return Path(file).stem if file else module.partition("@")[0]
 
 
 def is_loaded_file(module: ModuleType) -> bool:
@@ -202,7 +205,17 @@ def rewards_of(module: ModuleType) -> list[str]:
     ]
 
 
-def add_to_import_path(directory: Path) -> None:
-    """Append a directory to `sys.path`. At the end, no file in it can shadow an installed module."""
-    if str(directory) not in sys.path:
-        sys.path.append(str(directory))
+_LAST: set[str] = set()  # directories that stay at the end of `sys.path`
+
+
+def add_to_import_path(directory: Path, *, last: bool = False) -> None:
+    """Append a directory to `sys.path`. At the end, no file in it can shadow an installed module.
+
+    A directory that is added with `last`, such as the working directory, stays behind those that are added later.
+    """
+    if str(directory) in sys.path:
+        return
+    sys.path.append(str(directory))
+    if last:
+        _LAST.add(str(directory))
+    sys.path.sort(key=_LAST.__contains__)

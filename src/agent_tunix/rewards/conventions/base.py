@@ -14,6 +14,7 @@ from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureEr
 from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.target import Call, Target, refuse_unknown
 from agent_tunix.rewards.faults import describe_fault
+from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
@@ -195,7 +196,7 @@ class Convention(abc.ABC):
         given = inspect.unwrap(self.given) if callable(self.given) else self.given
         module = getattr(given, "__module__", None) or type(given).__module__
         qualified = getattr(given, "__qualname__", type(given).__qualname__)
-        text = f"{module.partition('@')[0]}.{qualified}"
+        text = f"{shown_name(module)}.{qualified}"
         file, line = source_of(self.given)
         place = "" if file is None else f"{shorten(file)}:{line}"
         manner = self._manner()
