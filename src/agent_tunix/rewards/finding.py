@@ -12,6 +12,7 @@ from typing import Any
 from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
+from agent_tunix.rewards.conventions.libraries.unsupported import is_unsupported
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded, is_function_id
 
@@ -186,9 +187,10 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
     found = loading.find_reward(module, name) if module else None
     if module is None or found is None:
         names = loading.rewards_of(module) if module else []
+        inside = loading.place_inside(module, name) if module else ""
         raise UnknownRewardError(
-            f"there is no function {name!r} in {prefix.rstrip(':.')}{nearest(name, names)} "
-            f"{prefix.rstrip(':.')} has: {_choices(module, prefix)}.",
+            f"there is no function {name!r} in {prefix.rstrip(':.')}{inside or nearest(name, names)} "
+            f"{prefix.rstrip(':.')} has: {_choices(names, prefix)}.",
             code="unknown_function",
         )
     return found
@@ -197,10 +199,11 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
 def _only_reward(module: ModuleType, file: str) -> str:
     """Return the name of a file's reward: the one with a library's usual name, or else the only one."""
     names = loading.rewards_of(module)
-    found = [name for name in names if name in _USUAL_NAMES] or names
+    supported = [name for name in names if not is_unsupported(getattr(module, name))]
+    found = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
     if len(found) != 1:
         raise RewardError(
-            f"{file} is a file; name one of its functions: {_choices(module, f'{file}:')}", code="missing_function"
+            f"{file} is a file; name one of its functions: {_choices(found, f'{file}:')}", code="missing_function"
         )
     return found[0]
 
@@ -210,8 +213,7 @@ def _is_file(spec: str) -> bool:
     return path.endswith(".py")
 
 
-def _choices(module: ModuleType | None, prefix: str) -> str:
-    names = loading.rewards_of(module) if module else []
+def _choices(names: Iterable[str], prefix: str) -> str:
     return ", ".join(f"{prefix}{name}" for name in names) or "no functions"
 
 

@@ -15,7 +15,11 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.shims import served_imports
+from agent_tunix.rewards.shims import served_imports, unsupported_library
+from agent_tunix.rewards.unavailable import Watch
+
+# Failed imports that files caught while they were loaded.
+_caught_imports: list[str] = []
 
 
 def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
@@ -46,8 +50,9 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
     _check_neighbours(path)
     sys.modules[name] = module
     try:
-        with served_imports():
+        with served_imports(), Watch(str(path), is_load=True) as watch:
             spec.loader.exec_module(module)
+        _caught_imports.extend(watch.missed)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
         hint = _instead_of_relative(path) if "attempted relative import" in str(error) else _missing_package(error)
@@ -60,13 +65,20 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
     return module
 
 
+def take_caught_imports() -> list[str]:
+    """Return a message about each failed import that a file caught while it was loaded since the last call."""
+    taken = list(dict.fromkeys(_caught_imports))
+    _caught_imports.clear()
+    return taken
+
+
 def _check_neighbours(path: Path) -> None:
     """Raise RewardError if an import of a file, or of its neighbours, would find another file than the neighbour."""
     waiting = [path]
     seen: set[str] = set()
     while waiting:
         file = waiting.pop()
-        for name in _imported_by(file) - seen:
+        for name in imported_by(file) - seen:
             seen.add(name)
             candidates = (path.parent / name / "__init__.py", path.parent / f"{name}.py")
             beside = next((one for one in candidates if one.is_file()), None)
@@ -82,7 +94,7 @@ def _check_neighbours(path: Path) -> None:
             waiting.append(beside)
 
 
-def _imported_by(file: Path) -> set[str]:
+def imported_by(file: Path) -> set[str]:
     """Return the first names of the modules that a file imports."""
     try:
         tree = ast.parse(file.read_bytes())
@@ -125,7 +137,11 @@ def _instead_of_relative(path: Path) -> str:
 
 def _missing_package(error: BaseException) -> str:
     """Return advice about a package that is not installed; "" for another error."""
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    module = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if library := unsupported_library(module):
+        name, function = library
+        return f"; {name} is not supported: write the scoring as `{function}` in a file that does not import {module}"
+    package = module.partition(".")[0]
     return f"; install {package}, or copy the code that you need from it" if package else ""
 
 
@@ -177,6 +193,26 @@ def find_reward(module: ModuleType, name: str) -> Any:
         if found is None and isinstance(named := getattr(module, registry, None), Mapping):
             found = named.get(name)
     return found if can_score(found) else None
+
+
+def place_inside(module: ModuleType, name: str) -> str:
+    """Return the end of a sentence about a name that is defined inside a function or class; "" for other names.
+
+    Such a name cannot be imported.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    for outer in (node for node in ast.walk(tree) if isinstance(node, definitions)):
+        for inner in (node for node in ast.walk(outer) if isinstance(node, definitions)):
+            if inner is not outer and inner.name == name:
+                return (
+                    f"; {name!r} is defined inside {outer.name!r} in line {inner.lineno}, where it cannot be imported:"
+                    " move it to the top level of the file."
+                )
+    return ""
 
 
 def can_score(thing: object) -> bool:

@@ -27,13 +27,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.formed import FormedConvention, prompt_of
 from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_number, to_score, to_scores
 from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.unavailable import Placeholder
 
 EXPECTED = "a batch reward returns a list of one number, or None, for each completion"
 EXPECTED_ITEM = "each value of the list is a number or None"
@@ -53,6 +54,8 @@ class TrlReward(FormedConvention):
     """A function of a batch."""
 
     convention = "trl"
+    library = "TRL"
+    reference = "answer"
     provided: ClassVar[tuple[str, ...]] = OWN_NAMES
     reserved: ClassVar[tuple[str, ...]] = OWN_NAMES
     form_parameters = ("prompts", "completions")
@@ -104,16 +107,19 @@ class TrlReward(FormedConvention):
         lazily |= {
             "prompts": lambda: [own_copy(prompt_of(sample, self._as_messages)) for sample in samples],
             "completions": lambda: [self._completion_of(sample) for sample in samples],
+            "completion_ids": lambda: [token_ids_of(sample) for sample in samples],
             "trainer_state": lambda: TrainerState(max(samples[0].step - 1, 0), samples[0].max_steps),
             "log_extra": lambda: log.extra,
             "log_metric": lambda: log.metric,
         }
         if any(sample.episode is not None for sample in samples):
             lazily["environments"] = lambda: [_environment_of(sample) for sample in samples]
-        call = self.calls[0]
-        if "completion_ids" in call.names or all(sample.tokens for sample in samples):
-            lazily["completion_ids"] = lambda: [token_ids_of(sample) for sample in samples]
-        return call(self.target.call_args, {**lazily, **self._further_values(samples)})
+        elif "environments" in self.calls[0].required:
+            raise LookupError(
+                "`environments` is not available, because this completion has no episode; rewards get it in a run with"
+                " an environment (environment.name=…)"
+            )
+        return self.calls[0](self.target.call_args, {**lazily, **self._further_values(samples)})
 
     def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
         """Return further values, for subclasses to define. Each is computed only if the function takes it."""
@@ -165,19 +171,28 @@ def _environment_of(sample: Sample) -> Any:
         return None
     score = sample.episode.score
     value = None if score is None else score.value
-    return SimpleNamespace(**{"get_reward": lambda: value, **own_copy(dict(sample.episode.state))})
+    return _FinalEnvironment(**{"get_reward": lambda: value, **own_copy(dict(sample.episode.state))})
 
 
-def token_ids_of(sample: Sample) -> list[int]:
-    """Return the token ids of the completion.
+class _FinalEnvironment(SimpleNamespace):
+    """Public attributes of an environment at the end of its episode."""
 
-    Raises:
-        LookupError: They are unknown. An empty list would look like an empty completion.
-    """
+    def __getattr__(self, name: str) -> NoReturn:
+        public = ", ".join(sorted(vars(self)))
+        reason = (
+            f"a private attribute, which rewards do not get; store it as `self.{name.lstrip('_')}`, or compute the"
+            " reward in `get_reward` of the environment"
+            if name.startswith("_")
+            else "neither a public attribute at the end of the episode nor `get_reward`"
+        )
+        raise AttributeError(f"`{name}` of the environment is {reason}. Rewards get {public}", name=name, obj=self)
+
+
+def token_ids_of(sample: Sample) -> Any:
+    """Return the token ids of the completion, or a placeholder if they are unknown: [] would be an empty completion."""
     if sample.episode is not None and sample.episode.tokens:
         return list(sample.episode.tokens)
     if not sample.tokens and (sample.num_tokens or sample.response):
-        raise LookupError(
-            "`completion_ids` is not available, because the token ids of this completion are unknown here"
-        )
+        reason = "`completion_ids` is not available, because the token ids of this completion are unknown here"
+        return Placeholder(reason, "unknown_token_ids")
     return list(sample.tokens)

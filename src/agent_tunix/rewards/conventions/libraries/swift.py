@@ -66,6 +66,8 @@ class SwiftReward(TrlReward):
     """An `ORM` of ms-swift."""
 
     convention = "ms_swift"
+    library = "ms-swift"
+    reference = "answer"
     provided = (*OWN_NAMES, *_FURTHER)
     reserved = (*OWN_NAMES, *_FURTHER)
 
@@ -86,8 +88,7 @@ class SwiftReward(TrlReward):
 
     def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
         values: dict[str, Callable[[], Any]] = {
-            "messages": lambda: [own_copy([dict(message) for message in sample.messages]) for sample in samples]
+            "messages": lambda: [own_copy([dict(message) for message in sample.messages]) for sample in samples],
+            "response_token_ids": lambda: [token_ids_of(sample) for sample in samples],
         }
-        if "response_token_ids" in self.calls[0].names or all(sample.tokens for sample in samples):
-            values["response_token_ids"] = lambda: [token_ids_of(sample) for sample in samples]
         return values
