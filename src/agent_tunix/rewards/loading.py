@@ -16,7 +16,7 @@ from typing import Any
 from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.shims import served_imports, unsupported_library
-from agent_tunix.rewards.unavailable import Watch
+from agent_tunix.rewards.unavailable import CallWatch
 
 # Failed imports that files caught while they were loaded.
 _caught_imports: list[str] = []
@@ -50,7 +50,7 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
     _check_neighbours(path)
     sys.modules[name] = module
     try:
-        with served_imports(), Watch(str(path), is_load=True) as watch:
+        with served_imports(), CallWatch(str(path), is_load=True) as watch:
             spec.loader.exec_module(module)
         _caught_imports.extend(watch.missed)
     except (Exception, SystemExit) as error:  # a user's file may raise anything

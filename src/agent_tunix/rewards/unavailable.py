@@ -18,6 +18,7 @@ import builtins
 import contextlib
 import contextvars
 import functools
+import linecache
 import os
 import sys
 import sysconfig
@@ -29,15 +30,15 @@ from typing import Any, NoReturn
 
 from agent_tunix.errors import RewardError
 
-_current: contextvars.ContextVar["Watch | None"] = contextvars.ContextVar("watch", default=None)
-_watches: list["Watch"] = []  # those of all calls in progress
+_current: contextvars.ContextVar["CallWatch | None"] = contextvars.ContextVar("watch", default=None)
+_watches: list["CallWatch"] = []  # those of all calls in progress
 _lock = threading.RLock()
 _OURS = str(Path(__file__).parents[1])
 _STANDARD = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
-class Watch:
+class CallWatch:
     """Context manager for one call. `missed` lists what the call needed and did not get.
 
     Args:
@@ -52,7 +53,7 @@ class Watch:
         self.is_load = is_load
         self.missed: list[str] = []
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "CallWatch":
         self._token = _current.set(self)
         with _lock:
             _watches.append(self)
@@ -89,7 +90,7 @@ class Placeholder:
         raise RewardError(self._reason, code=self._code)
 
     __bool__ = __str__ = __fspath__ = __call__ = __truediv__ = __add__ = __radd__ = _refuse
-    __len__ = __iter__ = __getitem__ = __contains__ = __eq__ = __hash__ = _refuse  # type: ignore[assignment]
+    __len__ = __iter__ = __getitem__ = __contains__ = __eq__ = __hash__ = _refuse
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # for example `__array__`, which NumPy asks for
@@ -132,7 +133,7 @@ class _Hook:
     def install(self) -> None:
         if builtins.__import__ is not self:
             self._original = builtins.__import__
-            builtins.__import__ = self  # type: ignore[assignment]
+            builtins.__import__ = self
 
     def remove(self) -> None:
         if builtins.__import__ is self:  # otherwise another replacement calls this one
@@ -176,8 +177,9 @@ def _missing_names(module: Any, names: Sequence[str]) -> list[str]:
 def has_replacement(file: str, line: int) -> bool:
     """Return True if the handler of a failed import at a line gives another meaning to all names that it would bind."""
     try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        linecache.checkcache(file)
+        tree = ast.parse("".join(linecache.getlines(file)))  # it also knows notebooks and uploads
+    except (SyntaxError, ValueError, RecursionError):
         return False
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _spans(node, line)]
     tries = [node for node in statements if isinstance(node, ast.Try) and any(_spans(one, line) for one in node.body)]

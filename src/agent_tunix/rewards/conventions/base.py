@@ -19,7 +19,7 @@ from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
-from agent_tunix.rewards.unavailable import Watch
+from agent_tunix.rewards.unavailable import CallWatch
 
 SURROUNDINGS = ("prompt", "format", "step", "max_steps", "num_tokens")
 # Names that other libraries give to the reference answer.
@@ -128,7 +128,7 @@ class Convention(abc.ABC):
             RewardError: The function returned something that is not a score. Its own errors propagate.
         """
         sample = sample_of(response, columns)
-        with served_imports(), Watch(self._file) as watch:
+        with served_imports(), CallWatch(self._file) as watch:
             if self.is_async:
                 (score,) = running.run(self._evaluate_alone([sample]))
             else:
@@ -230,7 +230,7 @@ class Convention(abc.ABC):
 
     def _score_unit(self, samples: Sequence[Sample], first: int) -> list[Score]:
         started = time.perf_counter()
-        with capture.attributed() as lines, Watch(self._file) as watch:
+        with capture.attributed() as lines, CallWatch(self._file) as watch:
             try:
                 scores = self._evaluate(samples, first)
             except FAULTS as error:  # a user's fault becomes an outcome here
@@ -239,7 +239,7 @@ class Convention(abc.ABC):
 
     async def _score_unit_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         started = time.perf_counter()
-        with capture.attributed() as lines, Watch(self._file) as watch:
+        with capture.attributed() as lines, CallWatch(self._file) as watch:
             try:
                 scores = await self._evaluate_async(samples, first, slots)
             except FAULTS as error:  # a user's fault becomes an outcome here
@@ -262,7 +262,7 @@ class Convention(abc.ABC):
             return Score.failed(Outcome.TIMEOUT if error.timed_out else Outcome.ERROR, str(error))
         return Score.failed(Outcome.ERROR, describe_fault(error, self._file))
 
-    def _checked(self, score: Score, watch: Watch) -> Score:
+    def _checked(self, score: Score, watch: CallWatch) -> Score:
         """Return the score, or an error if the call or the constructor missed something and caught the error."""
         missed = [*self.target.missed, *watch.missed]
         if not missed or score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE):

@@ -42,7 +42,7 @@ from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_score
 from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
-from agent_tunix.rewards.unavailable import Watch
+from agent_tunix.rewards.unavailable import CallWatch
 
 RESPONSE_NAMES = ("response", "completion")
 # Parameters that an episode provides. Without an episode, they get the row's columns of these names.
@@ -161,7 +161,7 @@ class PlainReward(FormedConvention):
         # A built-in first collects questions to the thorough tier for the whole batch, and is then called again.
         questions = Questions()
         scores: list[Score | None] = [None] * len(samples)
-        watch = Watch(self._file)
+        watch = CallWatch(self._file)
         watched = contextlib.nullcontext() if self.is_builtin else watch
         with served_imports(), capture.listening(), capture.attributed() as lines, watched:
             waiting = list(range(len(samples)))
@@ -175,7 +175,7 @@ class PlainReward(FormedConvention):
                 waiting = [place for place in waiting if scores[place] is None]
         return [score for score in scores if score is not None]
 
-    def _score_one(self, sample: Sample, lines: list[str], watch: Watch, waited_s: float) -> Score | None:
+    def _score_one(self, sample: Sample, lines: list[str], watch: CallWatch, waited_s: float) -> Score | None:
         """Return the score, and add `waited_s` to its time; None if a built-in waits for the thorough tier."""
         lines.clear()
         watch.missed.clear()

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards.conventions.values import own_copy
-from agent_tunix.rewards.unavailable import Watch
+from agent_tunix.rewards.unavailable import CallWatch
 
 
 class Target:
@@ -46,7 +46,7 @@ class Target:
         arguments = own_copy(self._constructor_args)
         if self._config_class is not None:
             arguments["config"] = self._config_class(**own_copy(self._config_args))
-        with Watch() as watch:
+        with CallWatch() as watch:
             made = self.given(**arguments)
         self.missed = watch.missed
         return made

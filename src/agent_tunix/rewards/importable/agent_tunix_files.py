@@ -51,7 +51,7 @@ class SourceLoader(importlib.machinery.SourceFileLoader):
 class FileSpec(importlib.machinery.ModuleSpec):
     """Specification of the module of a file. It belongs to no package, so that relative imports fail as usual."""
 
-    parent = ""  # type: ignore[assignment]
+    parent = ""
 
     def __init__(self, path: str, kind: type[SourceLoader] = SourceLoader) -> None:
         name = name_of(path)
