@@ -49,7 +49,6 @@ READS_TEXT = [
     "re.search('.*', c, re.S)[0]",
     "c.strip()",
     "pickle.loads(pickle.dumps(c)).strip()",
-    "copy.deepcopy(c).strip()",
     "c.lower()",
     "c.split('</think>')[-1]",
     "c.partition('<answer>')[2] or c",
