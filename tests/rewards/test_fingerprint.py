@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def data_of(spec: object, **options: Any) -> dict[str, Any]:
     data = fingerprint(resolve_reward(spec, **options)).to_data()
-    for name in [name for name in sys.modules if name.startswith(("mine@", "helpers"))]:
+    for name in [name for name in sys.modules if "mine@" in name or name.startswith("helpers")]:
         del sys.modules[name]
     return data
 

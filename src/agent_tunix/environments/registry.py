@@ -147,6 +147,6 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _place(given: Any) -> tuple[str, str] | None:
-    module = str(getattr(given, "__module__", "")).partition(".")[0]
+    module = str(getattr(given, "__module__", ""))
     name = str(getattr(given, "__qualname__", ""))
     return (module, name) if "@" in module and name and "<locals>" not in name else None

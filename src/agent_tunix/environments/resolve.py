@@ -102,7 +102,7 @@ def import_module(spec: str, directory: Path) -> ModuleType:
         return _load(directory, spec)
     if (directory / f"{spec}.py").is_file():
         return _load(directory, f"{spec}.py")
-    loading.add_to_import_path(directory)
+    loading.add_to_import_path(directory, last=True)
     try:
         module = loading.load_module(spec)
     except RewardError as error:
@@ -117,7 +117,7 @@ def import_module(spec: str, directory: Path) -> ModuleType:
 
 def _load(directory: Path, file: str) -> ModuleType:
     try:
-        return loading.load_file(directory / file)
+        return loading.load_file(directory / file, directory)
     except UnknownRewardError as error:
         raise UnknownEnvironmentError(str(error), code="missing_environment_file") from error
     except RewardError as error:

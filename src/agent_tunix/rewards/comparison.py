@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_tunix.rewards.fingerprint import changes, fingerprint
 from agent_tunix.rewards.kinds import function_of
+from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.mixture import Component, Mixture
 
 
@@ -85,5 +86,5 @@ def _source(component: Component) -> str | None:
 
 def _place(component: Component) -> str:
     definition = _definition(component)
-    module = str(getattr(definition, "__module__", "")).partition("@")[0]
+    module = shown_name(str(getattr(definition, "__module__", "")))
     return f"{module}.{getattr(definition, '__qualname__', component.name)}"

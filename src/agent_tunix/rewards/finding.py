@@ -12,6 +12,7 @@ from typing import Any
 from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
+from agent_tunix.rewards.conventions.libraries.unsupported import is_unsupported
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.uploaded import Fetch, adapt_uploaded, is_function_id
 
@@ -53,7 +54,7 @@ class Finder:
     def import_module(self, spec: str) -> ModuleType:
         """Import a module or file of `rewards.modules`."""
         if _is_file(spec):
-            return loading.load_file(self.working_directory / spec)
+            return self._load(spec)
         module = self._module(spec)
         if module is None:
             raise UnknownRewardError(
@@ -138,10 +139,13 @@ class Finder:
 
     def _from_file(self, spec: str) -> Convention:
         path, _, name = spec.rpartition(":")
-        module = loading.load_file(self.working_directory / (path or name))
+        module = self._load(path or name)
         if not path:
             path, name = spec, _only_reward(module, spec)
         return self._adapt(_reward_of(module, name, f"{path}:"), name, f"{path}:{name}")
+
+    def _load(self, file: str) -> ModuleType:
+        return loading.load_file(self.working_directory / file, self.working_directory)
 
     def _from_uploads(self, spec: str, unknown: UnknownRewardError) -> Convention:
         """Return the uploaded reward of a name or id that has no other meaning."""
@@ -175,7 +179,7 @@ class Finder:
         file = self.working_directory / f"{name}.py"
         if os.path.isfile(file):  # False for a path that is too long, unlike `Path.is_file`
             return loading.load_file(file)
-        loading.add_to_import_path(self.working_directory)
+        loading.add_to_import_path(self.working_directory, last=True)
         return loading.load_module(name)
 
 
@@ -183,9 +187,10 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
     found = loading.find_reward(module, name) if module else None
     if module is None or found is None:
         names = loading.rewards_of(module) if module else []
+        inside = loading.place_inside(module, name) if module else ""
         raise UnknownRewardError(
-            f"there is no function {name!r} in {prefix.rstrip(':.')}{nearest(name, names)} "
-            f"{prefix.rstrip(':.')} has: {_choices(module, prefix)}.",
+            f"there is no function {name!r} in {prefix.rstrip(':.')}{inside or nearest(name, names)} "
+            f"{prefix.rstrip(':.')} has: {_choices(names, prefix)}.",
             code="unknown_function",
         )
     return found
@@ -194,10 +199,11 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
 def _only_reward(module: ModuleType, file: str) -> str:
     """Return the name of a file's reward: the one with a library's usual name, or else the only one."""
     names = loading.rewards_of(module)
-    found = [name for name in names if name in _USUAL_NAMES] or names
+    supported = [name for name in names if not is_unsupported(getattr(module, name))]
+    found = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
     if len(found) != 1:
         raise RewardError(
-            f"{file} is a file; name one of its functions: {_choices(module, f'{file}:')}", code="missing_function"
+            f"{file} is a file; name one of its functions: {_choices(found, f'{file}:')}", code="missing_function"
         )
     return found[0]
 
@@ -207,8 +213,7 @@ def _is_file(spec: str) -> bool:
     return path.endswith(".py")
 
 
-def _choices(module: ModuleType | None, prefix: str) -> str:
-    names = loading.rewards_of(module) if module else []
+def _choices(names: Iterable[str], prefix: str) -> str:
     return ", ".join(f"{prefix}{name}" for name in names) or "no functions"
 
 

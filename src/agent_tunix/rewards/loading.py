@@ -1,9 +1,7 @@
 """Import of users' modules and files, with errors that point into them."""
 
 import ast
-import hashlib
 import importlib
-import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -12,20 +10,24 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.shims import served_imports
+from agent_tunix.rewards.shims import served_imports, unsupported_library
+from agent_tunix.rewards.unavailable import CallWatch
+
+# Failed imports that files caught while they were loaded.
+_caught_imports: list[str] = []
 
 
-def load_file(path: Path) -> ModuleType:
+def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
     """Import a Python file once, under a name of its own.
 
-    The name is the file's with a hash of its path (`custom_rewards@1f0c…`), so it cannot shadow an installed module or
-    be mistaken for a file of the same name elsewhere. The file's directory is appended to `sys.path`, so the file can
-    import its neighbours.
+    The name contains the path (`agent_tunix_files.mine@/home/me`), so it cannot shadow an installed module or be
+    mistaken for a file of the same name elsewhere. Processes that the file's code starts can import it. The file's
+    directory and then the working directory are appended to `sys.path`, so the file can import its neighbours.
 
     Raises:
         UnknownRewardError: There is no such file.
@@ -40,16 +42,17 @@ def load_file(path: Path) -> ModuleType:
         return sys.modules[name]
     if path.suffix != ".py":
         raise RewardError(f"{path} must be a Python file whose name ends in .py", code="not_a_python_file")
-    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
-    assert spec is not None
-    assert spec.loader is not None
+    spec = _importable().FileSpec(str(path))
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
+    if working_directory is not None:
+        add_to_import_path(working_directory, last=True)
     _check_neighbours(path)
     sys.modules[name] = module
     try:
-        with served_imports():
+        with served_imports(), CallWatch(str(path), is_load=True) as watch:
             spec.loader.exec_module(module)
+        _caught_imports.extend(watch.missed)
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         del sys.modules[name]
         hint = _instead_of_relative(path) if "attempted relative import" in str(error) else _missing_package(error)
@@ -62,13 +65,20 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
+def take_caught_imports() -> list[str]:
+    """Return a message about each failed import that a file caught while it was loaded since the last call."""
+    taken = list(dict.fromkeys(_caught_imports))
+    _caught_imports.clear()
+    return taken
+
+
 def _check_neighbours(path: Path) -> None:
     """Raise RewardError if an import of a file, or of its neighbours, would find another file than the neighbour."""
     waiting = [path]
     seen: set[str] = set()
     while waiting:
         file = waiting.pop()
-        for name in _imported_by(file) - seen:
+        for name in imported_by(file) - seen:
             seen.add(name)
             candidates = (path.parent / name / "__init__.py", path.parent / f"{name}.py")
             beside = next((one for one in candidates if one.is_file()), None)
@@ -84,7 +94,7 @@ def _check_neighbours(path: Path) -> None:
             waiting.append(beside)
 
 
-def _imported_by(file: Path) -> set[str]:
+def imported_by(file: Path) -> set[str]:
     """Return the first names of the modules that a file imports."""
     try:
         tree = ast.parse(file.read_bytes())
@@ -127,19 +137,28 @@ def _instead_of_relative(path: Path) -> str:
 
 def _missing_package(error: BaseException) -> str:
     """Return advice about a package that is not installed; "" for another error."""
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    module = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if library := unsupported_library(module):
+        name, function = library
+        return f"; {name} is not supported: write the scoring as `{function}` in a file that does not import {module}"
+    package = module.partition(".")[0]
     return f"; install {package}, or copy the code that you need from it" if package else ""
 
 
-class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Loader that always compiles the source and ignores bytecode in `__pycache__`."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+def _importable() -> Any:
+    """Return the module `agent_tunix_files`, which names the modules of files."""
+    add_to_import_path(Path(__file__).parent / "importable")
+    return importlib.import_module("agent_tunix_files")
 
 
 def _name_of(path: Path) -> str:
-    return f"{path.stem}@{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    return str(_importable().name_of(str(path)))
+
+
+def shown_name(module: str) -> str:
+    """Return the name of a module for a person: for one that `load_file` made, the file's name without `.py`."""
+    file = str(_importable().path_of(module))
+    return Path(file).stem if file else module.partition("@")[0]
 
 
 def is_loaded_file(module: ModuleType) -> bool:
@@ -176,6 +195,26 @@ def find_reward(module: ModuleType, name: str) -> Any:
     return found if can_score(found) else None
 
 
+def place_inside(module: ModuleType, name: str) -> str:
+    """Return the end of a sentence about a name that is defined inside a function or class; "" for other names.
+
+    Such a name cannot be imported.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    for outer in (node for node in ast.walk(tree) if isinstance(node, definitions)):
+        for inner in (node for node in ast.walk(outer) if isinstance(node, definitions)):
+            if inner is not outer and inner.name == name:
+                return (
+                    f"; {name!r} is defined inside {outer.name!r} in line {inner.lineno}, where it cannot be imported:"
+                    " move it to the top level of the file."
+                )
+    return ""
+
+
 def can_score(thing: object) -> bool:
     """Return True for a function, and for a class or object with a method that scores."""
     methods = ("compute_reward", "compute_group_reward", "compute_group_rewards")
@@ -203,7 +242,17 @@ def rewards_of(module: ModuleType) -> list[str]:
     ]
 
 
-def add_to_import_path(directory: Path) -> None:
-    """Append a directory to `sys.path`. At the end, no file in it can shadow an installed module."""
-    if str(directory) not in sys.path:
-        sys.path.append(str(directory))
+_LAST: set[str] = set()  # directories that stay at the end of `sys.path`
+
+
+def add_to_import_path(directory: Path, *, last: bool = False) -> None:
+    """Append a directory to `sys.path`. At the end, no file in it can shadow an installed module.
+
+    A directory that is added with `last`, such as the working directory, stays behind those that are added later.
+    """
+    if str(directory) in sys.path:
+        return
+    sys.path.append(str(directory))
+    if last:
+        _LAST.add(str(directory))
+    sys.path.sort(key=_LAST.__contains__)

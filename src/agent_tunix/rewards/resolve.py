@@ -116,6 +116,8 @@ def resolve_reward(
             "training.reward_function must name a reward, but is empty; for example `math`", code="empty_reward"
         )
     components = _build(entries, finder, args or {})
+    for caught in loading.take_caught_imports():
+        logger.warning("%s", caught)
     return Mixture(components, on_failure=on_failure, name=name)
 
 

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.unavailable import importer_by_name, note, note_import
 
 # Module → imported name → `module:name` of our equivalent.
 _HELPERS = (
@@ -117,6 +118,22 @@ SERVED: dict[str, dict[str, str]] = {
 # Packages whose other modules and names are served as placeholders. Files written for these packages also contain
 # rollouts, which a reward does not need.
 OPEN = ("benchmax", "castform", "miles", "skyrl_gym", "slime", "swift", "verifiers", "fastmcp", "mcp")
+_PLAIN, _BATCH = "def reward(response, answer): …", "def reward(completions, answer, **kwargs): …"
+# Modules that are not served, because a file that imports them is written for a library that is not supported: the
+# name of the library, and the function to write instead.
+UNSUPPORTED = {
+    "verifiers.v1": ("verifiers.v1, with its tasks and traces,", _PLAIN),
+    "eval_protocol": ("eval-protocol", _PLAIN),
+    "reward_kit": ("eval-protocol", _PLAIN),
+    "rllm": ("rLLM", _PLAIN),
+    "areal": ("AReaL", _PLAIN),
+    "trlx": ("trlX", _BATCH),
+}
+
+
+def unsupported_library(module: str) -> tuple[str, str] | None:
+    """Return the library of an unsupported module, and the function to write instead; None for other modules."""
+    return next((told for name, told in UNSUPPORTED.items() if f"{module}.".startswith(f"{name}.")), None)
 
 
 @contextlib.contextmanager
@@ -140,7 +157,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         package = fullname.partition(".")[0]
         is_open = package in OPEN and self._is_ours(package)
-        if fullname not in SERVED and not is_open:
+        if (fullname not in SERVED and not is_open) or unsupported_library(fullname):
+            if (frame := importer_by_name()) is not None:  # no other finder follows
+                note_import(frame, fullname, f"No module named {fullname!r}")
             return None
         is_package = is_open or any(name.startswith(f"{fullname}.") for name in SERVED)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
@@ -178,7 +197,7 @@ class _Placeholder(ABCMeta):
         return super().__call__(*args, **kwargs)
 
     def __getitem__(cls, key: object) -> type:
-        """Return the class, as a generic one does: `JsonlDataset[dict]`."""
+        """Return the class itself, as a generic one does: `JsonlDataset[dict]`."""
         return cls
 
     def __setitem__(cls, key: object, value: object) -> None:
@@ -192,13 +211,16 @@ def _placeholder(module: str, name: str) -> type:
     """
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    if unsupported_library(f"{module}.{name}"):
+        raise ModuleNotFoundError(f"No module named '{module}.{name}'", name=f"{module}.{name}")
 
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise RewardError(
+        reason = (
             f"{module}.{name} is not available, because {module.partition('.')[0]} is not installed here; install it,"
-            " or take the part of it that the reward needs into its file",
-            code="unavailable_import",
+            " or take the part of it that the reward needs into its file"
         )
+        note(reason)
+        raise RewardError(reason, code="unavailable_import")
 
     base = Exception if name.endswith(("Error", "Exception")) else object
     return _Placeholder(name, (base,), {"__init__": refuse, "__module__": module})

@@ -80,8 +80,8 @@ def _import(key: str, spec: str, working_directory: Path) -> ModuleType:
     """Import a file or module; look for it in the same order as `code_parts`."""
     file = working_directory / (spec if spec.endswith(".py") else f"{spec}.py")
     if file.is_file():
-        return loading.load_file(file)
-    loading.add_to_import_path(working_directory)
+        return loading.load_file(file, working_directory)
+    loading.add_to_import_path(working_directory, last=True)
     module = None
     if not spec.endswith(".py"):
         module = loading.load_module(f"agent_tunix.{spec}") or loading.load_module(spec)

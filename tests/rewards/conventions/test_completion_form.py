@@ -30,6 +30,7 @@ READS_MESSAGES = [
     "copy.deepcopy(c)[0]['content']",
     "list(map(operator.itemgetter('content'), c))[0]",
     "json.loads(json.dumps(c))[0]['content']",
+    "pickle.loads(pickle.dumps(c))[0]['content']",  # as a pool of processes does
     "c[0]['content'] if isinstance(c, list) else fail()",
     "c[0]['content'] if not isinstance(c, str) else fail()",
     "c[0]['content'] if type(c) is list else fail()",
@@ -47,6 +48,7 @@ READS_MESSAGES = [
 READS_TEXT = [
     "re.search('.*', c, re.S)[0]",
     "c.strip()",
+    "pickle.loads(pickle.dumps(c)).strip()",
     "c.lower()",
     "c.split('</think>')[-1]",
     "c.partition('<answer>')[2] or c",
@@ -77,7 +79,7 @@ READS_TEXT = [
     "c.format()",
 ]
 HEAD = """\
-import contextlib, copy, html, json, operator, re, shlex, textwrap, unicodedata
+import contextlib, copy, html, json, operator, pickle, re, shlex, textwrap, unicodedata
 
 def fail():
     raise ValueError

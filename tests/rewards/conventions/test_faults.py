@@ -1,22 +1,27 @@
 """Whatever a reward does wrong is an outcome with a reason, in every convention, and never a 0."""
 
 import asyncio
+import builtins
 import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agent_tunix.errors import BadReferenceError
+from agent_tunix.errors import BadReferenceError, RewardError
 from agent_tunix.rewards import Outcome, Score, resolve_reward
 from agent_tunix.rewards.conventions import CallSettings, adapt
+from agent_tunix.rewards.execution import make_runner
+from tests.raising import raises
 
 from .shapes import ALL, SEVERAL, SINGLE, WHOLE, samples
 
 TEXT = CallSettings(completions="text")
+IMPORT = builtins.__import__
 
 
 class UnprintableError(Exception):
@@ -251,3 +256,185 @@ def test_what_a_score_says_is_kept_and_what_only_a_mixture_says_is_not() -> None
     (score,) = adapt(reward, "mine").score(samples("a"))
     assert (score.detail, score.extras, score.metrics, score.parts) == ("why", {"seen": 1}, {"m": 2.0}, {})
     assert score.seconds < 99
+
+
+# --- imports that fail during a call
+
+IMPORTING = """
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from HELPER import grade
+
+def in_the_body(response):
+    try:
+        import absent_library.scoring
+        return absent_library.scoring.score(response)
+    except Exception:
+        return 0.0
+
+def none_instead(response):
+    try:
+        from absent_library import score
+    except ImportError:
+        score = None
+    return 0.0 if score is None else score(response)
+
+def suppressed(response):
+    with contextlib.suppress(ImportError):
+        import absent_library
+        return 1.0
+    return None
+
+def by_name(response):
+    try:
+        return import_module("absent_library").score(response)
+    except ModuleNotFoundError:
+        return -1.0
+
+def an_absent_name(response):
+    try:
+        from json import absent_library
+        return absent_library(response)
+    except ImportError:
+        return 0.0
+
+def of_a_helper(response):
+    return grade(response)
+
+def in_a_thread(response):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(grade, response).result()
+
+async def awaited(response):
+    await asyncio.sleep(0)
+    return await asyncio.to_thread(grade, response)
+
+def of_a_batch(completions, **kwargs):
+    return [grade(completion) for completion in completions]
+
+class Constructed:
+    def __init__(self):
+        try:
+            import absent_library
+        except ImportError:
+            absent_library = None
+        self.score = absent_library
+
+    def __call__(self, response):
+        return 0.0 if self.score is None else 1.0
+
+def of_a_placeholder(response):
+    try:
+        import verifiers as absent_library
+        return absent_library.MathRubric().score(response)
+    except Exception:
+        return 0.0
+
+def replaced(response):
+    try:
+        import absent_library as re
+    except ImportError:
+        import re
+    return float(len(re.findall("a", response)))
+
+def defined(response):
+    try:
+        from absent_library import count
+    except Exception:
+        def count(text):
+            return 1
+    return float(count(response))
+
+def asked(response):
+    return float(importlib.util.find_spec("absent_library") is None)
+
+def executed(response):
+    try:
+        exec("import absent_library")
+    except ImportError:
+        return 1.0
+
+def of_a_library(response):
+    import sympy  # tries to import what it does without
+    return float(sympy.Integer(1))
+"""
+HELPER = """
+def grade(text):
+    try:
+        import absent_library
+        return absent_library.grade(text)
+    except Exception:
+        return 0.0
+"""
+SWALLOWED = [
+    *("in_the_body", "none_instead", "suppressed", "by_name", "an_absent_name", "of_a_helper", "in_a_thread"),
+    *("awaited", "of_a_batch", "Constructed", "of_a_placeholder"),
+]
+TAKEN = ["replaced", "defined", "asked", "executed", "of_a_library"]
+
+
+def write_importing(directory: Path) -> Path:
+    helper = f"helper_of_{directory.name}"
+    (directory / f"{helper}.py").write_text(HELPER)
+    (directory / "importing.py").write_text(IMPORTING.replace("HELPER", helper))
+    return directory / "importing.py"
+
+
+@pytest.mark.parametrize("name", SWALLOWED)
+def test_a_failed_import_leaves_the_completion_unscored_whoever_catches_it(name: str, tmp_path: Path) -> None:
+    mixture = resolve_reward(f"{write_importing(tmp_path)}:{name}", completions="text")
+    for score in mixture.score(samples("a", "b")):  # the second completion as the first
+        assert (score.value, score.outcome) == (None, Outcome.ERROR)
+        assert "verifiers is not installed" in score.detail or "absent_library" in score.detail
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_an_import_with_a_replacement_and_one_that_is_no_need_of_the_reward_do_not_count(
+    name: str, tmp_path: Path
+) -> None:
+    (score,) = resolve_reward(f"{write_importing(tmp_path)}:{name}").score(samples("a"))
+    assert score.value == 1.0, score.detail
+
+
+def test_failed_imports_count_in_workers_and_in_direct_calls(tmp_path: Path) -> None:
+    file = write_importing(tmp_path)
+    specs = {name: f"{file}:{name}" for name in ("in_the_body", "awaited", "replaced")}
+    with make_runner(resolve_reward(specs), "process", num_workers=1) as runner:
+        (score,) = runner.reward.score(samples("a"))
+    assert [score.parts[name].value for name in specs] == [None, None, 1.0]
+    reward = resolve_reward(f"{file}:in_the_body").components[0].reward
+    with raises(RewardError, "invalid_score"):
+        reward("a")  # type: ignore[operator]
+
+
+def test_a_call_without_a_failed_import_is_scored_beside_one_with_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def reward(response):\n"
+        "    try:\n"
+        "        if response == 'b':\n"
+        "            import absent_library\n"
+        "    except ImportError:\n"
+        "        return 0.0\n"
+        "    return 1.0\n"
+    )
+    scores = resolve_reward(f"{tmp_path}/mine.py:reward").score(samples("a", "b", "a"))
+    assert [score.value for score in scores] == [1.0, None, 1.0]
+    assert builtins.__import__ is IMPORT
+
+
+def test_a_failed_import_that_a_file_catches_while_it_loads_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "try:\n    import absent_library\nexcept ImportError:\n    absent_library = None\n"
+        "try:\n    import absent_too as re\nexcept ImportError:\n    import re\n"
+        "def reward(response):\n    return 1.0\n"
+    )
+    assert resolve_reward(f"{tmp_path}/mine.py:reward").score(samples("a"))[0].value == 1.0
+    (message,) = [record.getMessage() for record in caplog.records if "the import of" in record.getMessage()]
+    assert f"the import of absent_library failed ({tmp_path}/mine.py:2" in message

@@ -7,6 +7,7 @@ import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import resolve_reward
+from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.shims import OPEN, SERVED, served_imports
 from tests.served import served_modules
 
@@ -157,3 +158,28 @@ def test_a_name_that_an_installed_package_lacks_is_not_made_up(tmp_path: Path, m
     (tmp_path / "mine.py").write_text("from slime.nowhere import thing\n")
     with pytest.raises(RewardError, match=r"slime\.nowhere"):
         resolve_reward("mine.py:reward", working_directory=tmp_path)
+
+
+@pytest.mark.parametrize("execution", ["inline", "process"])
+def test_a_file_given_by_its_path_imports_from_its_directory_and_the_working_directory(
+    execution: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = f"package_{execution}"
+    (tmp_path / "wd" / package).mkdir(parents=True)
+    (tmp_path / "wd" / package / "scoring.py").write_text("def right(text, truth):\n    return float(truth in text)\n")
+    for name in ("train", "later"):
+        (tmp_path / "wd" / name).mkdir()
+        (tmp_path / "wd" / name / "mine.py").write_text(
+            f"import {name}_{execution}\n"
+            "def reward(completions, answer, **kwargs):\n"
+            f"    from {package}.scoring import right\n"
+            f"    return [right(text, truth) + {name}_{execution}.VALUE for text, truth in zip(completions, answer)]\n"
+        )
+        (tmp_path / "wd" / name / f"{name}_{execution}.py").write_text("VALUE = 1\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    specs = {name: f"{name}/mine.py:reward" for name in ("train", "later")}
+    mixture = resolve_reward(specs, working_directory=tmp_path / "wd", completions="text")
+    with make_runner(mixture, execution, num_workers=1) as runner:
+        (score,) = runner.reward.score(samples("It is 4."))
+    assert score.value == 4.0, score.detail
+    assert sys.path.index(str(tmp_path / "wd")) > sys.path.index(str(tmp_path / "wd" / "later"))

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from agent_tunix.errors import RewardSignatureError
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
-from agent_tunix.rewards.conventions import CallSettings, MilesReward, MilesSample
+from agent_tunix.rewards.conventions import CallSettings, MilesReward, MilesSample, adapt
 from agent_tunix.rewards.execution import make_runner
+from tests.raising import raises
 
 from .shapes import miles, samples
 
@@ -158,3 +160,46 @@ def test_a_function_that_is_not_async_is_called_as_it_is() -> None:
     mine = MilesReward(lambda args, sample: float(sample.response == "a"), "mine")
     assert not mine.is_async
     assert [score.value for score in mine.score(samples("a", "b"))] == [1.0, 0.0]
+
+
+async def of_either(args: Any, sample_or_samples: Any, **kwargs: Any) -> Any:
+    return [1.0 for _ in sample_or_samples] if isinstance(sample_or_samples, list) else len(sample_or_samples.response)
+
+
+def of_any_name(config: Any, item: Any, scale: float = 1.0) -> float:
+    return float(scale * len(item.response) * (config.reward_key is None))
+
+
+def positional(args: Any, sample: Any, /) -> float:
+    return float(len(sample.response))
+
+
+@pytest.mark.parametrize("function", [of_either, of_any_name, positional])
+def test_the_second_parameter_is_the_sample_by_its_position(function: Any) -> None:
+    reward = adapt(function, "mine", settings=CallSettings("miles"))
+    reward.check_parameters(["answer"])
+    assert reward.convention == "miles"
+    assert [score.value for score in reward.score(samples("a", "bb"))] == [1.0, 2.0]
+
+
+def of_a_group(args: Any, group: list[MilesSample]) -> list[float]:
+    return [float(len(group)) for _ in group]
+
+
+def of_group_samples(args: Any, group_samples: Any) -> list[float]:
+    return of_a_group(args, group_samples)
+
+
+@pytest.mark.parametrize("function", [of_a_group, of_group_samples])
+def test_the_second_parameter_may_be_a_group(function: Any) -> None:
+    reward = adapt(function, "mine", settings=CallSettings("miles"))
+    assert [score.value for score in reward.score(samples("a", "bb"))] == [2.0, 2.0]
+
+
+def test_a_second_parameter_that_holds_samples_needs_no_setting() -> None:
+    assert adapt(of_either, "mine").convention == adapt(of_group_samples, "mine").convention == "miles"
+
+
+def test_a_miles_reward_of_one_parameter_is_refused() -> None:
+    with raises(RewardSignatureError, "no_sample_parameter"):
+        adapt(lambda args: 1.0, "mine", settings=CallSettings("miles"))

@@ -1,3 +1,4 @@
+import copy
 import inspect
 import re
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_tunix.rewards import Outcome, Sample, resolve_reward, settle_completions
+from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score, resolve_reward, settle_completions
 from agent_tunix.rewards.conventions import CallSettings, TrlReward
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 
@@ -66,6 +67,46 @@ def test_token_ids_that_are_not_known_are_an_error_and_not_an_empty_list() -> No
     (score,) = reward.settled("text").score([Sample("one", num_tokens=1)])
     assert score.outcome is Outcome.ERROR
     assert "completion_ids" in score.detail
+
+
+def test_token_ids_that_are_not_known_can_be_counted_but_not_read() -> None:
+    def counted(completions: Any, **kwargs: Any) -> list[float]:
+        return [float(len(kwargs["completion_ids"]))] * len(completions)
+
+    def swallowed(completions: Any, completion_ids: Any, **kwargs: Any) -> list[float]:
+        try:
+            return [float(sum(ids)) for ids in completion_ids]
+        except Exception:
+            return [0.0] * len(completions)
+
+    unknown = [Sample("one", num_tokens=1)]
+    assert TrlReward(counted, "mine", settings=TEXT).score(unknown)[0].value == 1.0
+    (score,) = TrlReward(swallowed, "mine", settings=TEXT).score(unknown)
+    assert score.outcome is Outcome.ERROR
+    assert "completion_ids" in score.detail
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        (lambda environment: environment._inner["score"], "store it as `self.inner`"),
+        (lambda environment: environment.absent, "Rewards get count, get_reward"),
+        (lambda environment: environment.count, ""),
+        (lambda environment: copy.deepcopy(environment).get_reward(), ""),
+        (lambda environment: hasattr(environment, "_inner") + 1.0, ""),
+    ],
+)
+def test_private_state_of_an_environment_is_said_to_be_private(read: Any, reason: str) -> None:
+    episode = EpisodeSummary("finished", 1, 0, score=Score(1.0), state={"count": 1})
+    given = TrlReward(lambda environments, **kwargs: [read(environments[0])], "mine")
+    (score,) = given.score([Sample("a", episode=episode)])
+    assert reason in score.detail
+    assert score.value == (None if reason else 1.0), score.detail
+
+
+def test_environments_without_an_episode_are_said_to_need_a_run() -> None:
+    (score,) = TrlReward(lambda environments, **kwargs: [1.0], "mine").score(samples("a"))
+    assert "environment.name" in score.detail
 
 
 def test_a_column_that_a_row_lacks_is_none_there() -> None:

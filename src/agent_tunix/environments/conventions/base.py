@@ -10,6 +10,7 @@ from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvir
 from agent_tunix.environments.randomness import SeededEnvironment
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
+from agent_tunix.rewards import loading
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.base import shorten, source_of
 from agent_tunix.rewards.conventions.values import own_copy
@@ -91,7 +92,7 @@ class EnvironmentAdapter(EpisodeSource):
         """Return `module.Class (path/to/file.py:12)`."""
         given = self.given if callable(self.given) else type(self.given)
         file, line = source_of(given)
-        text = f"{given.__module__.partition('@')[0]}.{given.__qualname__}"
+        text = f"{loading.shown_name(given.__module__)}.{given.__qualname__}"
         return text if file is None else f"{text} ({shorten(file)}:{line})"
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import abc
 import asyncio
 import inspect
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,15 @@ from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureEr
 from agent_tunix.rewards.conventions import capture, running
 from agent_tunix.rewards.conventions.target import Call, Target, refuse_unknown
 from agent_tunix.rewards.faults import describe_fault
+from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
+from agent_tunix.rewards.unavailable import CallWatch
 
 SURROUNDINGS = ("prompt", "format", "step", "max_steps", "num_tokens")
+# Names that other libraries give to the reference answer.
+_REFERENCE = re.compile("reference|answer|label|truth|target|gold|solution")
 FAULTS = (Exception, SystemExit, GeneratorExit)
 
 
@@ -55,6 +60,8 @@ class Convention(abc.ABC):
     convention: ClassVar[str]
     provided: ClassVar[tuple[str, ...]]
     reserved: ClassVar[tuple[str, ...]] = ()
+    library: ClassVar[str] = ""  # library whose convention it is; "" for none
+    reference: ClassVar[str] = ""  # parameter that gets the reference answer; "" if there is none
 
     needs_group = False
     needs_batch = False
@@ -121,12 +128,12 @@ class Convention(abc.ABC):
             RewardError: The function returned something that is not a score. Its own errors propagate.
         """
         sample = sample_of(response, columns)
-        with served_imports():
+        with served_imports(), CallWatch(self._file) as watch:
             if self.is_async:
                 (score,) = running.run(self._evaluate_alone([sample]))
             else:
                 (score,) = self._evaluate([sample], 0)
-        return self._value_of(score)
+        return self._value_of(self._checked(score, watch))
 
     def _value_of(self, score: Score) -> float | None:
         """Return the value of a score; raise BadReferenceError or RewardError if the attempt failed."""
@@ -177,10 +184,16 @@ class Convention(abc.ABC):
                 if parameter not in available:
                     raise RewardSignatureError(
                         f"reward {self.name!r} requires the parameter `{parameter}`, which is not provided; "
-                        f"available: {', '.join(sorted(available))}. Give it a default, or set "
-                        f"rewards.args.{self.name}.{parameter}. ({self.describe()})",
+                        f"available: {', '.join(sorted(available))}. {self._advice_for(parameter)} ({self.describe()})",
                         code="missing_parameter",
                     )
+
+    def _advice_for(self, parameter: str) -> str:
+        """Return a sentence about how to provide a parameter."""
+        if self.reference and _REFERENCE.search(parameter):
+            library = f"{self.library} passes the reference answer" if self.library else "The reference answer arrives"
+            return f"{library} as `{self.reference}`: rename the parameter, or give the rows a column `{parameter}`."
+        return f"Give it a default, or set rewards.args.{self.name}.{parameter}."
 
     @property
     def origin(self) -> tuple[str, int, str] | None:
@@ -195,7 +208,7 @@ class Convention(abc.ABC):
         given = inspect.unwrap(self.given) if callable(self.given) else self.given
         module = getattr(given, "__module__", None) or type(given).__module__
         qualified = getattr(given, "__qualname__", type(given).__qualname__)
-        text = f"{module.partition('@')[0]}.{qualified}"
+        text = f"{shown_name(module)}.{qualified}"
         file, line = source_of(self.given)
         place = "" if file is None else f"{shorten(file)}:{line}"
         manner = self._manner()
@@ -217,16 +230,16 @@ class Convention(abc.ABC):
 
     def _score_unit(self, samples: Sequence[Sample], first: int) -> list[Score]:
         started = time.perf_counter()
-        with capture.attributed() as lines:
+        with capture.attributed() as lines, CallWatch(self._file) as watch:
             try:
                 scores = self._evaluate(samples, first)
             except FAULTS as error:  # a user's fault becomes an outcome here
                 scores = [self._failed(error)] * len(samples)
-        return self._finish(scores, started, lines)
+        return self._finish([self._checked(score, watch) for score in scores], started, lines)
 
     async def _score_unit_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         started = time.perf_counter()
-        with capture.attributed() as lines:
+        with capture.attributed() as lines, CallWatch(self._file) as watch:
             try:
                 scores = await self._evaluate_async(samples, first, slots)
             except FAULTS as error:  # a user's fault becomes an outcome here
@@ -236,7 +249,7 @@ class Convention(abc.ABC):
                 if task is not None and task.cancelling():
                     raise  # this task itself is cancelled, not a call inside the user's code
                 scores = [self._failed(error)] * len(samples)
-        return self._finish(scores, started, lines)
+        return self._finish([self._checked(score, watch) for score in scores], started, lines)
 
     async def _evaluate_alone(self, samples: Sequence[Sample]) -> list[Score]:
         return await self._evaluate_async(samples, 0, asyncio.Semaphore(1))
@@ -248,6 +261,13 @@ class Convention(abc.ABC):
         if isinstance(error, UndecidedAnswerError):
             return Score.failed(Outcome.TIMEOUT if error.timed_out else Outcome.ERROR, str(error))
         return Score.failed(Outcome.ERROR, describe_fault(error, self._file))
+
+    def _checked(self, score: Score, watch: CallWatch) -> Score:
+        """Return the score, or an error if the call or the constructor missed something and caught the error."""
+        missed = [*self.target.missed, *watch.missed]
+        if not missed or score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE):
+            return score
+        return Score.failed(Outcome.ERROR, "; ".join(dict.fromkeys(missed)))
 
     def _finish(self, scores: list[Score], started: float, lines: list[str]) -> list[Score]:
         """Return the scores with their share of the call's time and its log lines."""

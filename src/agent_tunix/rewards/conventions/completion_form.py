@@ -145,6 +145,12 @@ class UseRecorder:
             def __iter__(self) -> Iterator[str]:
                 return map(_Text, super().__iter__())
 
+            def __reduce__(self) -> Any:  # a process to which the text is sent does not record
+                return str, (str(self),)
+
+            def __deepcopy__(self, memo: Any) -> "_Text":
+                return self
+
             def __getattr__(self, name: str) -> Any:  # called for attributes that a text lacks, such as `get`
                 recorder.used |= not name.startswith("__")
                 raise AttributeError(f"'str' object has no attribute {name!r}")
@@ -156,6 +162,10 @@ class UseRecorder:
         recorder = self
 
         class _Recorded(dict[str, Any]):
+            def __reduce__(self) -> Any:  # a process to which the message is sent may read it
+                recorder.used = True
+                return dict, ([*super().items()],)
+
             def __iter__(self) -> Iterator[str]:  # makes `dict(message)` read items by `__getitem__`
                 return super().__iter__()
 

@@ -12,13 +12,19 @@ slime's functions are the same.
 | `args` | a namespace with `reward_key`, `n_samples_per_prompt` and the like, and all arguments from configuration |
 | any other name | an argument from configuration, or the dataset's column of that name (in the group form a list) |
 
+If no parameter has one of these names, the first is `args` and the second the sample, whatever their names, because
+slime passes them by position. The second is a group if its annotation is a list or its name ends in `samples`, as in
+`group_samples`, but not in `sample_or_samples`.
+
 The calls of a batch run concurrently. `from miles.utils.types import Sample`, and the same from `slime.utils.types`,
 work even if these packages are not installed.
 """
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+import typing
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -91,14 +97,21 @@ class MilesReward(Convention):
 
     def _make_calls(self) -> Sequence[Call]:
         call = Call(self.target)
-        if "sample" not in call.names and "samples" not in call.names:
+        self._args_name = "args" if "args" in call.names else next(iter(call.names), "args")
+        others = [name for name in call.names if name != self._args_name]
+        self._sample_name = next((name for name in ("samples", "sample") if name in call.names), next(iter(others), ""))
+        if not self._sample_name:
             raise RewardSignatureError(
                 f"a miles reward must take `args, sample` or `args, samples`, but {self.name!r} takes "
                 f"{call.signature}; rename its parameters",
                 code="no_sample_parameter",
             )
-        self.needs_group = "samples" in call.names
+        self.needs_group = _is_group(call.signature.parameters[self._sample_name])
         return [call]
+
+    def check_parameters(self, columns: Collection[str]) -> None:
+        """Raise RewardSignatureError if neither the dataset nor anything else provides a required parameter."""
+        super().check_parameters([*columns, self._args_name, self._sample_name])
 
     def _check_args(self) -> None:
         """Accept every argument, because `args` offers all of them."""
@@ -129,11 +142,11 @@ class MilesReward(Convention):
                 lazily[name] = lambda name=name: [own_copy(s.columns.get(name)) for s in samples]  # type: ignore[misc]
         if not self.needs_group:
             lazily = {name: lambda make=make: make()[0] for name, make in lazily.items()}  # type: ignore[misc]
-        lazily["args"] = lambda: self._namespace(len(samples))
+        lazily[self._args_name] = lambda: self._namespace(len(samples))
         if self.needs_group:
-            lazily["samples"] = lambda: [self._sample(sample, first + i) for i, sample in enumerate(samples)]
+            lazily[self._sample_name] = lambda: [self._sample(sample, first + i) for i, sample in enumerate(samples)]
         else:
-            lazily["sample"] = lambda: self._sample(samples[0], first)
+            lazily[self._sample_name] = lambda: self._sample(samples[0], first)
         call = self.calls[0]
         if call.takes_any:  # miles passes no columns, and a function may pass its kwargs on
             lazily = {name: make for name, make in lazily.items() if name in call.names}
@@ -170,3 +183,13 @@ class MilesReward(Convention):
             index=place if sample.index is None else sample.index,
             group_index=sample.group_id,
         )
+
+
+def _is_group(parameter: inspect.Parameter) -> bool:
+    """Return True if a parameter takes the samples of a group."""
+    kind = parameter.annotation
+    if isinstance(kind, str):
+        is_list = kind.partition("[")[0].rpartition(".")[2].strip() in ("list", "List", "Sequence")
+    else:
+        is_list = (typing.get_origin(kind) or kind) in (list, Sequence)
+    return is_list or (parameter.name.endswith("samples") and "_or_" not in parameter.name)

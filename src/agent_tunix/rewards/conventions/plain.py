@@ -42,6 +42,7 @@ from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_score
 from agent_tunix.rewards.sample import Outcome, Sample, Score, take_time
 from agent_tunix.rewards.shims import served_imports
+from agent_tunix.rewards.unavailable import CallWatch
 
 RESPONSE_NAMES = ("response", "completion")
 # Parameters that an episode provides. Without an episode, they get the row's columns of these names.
@@ -113,6 +114,7 @@ class PlainReward(FormedConvention):
     """
 
     convention = "plain"
+    reference = "answer"
     provided = ("prompt", "format", "step", "max_steps", "num_tokens", "metadata", *OF_EPISODE)
     reserved = RESPONSE_NAMES
     form_parameters = ("completion",)
@@ -159,7 +161,9 @@ class PlainReward(FormedConvention):
         # A built-in first collects questions to the thorough tier for the whole batch, and is then called again.
         questions = Questions()
         scores: list[Score | None] = [None] * len(samples)
-        with served_imports(), capture.listening(), capture.attributed() as lines:
+        watch = CallWatch(self._file)
+        watched = contextlib.nullcontext() if self.is_builtin else watch
+        with served_imports(), capture.listening(), capture.attributed() as lines, watched:
             waiting = list(range(len(samples)))
             while waiting:
                 started = time.perf_counter()
@@ -167,13 +171,14 @@ class PlainReward(FormedConvention):
                 waited_s = (time.perf_counter() - started) / len(waiting)
                 with questions.gathered() if self.is_builtin else contextlib.nullcontext():
                     for place in waiting:
-                        scores[place] = self._score_one(samples[place], lines, waited_s)
+                        scores[place] = self._score_one(samples[place], lines, watch, waited_s)
                 waiting = [place for place in waiting if scores[place] is None]
         return [score for score in scores if score is not None]
 
-    def _score_one(self, sample: Sample, lines: list[str], waited_s: float) -> Score | None:
+    def _score_one(self, sample: Sample, lines: list[str], watch: CallWatch, waited_s: float) -> Score | None:
         """Return the score, and add `waited_s` to its time; None if a built-in waits for the thorough tier."""
         lines.clear()
+        watch.missed.clear()
         started = time.perf_counter()
         try:
             returned = self._bind(sample)()
@@ -184,6 +189,7 @@ class PlainReward(FormedConvention):
             return None
         except FAULTS as error:  # a user's fault becomes an outcome here
             score = self._failed(error)
+        score = self._checked(score, watch)
         take_time(score, time.perf_counter() - started + waited_s)
         return replace(score, extras={**score.extras, **capture.as_extras(lines)}) if lines else score
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards.conventions.values import own_copy
+from agent_tunix.rewards.unavailable import CallWatch
 
 
 class Target:
@@ -28,6 +29,7 @@ class Target:
         self._constructor_args: dict[str, Any] = {}
         self._config_args: dict[str, Any] = {}
         self.call_args = dict(args)
+        self.missed: list[str] = []  # what the constructor needed and did not get
         if self.is_class:
             self._split_args(args)
 
@@ -44,7 +46,10 @@ class Target:
         arguments = own_copy(self._constructor_args)
         if self._config_class is not None:
             arguments["config"] = self._config_class(**own_copy(self._config_args))
-        return self.given(**arguments)
+        with CallWatch() as watch:
+            made = self.given(**arguments)
+        self.missed = watch.missed
+        return made
 
     @property
     def settable(self) -> list[str]:

@@ -37,6 +37,7 @@ from agent_tunix.rewards.conventions.target import Call
 from agent_tunix.rewards.conventions.values import own_copy, to_number, to_score, to_scores
 from agent_tunix.rewards.sample import Sample, Score
 from agent_tunix.rewards.tool_call_shapes import with_mapping_arguments
+from agent_tunix.rewards.unavailable import Placeholder
 
 EXPECTED = "a batch reward returns a list of one number, or None, for each completion"
 EXPECTED_ITEM = "each value of the list is a number or None"
@@ -56,6 +57,8 @@ class TrlReward(FormedConvention):
     """A function of a batch."""
 
     convention = "trl"
+    library = "TRL"
+    reference = "answer"
     provided: ClassVar[tuple[str, ...]] = OWN_NAMES
     reserved: ClassVar[tuple[str, ...]] = OWN_NAMES
     form_parameters = ("prompts", "completions")
@@ -107,16 +110,19 @@ class TrlReward(FormedConvention):
         lazily |= {
             "prompts": lambda: [self._prompt_of(sample) for sample in samples],
             "completions": lambda: [self._completion_of(sample) for sample in samples],
+            "completion_ids": lambda: [token_ids_of(sample) for sample in samples],
             "trainer_state": lambda: TrainerState(max(samples[0].step - 1, 0), samples[0].max_steps),
             "log_extra": lambda: log.extra,
             "log_metric": lambda: log.metric,
         }
         if any(sample.episode is not None for sample in samples):
             lazily["environments"] = lambda: [_environment_of(sample) for sample in samples]
-        call = self.calls[0]
-        if "completion_ids" in call.names or all(sample.tokens for sample in samples):
-            lazily["completion_ids"] = lambda: [token_ids_of(sample) for sample in samples]
-        return call(self.target.call_args, {**lazily, **self._further_values(samples)})
+        elif "environments" in self.calls[0].required:
+            raise LookupError(
+                "`environments` is not available, because this completion has no episode; rewards get it in a run with"
+                " an environment (environment.name=…)"
+            )
+        return self.calls[0](self.target.call_args, {**lazily, **self._further_values(samples)})
 
     def _shaped(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return with_mapping_arguments(messages)
@@ -175,27 +181,28 @@ def _environment_of(sample: Sample) -> Any:
 
 
 class _EndedEnvironment(SimpleNamespace):
-    """An environment after its episode."""
+    """An environment after its episode: `get_reward`, and its public attributes with plain data."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        there = ", ".join(one for one in vars(self) if one != "get_reward") or "none"
-        reason = "it is private" if name.startswith("_") else "it is no plain data, or was never set"
+        reason = "it is no plain data, or was never set"
+        if name.startswith("_"):
+            reason = (
+                f"it is private; keep it as `self.{name.lstrip('_')}`, or compute the reward in `get_reward` of the"
+                " environment"
+            )
         raise AttributeError(
-            f"the environment's `{name}` is not available here, because {reason}; rewards see get_reward() and the"
-            f" public attributes with plain data ({there}): keep what the reward needs in such an attribute"
+            f"the environment's `{name}` is not available here, because {reason}. Rewards get"
+            f" {', '.join(sorted(vars(self)))}",
+            name=name,
+            obj=self,
         )
 
 
-def token_ids_of(sample: Sample) -> list[int]:
-    """Return the token ids of the completion.
-
-    Raises:
-        LookupError: They are unknown. An empty list would look like an empty completion.
-    """
+def token_ids_of(sample: Sample) -> Any:
+    """Return the token ids of the completion, or a placeholder if they are unknown: [] would be an empty completion."""
     if sample.episode is not None and sample.episode.tokens:
         return list(sample.episode.tokens)
     if not sample.tokens and (sample.num_tokens or sample.response):
-        raise LookupError(
-            "`completion_ids` is not available, because the token ids of this completion are unknown here"
-        )
+        reason = "`completion_ids` is not available, because the token ids of this completion are unknown here"
+        return Placeholder(reason, "unknown_token_ids")
     return list(sample.tokens)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, is_installed, read_source
+from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
 from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of
@@ -196,7 +197,7 @@ def _definition(function: object) -> Any:
 def _name_of(function: object) -> str:
     """Return `module.qualified_name`. The path's hash in the module name of a loaded file is left out."""
     definition = _definition(function)
-    module = str(getattr(definition, "__module__", "")).partition("@")[0]
+    module = shown_name(str(getattr(definition, "__module__", "")))
     return f"{module}.{getattr(definition, '__qualname__', type(function).__qualname__)}"
 
 

@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from agent_tunix.rewards.loading import shown_name
+
 HASH_LENGTH = 16
 _PACKAGE = Path(__file__).resolve().parents[2]
 _STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
@@ -315,14 +317,14 @@ def _known_as(definition: Any) -> str:
 
 
 def _name_of(definition: Any) -> str:
-    """Return `module.qualified_name`. The path's hash in the module name of a loaded file is left out."""
-    module = str(getattr(definition, "__module__", None) or "").partition("@")[0]
+    """Return `module.qualified_name`; the path in the module name of a loaded file is left out."""
+    module = shown_name(str(getattr(definition, "__module__", None) or ""))
     name = getattr(definition, "__qualname__", type(definition).__qualname__)
     return f"{module}.{name}" if module else name
 
 
 def _plain_module(module: types.ModuleType) -> str:
-    return module.__name__.partition("@")[0]
+    return shown_name(module.__name__)
 
 
 def _text(value: object) -> str:

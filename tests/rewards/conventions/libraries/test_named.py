@@ -1,6 +1,7 @@
 """Conventions that are told by the names of parameters: detection, values, and what functions may return."""
 
 import asyncio
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,10 @@ def with_row(**columns: Any) -> Sample:
         (lambda state: 1.0, "verifiers"),
         (lambda completion, info: 1.0, "verifiers"),
         (lambda completions, answers: [], "verifiers"),
-        (lambda completions, infos, **kwargs: [], "verifiers"),
+        (lambda completions, infos: [], "verifiers"),
+        (lambda completions, answers, states, **kwargs: [], "verifiers"),
+        (lambda completions, parser, **kwargs: [], "verifiers"),
+        (lambda rollout_ids, completions, ground_truths, **kwargs: [], "environment"),
         (lambda prompts, completions, answers, trainer_state, **kwargs: [], "trl"),
         (lambda completion, ground_truth, mcp_client, workspace, **kwargs: 1.0, "benchmax"),
         (lambda completion, ground_truth: 1.0, "benchmax"),
@@ -59,6 +63,70 @@ def with_row(**columns: Any) -> Sample:
 )
 def test_the_names_tell_the_library(given: Any, convention: str) -> None:
     assert detect(given, "mine") == convention
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        *(
+            "queries",
+            "answers",
+            "tasks",
+            "infos",
+            "states",
+            "state",
+            "info",
+            "workspace",
+            "solution_str",
+            "data_source",
+        ),
+        *("rollout_id", "response", "completion", "reward_inputs", "outputs", "task_info"),
+    ],
+)
+def test_a_function_of_trl_may_name_any_column(column: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"def mine(completions, {column}, **kwargs):\n    return [float(x == 'own') for x in {column}]", namespace)
+    sample = Sample("It is 4.", columns={column: "own", "answer": "4"})
+    assert detect(namespace["mine"], "mine") == "trl"
+    assert score(namespace["mine"], sample, completions="text").value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "convention", "detected"),
+    [
+        (lambda completions, answers: [], "trl", "trl"),
+        (lambda completions, answers, states, **kwargs: [], "trl", "trl"),
+        (lambda completions, answers, **kwargs: [], "verifiers", "verifiers"),
+        (lambda solution_str, **kwargs: [], "trl", "trl"),  # reads `completions` from its keywords
+        (lambda queries, **kwargs: [], "trl", "trl"),
+        (lambda completion, ground_truth: 1.0, "plain", "plain"),
+        (lambda args, response, **kwargs: 1.0, "miles", "miles"),
+        (lambda solution_str, ground_truth: 1.0, "trl", "verl"),  # clear
+        (lambda queries, prompts, labels, **kwargs: [], "trl", "openrlhf"),
+        (lambda completions, **kwargs: [], "verl", "trl"),
+    ],
+)
+def test_the_configuration_decides_where_a_signature_has_a_sign_of_it(
+    given: Any, convention: str, detected: str
+) -> None:
+    assert detect(given, "mine", convention) == detected
+
+
+@pytest.mark.parametrize(
+    ("library", "signature", "convention"),
+    [
+        ("verifiers", "completions, answers, **kwargs", "verifiers"),
+        ("verifiers", "completion, answer, **kwargs", "verifiers"),
+        ("benchmax.envs", "rollout_id, completions, **kwargs", "environment"),
+        ("trl", "completions, answers, **kwargs", "trl"),
+        ("json", "completion, answer, **kwargs", "plain"),
+    ],
+)
+def test_a_library_that_the_file_imports_is_evidence(
+    library: str, signature: str, convention: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(f"def mine({signature}):\n    import {library}\n")
+    assert resolve_reward(f"{tmp_path}/mine.py:mine").components[0].reward.convention == convention  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +141,9 @@ def test_the_names_tell_the_library(given: Any, convention: str) -> None:
         (lambda samples, prompts, outputs, **kwargs: [], "trlX"),
         (lambda sample, item: 1.0, "OpenAI"),
         (lambda example, pred, trace=None: 1.0, "DSPy"),
+        (lambda messages, ground_truth=None, **kwargs: 1.0, "eval-protocol"),
+        (lambda messages, **kwargs: 1.0, "eval-protocol"),
+        (lambda row: row, "eval-protocol"),
     ],
 )
 def test_a_signature_that_is_not_taken_is_refused_by_its_library(given: Any, library: str) -> None:
@@ -88,6 +159,78 @@ def test_the_function_that_makes_an_environment_of_verifiers_is_refused() -> Non
 
     with raises(RewardSignatureError, "unsupported_library"):
         adapt(load_environment, "mine")
+
+
+VERIFIERS = """
+import verifiers as vf
+
+class Game(vf.MultiTurnEnv):
+    async def env_response(self, messages, state, **kwargs):
+        return []
+
+class Graded(vf.Rubric[str]):
+    def __call__(self, completion, answer):
+        return 1.0
+
+def load_environment(**kwargs):
+    return Game(rubric=vf.Rubric(funcs=[]))
+"""
+
+
+@pytest.mark.parametrize("name", [":Game", ":Graded", ":load_environment", ""])
+def test_a_class_of_verifiers_is_refused_by_its_library(name: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(VERIFIERS)
+    with raises(RewardSignatureError, "unsupported_library") as caught:
+        resolve_reward(f"{tmp_path}/mine.py{name}")
+    assert "verifiers" in str(caught.value)
+    assert "`def " in str(caught.value)
+
+
+def test_a_file_beside_a_loader_has_one_reward(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{VERIFIERS}\ndef correct(completion, answer):\n    return 1.0\n")
+    assert resolve_reward(f"{tmp_path}/mine.py").score([SAMPLE])[0].value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("code", "library"),
+    [
+        ("import verifiers.v1 as vf\nclass Task(vf.Task[int]):\n    pass\n", "verifiers.v1"),
+        ("from verifiers.v1 import Task\n", "verifiers.v1"),
+        ("from verifiers import v1\n", "verifiers.v1"),
+        ("from eval_protocol import evaluation_test\n", "eval-protocol"),
+        ("import reward_kit\n", "eval-protocol"),
+        ("from rllm.rewards import RewardOutput\n", "rLLM"),
+    ],
+)
+def test_a_module_of_another_library_is_refused_by_its_name(code: str, library: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{code}\ndef reward(response):\n    return 1.0\n")
+    with raises(RewardError, "import_failed") as caught:
+        resolve_reward(f"{tmp_path}/mine.py:reward")
+    assert library in str(caught.value)
+    assert "`def reward(response, answer): …`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "library", "reference"),
+    [
+        (lambda queries, prompts, references: [], "OpenRLHF", "labels"),
+        (lambda solution_str, gold_answer: 1.0, "verl", "ground_truth"),
+        (lambda completions, targets, **kwargs: [], "TRL", "answer"),
+    ],
+)
+def test_a_missing_reference_is_named_as_its_library_names_it(given: Any, library: str, reference: str) -> None:
+    with raises(RewardSignatureError, "missing_parameter") as caught:
+        adapt(given, "mine").check_parameters(["answer"])
+    assert f"{library} passes the reference answer as `{reference}`" in str(caught.value)
+
+
+def test_a_reward_inside_a_function_is_said_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def load():\n    def correct(completion):\n        return 1.0\n    return correct\n"
+    )
+    with raises(RewardError, "unknown_function") as caught:
+        resolve_reward(f"{tmp_path}/mine.py:correct")
+    assert "inside 'load' in line 2" in str(caught.value)
 
 
 # --- verl
@@ -195,6 +338,69 @@ def test_a_parser_of_the_module_is_handed_over(tmp_path: Path) -> None:
     mixture = resolve_reward("mine.py:reward", working_directory=tmp_path)
     values = [mixture.score([Sample(text, columns={"answer": "4"})])[0].value for text in ("<answer> 4 </answer>", "4")]
     assert values == [1.0, 0.0]
+
+
+LOADERS = {
+    "a local variable": """
+        parser = vf.XMLParser(["think", "guess"], answer_field="guess")
+        rubric = vf.Rubric(funcs=[check], parser=parser)
+    """,
+    "a keyword": 'return vf.Rubric(funcs=[check], parser=vf.XMLParser(["guess"], "guess"))',
+    "the third argument": 'return vf.Rubric([check], [1.0], vf.XMLParser(["guess"], "guess"))',
+    "beside data that no reward needs": """
+        from nowhere import load_dataset
+        dataset = load_dataset("train")
+        if use_guess:
+            dataset = dataset.filter(len)
+            tag = "guess"
+            parser = vf.XMLParser([tag], tag)
+        else:
+            parser = vf.Parser()
+        try:
+            rubric = vf.Rubric(parser=parser)
+            rubric.add_reward_func(check)
+        finally:
+            dataset.close()
+    """,
+    "one of two rubrics": """
+        first, second = vf.Parser(), vf.XMLParser(["guess"], "guess")
+        vf.RubricGroup([vf.Rubric([lambda: 1], parser=first), vf.JudgeRubric(funcs=[check], parser=second)])
+    """,
+}
+
+
+def write_loader(path: Path, body: str, signature: str = "parser, completion, answer") -> str:
+    value = "parser" if "parser" in signature else "kwargs['parser']"
+    path.write_text(
+        f"import verifiers as vf\n\ndef check({signature}, **kwargs):\n"
+        f"    return float({value}.parse_answer(completion) == answer)\n\n"
+        f"def load_environment(use_guess=True, **kwargs):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
+    )
+    return f"{path}:check"
+
+
+@pytest.mark.parametrize("signature", ["parser, completion, answer", "completion, answer"])
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_parser_that_the_loader_makes_is_handed_over(loader: str, signature: str, tmp_path: Path) -> None:
+    mixture = resolve_reward(write_loader(tmp_path / "mine.py", LOADERS[loader], signature), completions="messages")
+    cases = [Sample(f"<guess>{value}</guess>", columns={"answer": "4"}) for value in (4, 5)]
+    assert [one.value for one in mixture.score(cases)] == [1.0, 0.0], mixture.score(cases)[0].detail
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("parser = vf.Nothing()\nvf.Rubric(funcs=[check], parser=parser)", "`parser` failed with"),
+        ("vf.Rubric([check], parser=vf.Parser())\nvf.Rubric([check], parser=vf.ThinkParser())", "its rubrics have the"),
+        ("vf.Rubric([check], parser=vf.XMLParser([required]))", "NameError: name 'required'"),
+    ],
+)
+def test_a_parser_that_cannot_be_known_is_an_error_of_its_use(body: str, reason: str, tmp_path: Path) -> None:
+    found = (
+        resolve_reward(write_loader(tmp_path / "mine.py", body), completions="text").score([SAMPLE])[0].parts["check"]
+    )
+    assert found.outcome is Outcome.ERROR
+    assert reason in found.detail
 
 
 def test_a_group_function_gets_the_group_and_a_rows_own_columns() -> None:

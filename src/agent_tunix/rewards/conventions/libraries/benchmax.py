@@ -13,16 +13,15 @@
 | any other name | an argument from configuration, or the dataset's column |
 """
 
-import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions.environment import termination_reason_of
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
 from agent_tunix.rewards.conventions.values import reference_of, to_score
 from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.unavailable import Placeholder
 
 _OWN_NAMES = ("completion", "ground_truth", "prompt", "rollout_id", "termination_reason")
 
@@ -31,6 +30,8 @@ class BenchmaxReward(NamedConvention):
     """A reward function of benchmax."""
 
     convention = "benchmax"
+    library = "benchmax"
+    reference = "ground_truth"
     form_parameters = ("completion",)
     form_by_keywords = True
     passes_columns = True
@@ -55,50 +56,17 @@ class BenchmaxReward(NamedConvention):
     def _read_one(self, returned: Any) -> Score:
         return to_score(returned, self.expected)
 
-    def _call(self, samples: Sequence[Sample]) -> Any:
-        absent = {name: _Absent(name) for name in ("mcp_client", "workspace")}
-        values: Values = {name: lambda one=one: one for name, one in absent.items()}  # type: ignore[misc]
+    def _named_values(self, samples: Sequence[Sample]) -> Values:
+        values = super()._named_values(samples)
+        values |= {name: lambda name=name: _absent(name) for name in ("mcp_client", "workspace")}  # type: ignore[misc]
         if "workspace" in self.target.call_args:
             values["workspace"] = lambda: Path(self.target.call_args["workspace"])
-        returned = self.calls[0](
-            self.target.call_args, {**self._columns(samples), **self._named_values(samples), **values}
-        )
-        if inspect.isawaitable(returned):
-            return _checked_later(returned, list(absent.values()))
-        return _checked(returned, list(absent.values()))
+        return values
 
 
-class _Absent:
-    """Placeholder for an object that does not exist here. Each use raises, and is noted in case that is caught."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._used = False
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        self._used = True
-        raise _error(self._name)
-
-    __bool__ = __fspath__ = __truediv__ = __str__ = __iter__ = _refuse
-
-    def __getattr__(self, name: str) -> Any:
-        self._refuse()
-
-
-def _error(name: str) -> RewardError:
-    return RewardError(
+def _absent(name: str) -> Placeholder:
+    return Placeholder(
         f"the function uses benchmax's `{name}`, which exists only in an environment's rollout; set"
         f" rewards.args.<name>.{name}, or write a reward of `completion` and `ground_truth` alone",
-        code="unavailable_in_benchmax",
+        "unavailable_in_benchmax",
     )
-
-
-def _checked(returned: Any, absent: Sequence[_Absent]) -> Any:
-    for one in absent:
-        if vars(one)["_used"]:
-            raise _error(vars(one)["_name"])
-    return returned
-
-
-async def _checked_later(returned: Awaitable[Any], absent: Sequence[_Absent]) -> Any:
-    return _checked(await returned, absent)

@@ -30,6 +30,8 @@ class OpenRlhfReward(NamedConvention):
     """A `reward_func` of OpenRLHF."""
 
     convention = "openrlhf"
+    library = "OpenRLHF"
+    reference = "labels"
     provided = OWN_NAMES
     reserved = OWN_NAMES
     expected = "an OpenRLHF reward returns one number for each query, or a dict with them as `rewards`"

@@ -67,6 +67,8 @@ class SwiftReward(TrlReward):
     """An `ORM` of ms-swift."""
 
     convention = "ms_swift"
+    library = "ms-swift"
+    reference = "answer"
     provided = (*OWN_NAMES, *_FURTHER)
     reserved = (*OWN_NAMES, *_FURTHER)
 
@@ -87,8 +89,7 @@ class SwiftReward(TrlReward):
 
     def _further_values(self, samples: Sequence[Sample]) -> dict[str, Callable[[], Any]]:
         values: dict[str, Callable[[], Any]] = {
-            "messages": lambda: [with_written_calls(own_copy([*map(dict, sample.messages)])) for sample in samples]
+            "messages": lambda: [with_written_calls(own_copy([*map(dict, sample.messages)])) for sample in samples],
+            "response_token_ids": lambda: [token_ids_of(sample) for sample in samples],
         }
-        if "response_token_ids" in self.calls[0].names or all(sample.tokens for sample in samples):
-            values["response_token_ids"] = lambda: [token_ids_of(sample) for sample in samples]
         return values

@@ -1,7 +1,8 @@
-"""Unsupported signatures of libraries, with the function to write instead."""
+"""Unsupported signatures and classes of libraries, with the function to write instead."""
 
-from collections.abc import Collection
-from typing import NamedTuple
+import inspect
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from agent_tunix.errors import RewardSignatureError
 
@@ -32,12 +33,37 @@ _SIGNATURES = (
     ("DSPy's metric", "gold pred", _PLAIN),
     ("ms-swift's process reward model", "infer_requests ground_truths", _TRL),
 )
-_UNSUPPORTED = [Unsupported(library, frozenset(names.split()), advice) for library, names, advice in _SIGNATURES]
+# Signatures of names that other functions may have too, so that any convention comes first.
+_UNUSUAL_SIGNATURES = (
+    ("eval-protocol's evaluation", "messages ground_truth", "def reward(response, answer): …"),
+    ("eval-protocol's evaluation", "row", "def reward(response, metadata): …"),
+    ("eval-protocol's evaluation", "rows", "def reward(response, metadata): …"),
+    ("eval-protocol's evaluation", "messages", "def reward(response, answer): …"),
+)
+
+
+def _read(signatures: Iterable[tuple[str, str, str]]) -> list[Unsupported]:
+    return [Unsupported(library, frozenset(names.split()), advice) for library, names, advice in signatures]
+
+
+_UNSUPPORTED, _UNUSUAL = _read(_SIGNATURES), _read(_UNUSUAL_SIGNATURES)
 
 
 def refuse_unsupported(names: Collection[str], name: str) -> None:
-    """Raise RewardSignatureError if parameters of these names are those of a library that is not supported."""
-    for one in _UNSUPPORTED:
+    """Raise RewardSignatureError if parameters of these names are those of a library that is not supported.
+
+    A function with `completions` is refused only if the library's function has `completions` too.
+    """
+    _refuse([one for one in _UNSUPPORTED if "completions" in one.names or "completions" not in names], names, name)
+
+
+def refuse_unusual(names: Collection[str], name: str) -> None:
+    """Raise RewardSignatureError as `refuse_unsupported`, for a function that fits no convention."""
+    _refuse(_UNUSUAL, names, name)
+
+
+def _refuse(signatures: Iterable[Unsupported], names: Collection[str], name: str) -> None:
+    for one in signatures:
         if one.names <= {*names}:
             raise RewardSignatureError(
                 f"reward {name!r} has the signature of {one.library}, which is not supported; write `{one.advice}` in a"
@@ -46,11 +72,42 @@ def refuse_unsupported(names: Collection[str], name: str) -> None:
             )
 
 
-def refuse_environment(name: str, function_name: str) -> None:
-    """Raise RewardSignatureError for verifiers' `load_environment`."""
-    if function_name == "load_environment":
+# Packages whose classes define environments, tasks or rubrics, and a name for such classes.
+_CLASSES = {
+    "verifiers": "verifiers",
+    "eval_protocol": "eval-protocol",
+    "reward_kit": "eval-protocol",
+    "skyrl_gym": "SkyRL",
+    "rllm": "rLLM",
+    "areal": "AReaL",
+}
+
+
+def is_unsupported(given: Any) -> bool:
+    """Return True for verifiers' `load_environment`, and for a class or object of a library that is not supported."""
+    return getattr(given, "__name__", "") == "load_environment" or bool(_base_of(given))
+
+
+def refuse_environment(given: Any, name: str) -> None:
+    """Raise RewardSignatureError for verifiers' `load_environment`, or for what `is_unsupported`."""
+    if getattr(given, "__name__", "") == "load_environment":
         raise RewardSignatureError(
             f"reward {name!r} is `load_environment` of verifiers, which makes an environment; name one of its rubric"
-            " functions instead, moved to the top level of the file: `def correct(completion, answer): …`",
+            " functions instead, moved to the top level of the file: `def correct(completion, answer): …`. If the"
+            " environment has several turns, turn it into a class with `reset` and tools (environment.name)",
             code="unsupported_library",
         )
+    if base := _base_of(given):
+        library = _CLASSES[base.__module__.partition(".")[0]]
+        raise RewardSignatureError(
+            f"reward {name!r} derives from {base.__name__} of {library}, whose classes are not supported; write its"
+            f" scoring as a function at the top level of the file: `{_PLAIN}`. If it is an environment of several"
+            " turns, turn it into a class with `reset` and tools (environment.name)",
+            code="unsupported_library",
+        )
+
+
+def _base_of(given: Any) -> type | None:
+    """Return the base of an unsupported library from which a class or an object's class derives, or None."""
+    kinds = given.__mro__ if inspect.isclass(given) else type(given).__mro__
+    return next((kind for kind in kinds if kind.__module__.partition(".")[0] in _CLASSES), None)

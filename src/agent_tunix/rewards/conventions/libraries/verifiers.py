@@ -11,22 +11,26 @@
 | `info` | the row's column of that name, a dict; JSON text is decoded; {} without one |
 | `task` | the row's column of that name; "default" without one |
 | `state` | a dict with all of these, `input` (the row), `trajectory` (the turns), `is_completed`, `is_truncated` |
-| `parser` | the argument `parser`, or else the variable `parser` of the function's module, or else a `Parser` |
+| `parser` | the argument `parser`, or else that of the rubric (`rubrics`), or the module's `parser`, or a `Parser` |
 | `prompts`, `completions`, `answers`, `infos`, `tasks`, `states` | the same for a group, as lists |
 | any other name | an argument from configuration, or the dataset's column |
 """
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
+from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions.formed import prompt_of
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
 from agent_tunix.rewards.conventions.libraries.parsers import Parser
+from agent_tunix.rewards.conventions.libraries.rubrics import parser_of_rubric
 from agent_tunix.rewards.conventions.values import own_copy, reference_of, to_score
 from agent_tunix.rewards.sample import Sample, Score
 from agent_tunix.rewards.tool_call_shapes import with_call_objects
+from agent_tunix.rewards.unavailable import Placeholder
 
 _PLURALS = {
     "prompt": "prompts",
@@ -42,6 +46,8 @@ class VerifiersReward(NamedConvention):
     """A rubric function of verifiers."""
 
     convention = "verifiers"
+    library = "verifiers"
+    reference = "answer"
     form_parameters = ("prompt", "completion", "state", "prompts", "completions", "states")
     form_by_keywords = True
     plurals = _PLURALS
@@ -69,7 +75,7 @@ class VerifiersReward(NamedConvention):
     def _named_values(self, samples: Sequence[Sample]) -> Values:
         values = super()._named_values(samples)
         if "parser" not in self.target.call_args:
-            values["parser"] = lambda: _parser_of(self.given)
+            values["parser"] = lambda: self._parser
         if self.needs_group:  # a row's own column of a plural name comes first
             own = {name for sample in samples for name in sample.columns}
             values = {name: make for name, make in values.items() if name not in own}
@@ -77,6 +83,13 @@ class VerifiersReward(NamedConvention):
 
     def _shaped(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return with_call_objects(messages)
+
+    @cached_property
+    def _parser(self) -> Any:
+        try:
+            return _parser_of(self.given)
+        except RewardError as error:
+            return Placeholder(str(error), "unknown_parser")  # a function with `**kwargs` may not use it
 
     def _read_one(self, returned: Any) -> Score:
         return to_score(returned, self.expected)
@@ -119,6 +132,9 @@ def _course_of(sample: Sample) -> dict[str, Any]:
 
 
 def _parser_of(given: Any) -> Any:
-    module: Mapping[str, Any] = getattr(inspect.unwrap(given), "__globals__", {}) if callable(given) else {}
-    parser = module.get("parser")
+    if not callable(given):
+        return Parser()
+    if (made := parser_of_rubric(given)) is not None:
+        return made
+    parser = getattr(inspect.unwrap(given), "__globals__", {}).get("parser")
     return parser if callable(getattr(parser, "parse_answer", None)) else Parser()

@@ -35,6 +35,8 @@ class VerlReward(NamedConvention):
     """A `compute_score` of verl."""
 
     convention = "verl"
+    library = "verl"
+    reference = "ground_truth"
     plurals = _PLURALS
     provided = (*_PLURALS, *_PLURALS.values())
     reserved = (*_PLURALS, *_PLURALS.values())
