@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
 from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of
@@ -262,7 +263,7 @@ def _is_installed(file: Path) -> bool:
 def _imports(file: Path) -> list[str]:
     """Return the modules that a file imports anywhere in it; relative ones start with a dot."""
     try:
-        return _imported_by(file.read_bytes())
+        return _imported_by(sources.read(file))
     except (OSError, SyntaxError, ValueError):
         return []
 
@@ -323,7 +324,7 @@ def _version(distribution: str) -> str:
 
 def _file_hash(file: Path) -> str | None:
     try:
-        return _digest(_normalise(file.read_text(encoding="utf-8", errors="replace")))
+        return _digest(_normalise(sources.read(file).decode("utf-8", errors="replace")))
     except OSError:
         return None
 

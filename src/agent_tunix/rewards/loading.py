@@ -3,25 +3,23 @@
 import ast
 import hashlib
 import importlib
-import importlib.machinery
 import importlib.util
 import inspect
 import os
-import site
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.shims import served_imports
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file once, under a name of its own.
+    """Import a Python file once, or again after it or a file that it imports was edited, under a name of its own.
 
     The name is the file's with a hash of its path (`custom_rewards@1f0c…`), so it cannot shadow an installed module or
     be mistaken for a file of the same name elsewhere. The file's directory is appended to `sys.path`, so the file can
@@ -33,14 +31,14 @@ def load_file(path: Path) -> ModuleType:
             beside it, but another file has the same name and would be imported instead.
     """
     path = path.resolve()
-    if not os.path.isfile(path):  # False for a path that is too long, unlike `Path.is_file`
+    if not os.path.isfile(path) and not sources.is_kept(path):  # False for too long a path, unlike `Path.is_file`
         raise UnknownRewardError(f"there is no file {path}", code="missing_file")
     name = _name_of(path)
-    if name in sys.modules:
+    if name in sys.modules and not sources.forget_edited(path):
         return sys.modules[name]
     if path.suffix != ".py":
         raise RewardError(f"{path} must be a Python file whose name ends in .py", code="not_a_python_file")
-    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
+    spec = importlib.util.spec_from_file_location(name, path, loader=sources.SourceLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -75,7 +73,7 @@ def _check_neighbours(path: Path) -> None:
             if beside is None:
                 continue
             found = _file_of(name)
-            if found is not None and found != beside.resolve() and not _is_installed(found):
+            if found is not None and found != beside.resolve() and not sources.is_installed(found):
                 raise RewardError(
                     f"{file} imports {name}, and {beside} lies beside it, but {found} has the same name and would be "
                     "used; rename one of them",
@@ -87,7 +85,7 @@ def _check_neighbours(path: Path) -> None:
 def _imported_by(file: Path) -> set[str]:
     """Return the first names of the modules that a file imports."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(sources.read(file))
     except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says so
         return set()
     names = set()
@@ -108,12 +106,6 @@ def _file_of(name: str) -> Path | None:
     return Path(spec.origin).resolve() if spec is not None and spec.origin and spec.has_location else None
 
 
-def _is_installed(file: Path) -> bool:
-    """Return True for a file of Python or of a package: such a module is meant, whatever lies beside a reward."""
-    places = {sys.prefix, sys.base_prefix, site.getusersitepackages(), *sysconfig.get_paths().values()}
-    return any(file.is_relative_to(Path(place).resolve()) for place in places)
-
-
 def _instead_of_relative(path: Path) -> str:
     """Return how to import what a relative import meant."""
     top, names = path.parent, [path.stem]
@@ -131,13 +123,6 @@ def _missing_package(error: BaseException) -> str:
     return f"; install {package}, or copy the code that you need from it" if package else ""
 
 
-class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Loader that always compiles the source and ignores bytecode in `__pycache__`."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 def _name_of(path: Path) -> str:
     return f"{path.stem}@{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
@@ -153,6 +138,7 @@ def load_module(name: str) -> ModuleType | None:
     Raises:
         RewardError: It exists and failed to import.
     """
+    sources.keep_imports()
     try:
         with served_imports():
             return importlib.import_module(name)
@@ -204,5 +190,6 @@ def rewards_of(module: ModuleType) -> list[str]:
 
 def add_to_import_path(directory: Path) -> None:
     """Append a directory to `sys.path`. At the end, no file in it can shadow an installed module."""
+    sources.keep_imports()
     if str(directory) not in sys.path:
         sys.path.append(str(directory))

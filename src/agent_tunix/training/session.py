@@ -18,7 +18,7 @@ from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.evaluation.evaluate import Evaluator
 from agent_tunix.grpo.step import Scorer, StepResult
-from agent_tunix.rewards import fingerprint
+from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
@@ -137,6 +137,7 @@ class RunSession:
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
         self._took_steps = False
+        self._edited = set(sources.edited())  # files of the user whose edits are older than the run, or were told
         self._steps_left = True  # False if the checkpoint that was restored is that of the last step
 
     @contextlib.contextmanager
@@ -226,6 +227,7 @@ class RunSession:
             RewardFailureRateError: The reward failed in the evaluation; a checkpoint was saved.
         """
         training = self._config.training
+        self._tell_edits()
         is_last = step == self.max_steps
         row, result = outcome.row, outcome.result
         if self._by_pass_rate and result and result.pass_rates and (outcome.finite or outcome.updates_applied):
@@ -288,6 +290,17 @@ class RunSession:
     def _report(self) -> None:
         with spend("report"):
             self._reports = report(self._config, self._paths.root)
+
+    def _tell_edits(self) -> None:
+        """Say that a file of the user was edited. Workers that start later still get the code of before."""
+        for file in sources.edited():
+            if file not in self._edited and self._processes.is_first:
+                _LOGGER.warning(
+                    "%s was edited after the run loaded it; the run goes on with the code that it began with, in all "
+                    "workers. A new or resumed run uses the edited code",
+                    file,
+                )
+            self._edited.add(file)
 
     def _settle(self) -> None:
         """Wait until the background threads have written everything."""
