@@ -18,7 +18,7 @@ from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.distributed import Processes, here
-from agent_tunix.errors import LostProcessError, RunDirectoryError
+from agent_tunix.errors import ConfigError, LostProcessError, RunDirectoryError
 from agent_tunix.policy.files.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.policy.files.teacher import pin_teacher
 from agent_tunix.rewards import Fingerprint, Mixture
@@ -156,9 +156,23 @@ def pin(config: Config, paths: RunPaths) -> Config:
 
     A resumed run keeps the revisions that it recorded.
     """
-    recorded = from_yaml(paths.config) if paths.config.exists() else None
+    recorded = _recorded(paths)
     model = pin_model(config.model, recorded.model if recorded is not None else None)
     return pin_data(pin_teacher(replace(config, model=model), recorded), recorded)
+
+
+def _recorded(paths: RunPaths) -> Config | None:
+    """Return the configuration that a run stored; None if there is none, or a power cut has damaged it."""
+    try:
+        return from_yaml(paths.config) if paths.config.exists() else None
+    except ConfigError as error:
+        _LOGGER.warning(
+            "%s is damaged and is written anew from the settings of this command; the newest revisions of a hub's "
+            "model and data are used: %s",
+            paths.config,
+            error,
+        )
+        return None
 
 
 def quieten_libraries() -> None:
@@ -187,7 +201,8 @@ def record_start(
         reward: Fingerprint of the reward.
         components: The parts of the run.
     """
-    if paths.config.exists() and (changed := describe_changes(from_yaml(paths.config), config)):
+    recorded = _recorded(paths)
+    if recorded is not None and (changed := describe_changes(recorded, config)):
         _LOGGER.warning(
             "the configuration differs from the one this run was started with; %s is rewritten:\n  %s",
             paths.config,

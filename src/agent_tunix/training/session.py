@@ -25,12 +25,13 @@ from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter, report
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, State
+from agent_tunix.runs.weights.record import read_record, write_record
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.tracking import compare_ends, mend, read_rows, summary_table
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import (
@@ -40,6 +41,7 @@ from agent_tunix.training.resuming import (
     is_due,
     judge_again,
     reading_metadata,
+    refuse_to_cut,
     resume_command,
     tell_gaps,
 )
@@ -113,8 +115,12 @@ class RunSession:
         self._started = time.perf_counter()
         self._first_step = self._last_step = 0
         self.max_steps = components.batches.num_steps
+        self._record_of_checkpoints = read_record(opened.paths)
         self._checkpoints = Checkpoints(
-            opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
+            opened.paths.checkpoints,
+            self._config.training.max_checkpoints_to_keep,
+            opened.processes,
+            self._record_of_checkpoints.directories if self._config.training.resume else (),
         )
         names = [component.name for component in self._mixture.components]
         self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
@@ -351,6 +357,9 @@ class RunSession:
         if not config.training.resume:
             return 0
         restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
+        self._processes.from_first(
+            lambda: refuse_to_cut(self._record_of_checkpoints, restored.step if restored else 0, self._paths)
+        )
         if restored is None:
             _LOGGER.info("nothing to resume in %s; starting from the beginning", self._paths.checkpoints)
             return 0
@@ -367,8 +376,8 @@ class RunSession:
         self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
         if not self._is_over():
             # The best may have no checkpoint, if other steps are judged than before.
-            if self._best.step in self._processes.from_first(self._checkpoints.steps):
-                self._checkpoints.mark_best(self._best.step)
+            steps = self._processes.from_first(self._checkpoints.steps)
+            self._checkpoints.repair_best(self._best.step if self._best.step in steps else None)
             self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
@@ -380,8 +389,10 @@ class RunSession:
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
+        mend(self._paths.metrics)
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        return [row for row in read_rows(self._paths.metrics) if row["step"] <= step]
+        rows = read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
+        return [row for row in rows if row["step"] <= step]
 
     def _save(self, step: int) -> None:
         """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it."""
@@ -391,9 +402,19 @@ class RunSession:
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
                 if self._by_pass_rate:
                     metadata["pass_rates"] = self._by_pass_rate.state_dict()
-                self._saver.save(step, self._read_state(), metadata, after=self.reporter.barrier())
+                self._saver.save(
+                    step,
+                    self._read_state(),
+                    metadata,
+                    after=self.reporter.barrier(),
+                    then=lambda: self._record_checkpoint(step),
+                )
             self._saved_step = step
             self._processes.remember(self._say_how_to_resume(step))
+
+    def _record_checkpoint(self, step: int) -> None:
+        if self._processes.is_first:
+            write_record(self._paths, step, self._record_of_checkpoints)
 
     def _read_state(self) -> State:
         return read_state(self._components.updater, self._components.moving_reference)
