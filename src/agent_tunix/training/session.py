@@ -48,7 +48,7 @@ from agent_tunix.training.resuming import (
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-_STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
+_STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -289,8 +289,13 @@ class RunSession:
         self.reporter = stack.enter_context(open_reporter(self._config, context, self._paths, self.max_steps, kept))
 
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        """Write the report of a run that stopped early, when the user needs it most."""
-        if kind is not None and issubclass(kind, _STOPPED):
+        """Write the report of a run that stopped early, when the user needs it most.
+
+        After a signal, little time may be left, so the report comes after everything else.
+        """
+        if isinstance(error, Interrupted):
+            error.finish = self._report
+        elif kind is not None and issubclass(kind, _STOPPED):
             self._report()
 
     def _report(self) -> None:
