@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -68,6 +69,12 @@ def overrides_of(root: Path, *more: str) -> list[str]:
     return [*SMALL_RUN, "tracking.progress=none", "evaluation.num_samples=0", *more, assign("hydra.run.dir", str(root))]
 
 
+def wait_for(stream: IO[bytes], text: bytes) -> None:
+    """Read lines up to one with a text."""
+    while text not in (line := stream.readline()):
+        assert line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_ctrl_c_while_importing_is_quiet(program: str, tmp_path: Path) -> None:
@@ -89,10 +96,9 @@ def test_a_second_signal_ends_a_compilation_at_once(number: signal.Signals, tmp_
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"busy\n"
+        wait_for(process.stdout, b"busy\n")
         process.send_signal(number)
-        while b"once more stops at once" not in (line := process.stderr.readline()):
-            assert line
+        wait_for(process.stderr, b"once more stops at once")
         process.send_signal(number)
         assert process.wait(timeout=60) == 128 + number
         assert b"resume from the last checkpoint" in process.stderr.read()
@@ -113,7 +119,7 @@ def test_ctrl_c_in_an_evaluation_has_its_own_text(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"busy\n"
+        wait_for(process.stdout, b"busy\n")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 130
         errors = process.stderr.read().decode()

@@ -135,11 +135,12 @@ def _check_shared(processes: Processes, root: Path) -> None:
         )
 
 
-def _tell_of_loss(processes: Processes, root: Path, overrides: Sequence[str], text: str) -> None:
-    """Log and record the failure of a run whose process ends without an exception."""
+def _tell_of_loss(processes: Processes, root: Path, overrides: Sequence[str], text: str) -> bool:
+    """Log and record the failure of a run whose process ends without an exception; return True if the log shows it."""
     _LOGGER.error("%s", text)
     if processes.is_first:
         record_failure(root, LostProcessError(text.partition(": ")[2]), overrides)
+    return processes.is_first  # the log of the others is only in a file
 
 
 def settle(config: Config, root: Path) -> Config:
