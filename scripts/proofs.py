@@ -344,6 +344,18 @@ def prove_faults() -> dict[str, Any]:
     return _asserting(lambda: faults.prove_faults(1000))
 
 
+def prove_power_cuts() -> dict[str, Any]:
+    """Prove that a run whose disk loses power 20 times equals an unbroken one; needs root."""
+    if os.geteuid() != 0:
+        return {"skipped": "only root can mount a file system"}
+    return _asserting(_load("scripts.prove_faults").prove_power_cuts)
+
+
+def prove_edits() -> dict[str, Any]:
+    """Prove that 20 edits of a reward's files in mid-run change no score."""
+    return _asserting(_load("scripts.prove_faults").prove_edits)
+
+
 def prove_answers(name: str) -> dict[str, Any]:
     """Run one of the proofs of `prove_answers.py`."""
     answers = _load("scripts.prove_answers")
@@ -561,6 +573,8 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "real GSM8K": prove_gsm8k,
     **{f"pass rates, seed {seed}": functools.partial(prove_pass_rates, seed) for seed in range(3)},
     "faulty rewards": prove_faults,
+    "power cuts": prove_power_cuts,
+    "edits of a reward": prove_edits,
     "answers: every reference": functools.partial(prove_answers, "forms"),
     "answers: 200,000 strings": functools.partial(prove_answers, "fuzz"),
     "answers: isolated rewards": functools.partial(prove_answers, "isolated"),

@@ -3,6 +3,7 @@
 Importing this package loads neither JAX nor Hydra.
 """
 
+from agent_tunix import early_interrupt as _early_interrupt  # noqa: F401  (handles Ctrl-C during these imports)
 from agent_tunix.own_functions import register_policy_loss
 from agent_tunix.rewards import (
     Outcome,

@@ -36,6 +36,9 @@ and keeps its traceback.
 """
 
 
+from collections.abc import Callable
+
+
 class AgentTunixError(Exception):
     """Base class of all errors that agent_tunix raises deliberately.
 
@@ -234,6 +237,7 @@ class Interrupted(AgentTunixError, RuntimeError):
 
     Attributes:
         signal_number: The signal, for the exit status (128 + the number).
+        finish: Does what can wait until the message is shown: it writes the report. There may be no time for it.
     """
 
     code = "interrupted"
@@ -241,3 +245,4 @@ class Interrupted(AgentTunixError, RuntimeError):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.signal_number = signal_number
+        self.finish: Callable[[], object] = lambda: None

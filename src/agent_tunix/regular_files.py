@@ -83,16 +83,29 @@ def is_private(path: Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BufferedWriter]:
-    """Yield a new file that replaces `path` when the block ends. After an error, only the old file remains."""
+    """Yield a new file that replaces `path` when the block ends, and is then on the device.
+
+    After an error or a power cut, only the old file remains.
+    """
     partial = path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)  # what an earlier process left, or a link that somebody else made
     try:
         with partial.open("xb") as file:
             yield file
+        sync(partial)
         os.replace(partial, path)
+        sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents, and flush the entries of new ones to the device."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync(one.parent)
 
 
 def sync(path: Path) -> None:

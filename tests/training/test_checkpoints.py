@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +82,34 @@ def test_a_mark_of_the_best_that_no_run_writes_is_named(mark: str, directory: Pa
     (directory / "best.json").write_text(mark)
     with raises(CheckpointError, "best_mark_damaged"):
         checkpoints.best_step()
+
+
+def test_a_damaged_mark_of_the_best_costs_no_checkpoint(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is repaired when the run is resumed; until then, any checkpoint could be the best."""
+    checkpoints = Checkpoints(directory, max_to_keep=1)
+    save(checkpoints, 5)
+    (directory / "best.json").write_text("")
+    with caplog.at_level(logging.WARNING, "agent_tunix.checkpoints"):
+        save(checkpoints, 10)
+    assert "All checkpoints are kept" in caplog.text
+    assert checkpoints.steps() == [5, 10]
+    checkpoints.repair_best(None)
+    assert checkpoints.best_step() is None
+    checkpoints.repair_best(5)
+    save(checkpoints, 15)
+    assert checkpoints.steps() == [5, 15]
+
+
+def test_checkpoints_of_another_directory_are_read_and_stay(tmp_path: Path, directory: Path) -> None:
+    save(Checkpoints(tmp_path / "before", 3), 5, 10)
+    checkpoints = Checkpoints(directory, 1, earlier=[tmp_path / "before", tmp_path / "nowhere"])
+    assert checkpoints.steps() == [5, 10]
+    assert_restores(checkpoints, 10)
+    save(checkpoints, 10, 15)
+    assert Checkpoints(directory, 1).steps() == [15]
+    assert checkpoints.steps() == [5, 10, 15]
 
 
 def test_a_step_that_no_run_reaches_is_no_checkpoint(directory: Path, checkpoints: Checkpoints) -> None:
@@ -288,11 +318,68 @@ def test_a_full_disk_leaves_older_checkpoints_whole(checkpoints: Checkpoints, di
             checkpoints.save(10, large, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value).startswith("File too large: the checkpoint of step 10 cannot be written")
+    assert "It takes about 0.8 MB" in str(caught.value)
     assert "([5])" in str(caught.value)
     assert [path.name for path in directory.iterdir()] == ["step_000005"]
     assert_restores(checkpoints, 5)
     save(checkpoints, 10)
     assert_restores(checkpoints, 10)
+
+
+LIMITED = """
+import os, resource, sys
+from pathlib import Path
+import jax.numpy as jnp
+from agent_tunix.errors import CheckpointError
+from agent_tunix.runs.weights.checkpoints import Checkpoints
+limit, value, directory = sys.argv[1:]
+checkpoints = Checkpoints(Path(directory), 3)
+state = {"weights": {f"w{number}": jnp.zeros(200_000) for number in range(16)}}
+number = getattr(resource, limit)
+value = int(value) + (len(os.listdir("/proc/self/fd")) if limit == "RLIMIT_NOFILE" else 0)
+resource.setrlimit(number, (value, value))
+try:
+    checkpoints.save(5, state, {})
+except CheckpointError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limit", "value", "cause", "remedy"),
+    [
+        *(("RLIMIT_NOFILE", number, "Too many open files", "`ulimit -n 65536`") for number in (3, 6, 10)),
+        ("RLIMIT_FSIZE", 20_000, "File too large", "`ulimit -f`"),
+    ],
+)
+def test_the_cause_comes_first_and_is_told_once(
+    limit: str, value: int, cause: str, remedy: str, tmp_path: Path
+) -> None:
+    """No traceback of the libraries' threads is beside it."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, limit, str(value), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"{cause}: the checkpoint of step 5 cannot be written to {tmp_path}. ")
+    assert remedy in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a file system")
+@pytest.mark.slow
+def test_a_full_disk_is_told_first(tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", tmp_path], check=False).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        large = {"weights": {f"w{number}": jnp.arange(200_000.0) for number in range(16)}}
+        with raises(CheckpointError, "checkpoint_not_written") as caught:
+            Checkpoints(tmp_path / "checkpoints", 4).save(10, large, {})
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert str(caught.value).startswith("No space left on device: the checkpoint of step 10")
+    assert "It takes about 12.8 MB, and" in str(caught.value)
+    assert "training.max_checkpoints_to_keep (now 4)" in str(caught.value)
 
 
 # Beside the run.

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from agent_tunix import __version__
+from agent_tunix import __version__, early_interrupt
 from agent_tunix.cli import (
     comparing,
     data,
@@ -34,6 +34,7 @@ _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
 @click.version_option(__version__, prog_name="agent-tunix")
 def main() -> None:
     """GRPO fine-tuning on JAX and Tunix, with the reward function at its heart."""
+    early_interrupt.end()
     logging.setLogRecordFactory(SafeLogRecord)  # libraries may have added handlers of their own
     if logging.lastResort is not None:  # prints warnings of commands without a log; they can contain names from runs
         logging.lastResort.setFormatter(SafeFormatter())

@@ -25,6 +25,8 @@ _STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostP
 def fail(error: AgentTunixError) -> NoReturn:
     """Print an error of ours and exit."""
     echo(describe(error), err=True)
+    if isinstance(error, Interrupted):
+        error.finish()
     exit_now(exit_status(error))
 
 

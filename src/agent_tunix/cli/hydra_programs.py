@@ -37,6 +37,7 @@ from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
 from agent_tunix.errors import AgentTunixError, Interrupted, RunDirectoryError
 from agent_tunix.runs.directory import require_no_link
 from agent_tunix.startup import garbage, timeline
+from agent_tunix.startup.interruption import ends_at_once
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
 from agent_tunix.visible_text import SafeLogRecord
@@ -44,6 +45,14 @@ from agent_tunix.visible_text import SafeLogRecord
 # Exit status if the reader of the output has ended, as shells report SIGPIPE.
 _OUTPUT_CLOSED = 141
 _FULL_ERROR = "HYDRA_FULL_ERROR"
+_RUN_INTERRUPTED = (
+    "Interrupted and stopped immediately; resume from the last checkpoint, if there is one, with training.resume=true"
+)
+_WHEN_INTERRUPTED = {
+    "train": _RUN_INTERRUPTED,
+    "sft": _RUN_INTERRUPTED,
+    "evaluate": "Interrupted; the evaluation is not complete. Run the same command again",
+}
 
 
 def train(overrides: Sequence[str] | None = None) -> None:
@@ -104,7 +113,7 @@ def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
     os.environ[_FULL_ERROR] = "1"
     interrupted = False
     try:
-        with _exit_if_output_is_closed(), garbage.rarely_sought():
+        with ends_at_once(_WHEN_INTERRUPTED[command]), _exit_if_output_is_closed(), garbage.rarely_sought():
             yield
         # Skip the last garbage collection, which takes a second. After a failure it must run: objects that the
         # traceback holds must be freed before JAX is.
@@ -116,13 +125,8 @@ def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
             sys.exit(exit_status(error))
         echo(explain(error, EvaluateConfig if command == "evaluate" else Config), err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        # Interrupted before the run handles signals, or for the second time.
-        echo(
-            "Interrupted and stopped immediately; resume from the last checkpoint, if there is one, with "
-            "training.resume=true",
-            err=True,
-        )
+    except KeyboardInterrupt:  # raised in a thread other than the main one, or by code of the user
+        echo(_WHEN_INTERRUPTED[command], err=True)
         interrupted = True
     finally:
         if not program.wants_trace:

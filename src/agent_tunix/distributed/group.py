@@ -121,7 +121,7 @@ class Processes:
             self._handler.text = _named(self._describe_loss(None))
 
     @contextlib.contextmanager
-    def together(self, tell: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+    def together(self, tell: Callable[[str], bool | None] = lambda text: None) -> Iterator[None]:
         """Report an error of this process to the others, and disconnect together at the end.
 
         Args:

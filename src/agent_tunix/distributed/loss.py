@@ -37,13 +37,14 @@ class AbortHandler:
 
     Attributes:
         text: Text for standard error; "" for none.
-        tell: Called with the text before the process ends, to report the error elsewhere. Its errors are ignored.
+        tell: Called with the text before the process ends, to report the error elsewhere. Its errors are ignored. If it
+            returns True, it has shown the text, and standard error does not get it again.
     """
 
     def __init__(self) -> None:
         self.text = ""
         self.status = 1
-        self.tell: Callable[[str], None] = lambda text: None
+        self.tell: Callable[[str], bool | None] = lambda text: None
         self._function = _HANDLER(self._handle)  # C holds no reference to it, so this object must
 
     def install(self) -> None:
@@ -57,14 +58,15 @@ class AbortHandler:
         end_now(self.text, self.status, self.tell)
 
 
-def end_now(text: str, status: int, tell: Callable[[str], None] = lambda text: None) -> NoReturn:
+def end_now(text: str, status: int, tell: Callable[[str], bool | None] = lambda text: None) -> NoReturn:
     """Print an error and end the process, without waiting for other processes, which may wait for this one."""
+    is_told: bool | None = False
     with contextlib.suppress(Exception):
-        tell(text)
+        is_told = tell(text)
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    if text:
+    if text and not is_told:
         with contextlib.suppress(OSError):
             os.write(2, f"{text}\n".encode())
     os._exit(status)

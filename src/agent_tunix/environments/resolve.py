@@ -30,6 +30,7 @@ class EnvironmentRecipe:
         modules: Modules or files to import first, for their registrations.
         tools: Further tools, each specified like the environment.
         working_directory: Start of relative paths; absolute.
+        sources: Texts of the user's modules by path, which a worker compiles whatever the disk holds by then.
     """
 
     spec: str | None
@@ -37,6 +38,7 @@ class EnvironmentRecipe:
     modules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     working_directory: Path = field(default_factory=Path.cwd)
+    sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:

@@ -17,6 +17,7 @@ from agent_tunix.environments.hosting import HostedEnvironment
 from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
+from agent_tunix.rewards import sources
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
@@ -163,7 +164,7 @@ def _place(
             adapter.concurrency = limits.num_workers
         return adapter, adapter
     hosted = HostedEnvironment(
-        replace(recipe, working_directory=recipe.working_directory.resolve()),
+        replace(recipe, working_directory=recipe.working_directory.resolve(), sources=sources.snapshot()),
         adapter.traits,
         timeout_s=limits.timeout_s,
         memory_mb=limits.memory_mb,

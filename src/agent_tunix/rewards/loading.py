@@ -5,15 +5,14 @@ import importlib
 import importlib.util
 import inspect
 import os
-import site
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.shims import served_imports, unsupported_library
 from agent_tunix.rewards.unavailable import CallWatch
@@ -23,7 +22,7 @@ _caught_imports: list[str] = []
 
 
 def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
-    """Import a Python file once, under a name of its own.
+    """Import a Python file once, or again after it or a file that it imports was edited, under a name of its own.
 
     The name contains the path (`agent_tunix_files.mine@/home/me`), so it cannot shadow an installed module or be
     mistaken for a file of the same name elsewhere. Processes that the file's code starts can import it. The file's
@@ -35,14 +34,14 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
             beside it, but another file has the same name and would be imported instead.
     """
     path = path.resolve()
-    if not os.path.isfile(path):  # False for a path that is too long, unlike `Path.is_file`
+    if not os.path.isfile(path) and not sources.is_kept(path):  # False for too long a path, unlike `Path.is_file`
         raise UnknownRewardError(f"there is no file {path}", code="missing_file")
     name = _name_of(path)
-    if name in sys.modules:
+    if name in sys.modules and not sources.forget_edited(path):
         return sys.modules[name]
     if path.suffix != ".py":
         raise RewardError(f"{path} must be a Python file whose name ends in .py", code="not_a_python_file")
-    spec = _importable().FileSpec(str(path))
+    spec = _importable().FileSpec(str(path), sources.SourceLoader)
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
     if working_directory is not None:
@@ -85,7 +84,7 @@ def _check_neighbours(path: Path) -> None:
             if beside is None:
                 continue
             found = _file_of(name)
-            if found is not None and found != beside.resolve() and not _is_installed(found):
+            if found is not None and found != beside.resolve() and not sources.is_installed(found):
                 raise RewardError(
                     f"{file} imports {name}, and {beside} lies beside it, but {found} has the same name and would be "
                     "used; rename one of them",
@@ -97,7 +96,7 @@ def _check_neighbours(path: Path) -> None:
 def imported_by(file: Path) -> set[str]:
     """Return the first names of the modules that a file imports."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(sources.read(file))
     except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says so
         return set()
     names = set()
@@ -116,12 +115,6 @@ def _file_of(name: str) -> Path | None:
     except (ImportError, ValueError):
         return None
     return Path(spec.origin).resolve() if spec is not None and spec.origin and spec.has_location else None
-
-
-def _is_installed(file: Path) -> bool:
-    """Return True for a file of Python or of a package: such a module is meant, whatever lies beside a reward."""
-    places = {sys.prefix, sys.base_prefix, site.getusersitepackages(), *sysconfig.get_paths().values()}
-    return any(file.is_relative_to(Path(place).resolve()) for place in places)
 
 
 def _instead_of_relative(path: Path) -> str:
@@ -172,6 +165,7 @@ def load_module(name: str) -> ModuleType | None:
     Raises:
         RewardError: It exists and failed to import.
     """
+    sources.keep_imports()
     try:
         with served_imports():
             return importlib.import_module(name)
@@ -250,6 +244,7 @@ def add_to_import_path(directory: Path, *, last: bool = False) -> None:
 
     A directory that is added with `last`, such as the working directory, stays behind those that are added later.
     """
+    sources.keep_imports()
     if str(directory) in sys.path:
         return
     sys.path.append(str(directory))

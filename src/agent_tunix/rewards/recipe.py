@@ -55,6 +55,7 @@ class RewardRecipe:
         reward_key: Key of the reward in a dict that the function returns; None for the convention's default.
         uploaded: The uploaded file, which takes precedence over `spec`; None for other rewards. Such a recipe runs
             other people's code, so build it only in workers.
+        sources: Texts of the user's modules by path, which a worker compiles whatever the disk holds by then.
     """
 
     spec: str
@@ -67,6 +68,7 @@ class RewardRecipe:
     completions: str = "auto"
     reward_key: str | None = None
     uploaded: UploadedSource | None = None
+    sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     def finish(self, reward: Any) -> Any:
         """Return the reward that was built from this recipe; subclasses may wrap it."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import has_no_locks, open_lock, replacing
+from agent_tunix.regular_files import has_no_locks, make_directory, open_lock, replacing
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -164,7 +164,7 @@ def claim(config: Config, root: Path) -> RunPaths:
         )
     try:
         for directory in (root, places.checkpoints, places.tensorboard.parent):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
             probe = directory / f".writable.{secrets.token_hex(8)}"
             probe.open("x").close()  # a file of that name could be a link
             probe.unlink()
@@ -284,7 +284,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         with replacing(path) as file:
             file.write(content)
     except OSError as error:

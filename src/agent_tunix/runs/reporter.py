@@ -49,7 +49,13 @@ class _LiveReporter:
         return self._recorder.store(make())
 
     def barrier(self) -> Callable[[], None]:
-        return self._recorder.barrier()
+        recorded = self._recorder.barrier()
+
+        def wait() -> None:
+            recorded()
+            self._watching.sync()
+
+        return wait
 
     def summary(self) -> dict[str, str]:
         return self._watching.summary()

@@ -75,7 +75,7 @@ def _sources_of(mixture: Mixture) -> Iterator[UploadedSource]:
 def _read_pinned(run: Path) -> Iterator[UploadedSource]:
     """Yield the uploaded rewards that a run holds.
 
-    A reward whose file is missing is left out, so that it is fetched from the store.
+    A reward whose file or entry is missing or damaged is left out, so that it is fetched from the store.
 
     Raises:
         RunDirectoryError: A file cannot be read.
@@ -104,7 +104,8 @@ def _entries(environment: Path) -> Sequence[dict[str, Any]]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise RunDirectoryError(f"{environment} cannot be read: {error}", code="unreadable_file") from error
+        _LOGGER.warning("%s is damaged (%s); uploaded rewards are downloaded again", environment, error)
+        return []
     return found
 
 

@@ -38,7 +38,7 @@ class Watching(Closing):
         self._watch = Watch(context)
         self._places = places
         self._file = FindingsFile(places.findings, kept_step)
-        if kept_step is not None:
+        if kept_step is not None and places.metrics.exists():
             for row in read_rows(places.metrics):
                 if row["step"] <= kept_step:
                     self._watch.observe(row["step"], row)
@@ -65,6 +65,10 @@ class Watching(Closing):
         if not names:
             return {}
         return {"findings": f"{self._places.findings}: {', '.join(dict.fromkeys(names))}"}
+
+    def sync(self) -> None:
+        """Flush the stored findings to the device; raise RunDirectoryError if that fails."""
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, read_rows
+from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, mend, read_rows
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, diagnose
 
@@ -27,6 +27,8 @@ class FindingsFile(Closing):
     """
 
     def __init__(self, path: Path, kept_step: int | None) -> None:
+        if path.exists():
+            mend(path)
         cut_after(path, -1 if kept_step is None else kept_step)
         self._path = path
         self._file: MetricsFile | None = None
@@ -41,10 +43,17 @@ class FindingsFile(Closing):
             self._file = MetricsFile(self._path)
         self._file.write(finding.step, finding.to_data())
 
+    def sync(self) -> None:
+        """Flush all findings to the device; raise RunDirectoryError if that fails. A closed file is flushed already."""
+        if self._file is not None:
+            self._file.sync()
+
     def close(self) -> None:
         """Close the file; another call does nothing."""
         if self._file is not None:
+            self._file.sync()
             self._file.close()
+            self._file = None
 
 
 def read_findings(path: Path) -> list[Finding]:

@@ -8,9 +8,11 @@ checkpoint. A step's row is written before its checkpoint, so that this loses no
 import contextlib
 import functools
 import json
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +20,7 @@ from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import open_regular, replacing
 
+_LOGGER = logging.getLogger("agent_tunix.run")
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
 READING_REMEDY = "give the directory of a run, and check that its files are readable"
 
@@ -40,14 +43,22 @@ class MetricsFile(Closing):
     def __init__(self, path: Path) -> None:
         self._path = path
         with _explained(path, "opened"):
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
+            self._directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._file = self._open()
+
+    def _open(self) -> FileIO:
+        file = open(self._path, "ab", buffering=0)
+        os.fsync(self._directory)
+        return file
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append the row of a step: `step` first, then the metrics by name; non-finite values become null.
 
         Raises:
-            RunDirectoryError: The disk is full, or the file cannot be written for another reason.
+            RunDirectoryError: The disk is full, the directory has been removed or moved, or the file cannot be written
+                for another reason.
         """
+        self._find_again()
         row = {"step": step} | dict(sorted(to_plain(metrics).items()))
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with _explained(self._path, "written"):
@@ -60,9 +71,42 @@ class MetricsFile(Closing):
                     self._file.truncate(size)
                 raise
 
+    def sync(self) -> None:
+        """Flush all rows to the device, so that a power cut loses none of them.
+
+        Raises:
+            RunDirectoryError: The disk is full or fails.
+        """
+        with _explained(self._path, "written"):
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Close the file; another call does nothing."""
-        self._file.close()
+        if not self._file.closed:
+            self._file.close()
+            os.close(self._directory)
+
+    def _find_again(self) -> None:
+        """Begin a new file if somebody has removed this one; refuse to go on without its directory."""
+        if not _is_at(self._path.parent, self._directory):
+            raise RunDirectoryError(
+                f"{self._path.parent} was removed or moved while the run was writing to it; start the run again, or "
+                "move the directory back and resume with training.resume=true",
+                code="vanished_directory",
+            )
+        if not _is_at(self._path, self._file.fileno()):
+            _LOGGER.warning("%s was removed or replaced; its earlier rows are lost, and a new file begins", self._path)
+            self._file.close()
+            with _explained(self._path, "opened"):
+                self._file = self._open()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return True if a path still leads to an open file or directory."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -116,8 +160,25 @@ def cut_after(path: Path, step: int) -> None:
     kept = b"".join(line.rstrip(b"\n") + b"\n" for line, row in _read_lines(path) if row["step"] <= step)
     with _explained(path, "replaced"), replacing(path) as file:
         file.write(kept)
-        file.flush()
-        os.fsync(file.fileno())
+
+
+def mend(path: Path) -> None:
+    """Remove lines that are no rows, as a power cut may leave, and warn of them; the file need not exist.
+
+    Raises:
+        RunDirectoryError: The file cannot be read or replaced.
+    """
+    if not path.exists():
+        _LOGGER.warning("%s does not exist; it begins anew", path)
+        return
+    with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
+        lines = [(number, line, _parse(line)) for number, line in enumerate(_lines_of(file), start=1)]
+    damaged = [number for number, _, row in lines if isinstance(row, Exception)]
+    if not damaged:
+        return
+    _LOGGER.warning("%s: %d lines are no rows and are removed, from line %d on", path, len(damaged), damaged[0])
+    with _explained(path, "replaced"), replacing(path) as file:
+        file.writelines(line for _, line, row in lines if not isinstance(row, Exception))
 
 
 def missing_steps(path: Path, last: int) -> list[int]:
@@ -166,19 +227,27 @@ def _lines_of(file: BinaryIO) -> Iterator[bytes]:
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
         for number, line in enumerate(_lines_of(file), start=1):
-            try:
-                row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)
-                if not isinstance(row, dict) or type(row.get("step")) is not int:
-                    raise ValueError("it is not an object with a step")
-            except (ValueError, RecursionError) as error:
+            row = _parse(line)
+            if isinstance(row, Exception):
                 if len(line) < _LONGEST_LINE and not file.readline(1):  # the last line may be incomplete
                     return
                 raise RunDirectoryError(
-                    f"each line of {path} must be a JSON object with a step, but line {number} is not ({error}); "
+                    f"each line of {path} must be a JSON object with a step, but line {number} is not ({row}); "
                     "remove that line, or start a new run in another directory",
                     code="damaged_metrics",
-                ) from error
+                ) from row
             yield line, row
+
+
+def _parse(line: bytes) -> dict[str, Any] | Exception:
+    """Return the row of a line, or the reason why it is none."""
+    try:
+        row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        return error
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        return ValueError("it is not an object with a step")
+    return row
 
 
 @contextlib.contextmanager

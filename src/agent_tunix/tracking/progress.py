@@ -1,11 +1,12 @@
 """Progress of a run: a live bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import errno
 import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TextIO
 
 from agent_tunix.closing import Closing
@@ -83,11 +84,13 @@ class Progress(Closing):
             parts.append(f"{speed:,.0f} tokens/s")
         if (seconds_left := self._seconds_left()) is not None:
             parts.append(f"{format_duration(seconds_left)} left")
-        self._display.show(step, "  ".join(parts), important=evaluated or step == self._num_steps)
+        with _unless_terminal_is_closed():
+            self._display.show(step, "  ".join(parts), important=evaluated or step == self._num_steps)
 
     def close(self) -> None:
         """Restore the terminal; another call does nothing."""
-        self._display.close()
+        with _unless_terminal_is_closed():
+            self._display.close()
 
     def _seconds_left(self) -> float | None:
         """Return the time left at the pace of recent steps; the first step, which compiles, is not counted."""
@@ -95,6 +98,16 @@ class Progress(Closing):
             return None
         (first, start), (last, end) = self._times[0], self._times[-1]
         return (end - start) / (last - first) * max(self._num_steps - last, 0)
+
+
+@contextlib.contextmanager
+def _unless_terminal_is_closed() -> Iterator[None]:
+    """Ignore that a terminal was closed, of which SIGHUP tells the run."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 class LiveDisplay:

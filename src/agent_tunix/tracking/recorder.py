@@ -103,12 +103,13 @@ class Recorder:
         return {"rollouts/dropped": self._rollouts.dropped}
 
     def barrier(self) -> Callable[[], None]:
-        """Return a function that waits, in any thread, until the operating system has everything recorded so far.
+        """Return a function that waits, in any thread, until everything recorded so far is written.
 
-        So a checkpoint is never ahead of metrics, trackers and rollouts.
+        Metrics and rollouts are on the device then, so that a checkpoint is never ahead of them, even after a power
+        cut. Trackers have handed theirs to the operating system.
         """
         rollouts = self._rollouts.barrier()
-        self._background.submit("flush", self._flush_trackers)
+        self._background.submit("flush", self._flush)
         records = self._background.barrier()
 
         def wait() -> None:
@@ -118,10 +119,11 @@ class Recorder:
         return wait
 
     def flush(self) -> None:
-        """Wait until everything recorded so far is handed to the operating system."""
+        """Wait until everything recorded so far is written; see `barrier`."""
         self.barrier()()
 
-    def _flush_trackers(self) -> None:
+    def _flush(self) -> None:
+        self._metrics.sync()
         for tracker in self._trackers:
             tracker.flush()
 

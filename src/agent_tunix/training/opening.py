@@ -18,7 +18,7 @@ from agent_tunix.config.optimizers import filled
 from agent_tunix.config.schema import Config
 from agent_tunix.data.pinning import pin_data
 from agent_tunix.distributed import Processes, here
-from agent_tunix.errors import LostProcessError, RunDirectoryError
+from agent_tunix.errors import ConfigError, LostProcessError, RunDirectoryError
 from agent_tunix.policy.files.directory import fingerprint_tokenizer, pin_model
 from agent_tunix.policy.files.teacher import pin_teacher
 from agent_tunix.rewards import Fingerprint, Mixture
@@ -135,11 +135,12 @@ def _check_shared(processes: Processes, root: Path) -> None:
         )
 
 
-def _tell_of_loss(processes: Processes, root: Path, overrides: Sequence[str], text: str) -> None:
-    """Log and record the failure of a run whose process ends without an exception."""
+def _tell_of_loss(processes: Processes, root: Path, overrides: Sequence[str], text: str) -> bool:
+    """Log and record the failure of a run whose process ends without an exception; return True if the log shows it."""
     _LOGGER.error("%s", text)
     if processes.is_first:
         record_failure(root, LostProcessError(text.partition(": ")[2]), overrides)
+    return processes.is_first  # the log of the others is only in a file
 
 
 def settle(config: Config, root: Path) -> Config:
@@ -156,12 +157,26 @@ def pin(config: Config, paths: RunPaths) -> Config:
 
     A resumed run keeps the revisions that it recorded, and the longest prompt that it measured.
     """
-    recorded = from_yaml(paths.config) if paths.config.exists() else None
+    recorded = _recorded(paths)
     if recorded is not None and config.generation.max_prompt_length is None:
         measured = recorded.generation.max_prompt_length
         config = replace(config, generation=replace(config.generation, max_prompt_length=measured))
     model = pin_model(config.model, recorded.model if recorded is not None else None)
     return pin_data(pin_teacher(replace(config, model=model), recorded), recorded)
+
+
+def _recorded(paths: RunPaths) -> Config | None:
+    """Return the configuration that a run stored; None if there is none, or a power cut has damaged it."""
+    try:
+        return from_yaml(paths.config) if paths.config.exists() else None
+    except ConfigError as error:
+        _LOGGER.warning(
+            "%s is damaged and is written anew from the settings of this command; the newest revisions of a hub's "
+            "model and data are used: %s",
+            paths.config,
+            error,
+        )
+        return None
 
 
 def quieten_libraries() -> None:
@@ -190,7 +205,8 @@ def record_start(
         reward: Fingerprint of the reward.
         components: The parts of the run.
     """
-    if paths.config.exists() and (changed := describe_changes(from_yaml(paths.config), config)):
+    recorded = _recorded(paths)
+    if recorded is not None and (changed := describe_changes(recorded, config)):
         _LOGGER.warning(
             "the configuration differs from the one this run was started with; %s is rewritten:\n  %s",
             paths.config,

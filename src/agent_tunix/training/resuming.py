@@ -13,11 +13,13 @@ from agent_tunix.config.compose import from_yaml_text, to_yaml
 from agent_tunix.config.schema import Config, DistributedConfig, RewardGroupConfig
 from agent_tunix.errors import AgentTunixError, CheckpointError
 from agent_tunix.overrides import assign
+from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
 from agent_tunix.runs.weights.checkpoints import Restored
+from agent_tunix.runs.weights.record import CheckpointRecord
 from agent_tunix.runs.weights.state import changed_since, reward_changed_since, teacher_changed_since
-from agent_tunix.tracking import missing_steps
+from agent_tunix.tracking import missing_steps, read_rows
 from agent_tunix.tracking.run_table import flatten
 from agent_tunix.training.components import TrainingComponents
 
@@ -113,6 +115,36 @@ def _how_to_restore_rows(metadata: dict[str, Any], config: Config) -> str:
     )
 
 
+def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
+    """Refuse to go on from an earlier step than that of a checkpoint that the run has in another directory.
+
+    Going on would remove the rows and rollouts of the steps after it.
+
+    Args:
+        record: The newest checkpoint that the run completed.
+        step: Step of the checkpoint to resume from; 0 without one.
+        paths: Paths of the run, with its present directory of checkpoints.
+
+    Raises:
+        CheckpointError: The newest checkpoint is in another directory, where it cannot be found now.
+    """
+    elsewhere = record.directories[0]
+    if elsewhere == paths.checkpoints or any(elsewhere.glob("step_*")):
+        return
+    rows = read_rows(paths.metrics) if paths.metrics.exists() else []
+    newest = max((row["step"] for row in rows), default=0) if record.step is None else record.step
+    if step >= newest or (record.step is None and step > 0):
+        return
+    found = f"its newest one is of step {step}" if step else "it has none"
+    raise CheckpointError(
+        f"the run reached step {newest} with its checkpoints in {elsewhere}, where they cannot be found now. In "
+        f"{paths.checkpoints}, {found}, so going on would remove the metrics and rollouts of later steps. Restore "
+        f"{elsewhere}, or set training.checkpoint_dir to the directory that has the checkpoints; to train those steps "
+        "again, start a new run in another directory",
+        code="checkpoints_elsewhere",
+    )
+
+
 def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) -> None:
     """Warn of a reward that has changed since a checkpoint, or refuse it, as `rewards.on_change` says.
 
@@ -176,7 +208,7 @@ def tell_gaps(metrics: Path, step: int, first: int) -> None:
     if missing := [one for one in missing_steps(metrics, step) if one >= first]:
         _LOGGER.warning(
             "%s lacks rows of steps before the checkpoint of step %d: %s. Training continues without them; plots of "
-            "that file will have gaps",
+            "that file have gaps",
             metrics,
             step,
             _name_ranges(missing),

@@ -18,19 +18,20 @@ from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.evaluation.evaluate import Evaluator
 from agent_tunix.grpo.step import Scorer, StepResult
-from agent_tunix.rewards import fingerprint
+from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter, report
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, State
+from agent_tunix.runs.weights.record import read_record, write_record
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, read_rows, summary_table, unknown_figures
+from agent_tunix.tracking import compare_ends, mend, read_rows, summary_table, unknown_figures
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import (
@@ -40,13 +41,14 @@ from agent_tunix.training.resuming import (
     is_due,
     judge_again,
     reading_metadata,
+    refuse_to_cut,
     resume_command,
     tell_gaps,
 )
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-_STOPPED = (Interrupted, NonFiniteUpdateError, RewardFailureRateError)
+_STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,12 @@ class RunSession:
         self._started = time.perf_counter()
         self._first_step = self._last_step = 0
         self.max_steps = components.batches.num_steps
+        self._record_of_checkpoints = read_record(opened.paths)
         self._checkpoints = Checkpoints(
-            opened.paths.checkpoints, self._config.training.max_checkpoints_to_keep, opened.processes
+            opened.paths.checkpoints,
+            self._config.training.max_checkpoints_to_keep,
+            opened.processes,
+            self._record_of_checkpoints.directories if self._config.training.resume else (),
         )
         names = [component.name for component in self._mixture.components]
         self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
@@ -137,6 +143,7 @@ class RunSession:
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
         self._took_steps = False
+        self._edited = set(sources.edited())  # files of the user whose edits are older than the run, or were told
         self._steps_left = True  # False if the checkpoint that was restored is that of the last step
 
     @contextlib.contextmanager
@@ -226,6 +233,7 @@ class RunSession:
             RewardFailureRateError: The reward failed in the evaluation; a checkpoint was saved.
         """
         training = self._config.training
+        self._tell_edits()
         is_last = step == self.max_steps
         row, result = outcome.row, outcome.result
         if self._by_pass_rate and result and result.pass_rates and (outcome.finite or outcome.updates_applied):
@@ -286,13 +294,29 @@ class RunSession:
         self.reporter = stack.enter_context(open_reporter(self._config, context, self._paths, self.max_steps, kept))
 
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        """Write the report of a run that stopped early, when the user needs it most."""
-        if kind is not None and issubclass(kind, _STOPPED):
+        """Write the report of a run that stopped early, when the user needs it most.
+
+        After a signal, little time may be left, so the report comes after everything else.
+        """
+        if isinstance(error, Interrupted):
+            error.finish = self._report
+        elif kind is not None and issubclass(kind, _STOPPED):
             self._report()
 
     def _report(self) -> None:
         with spend("report"):
             self._reports = report(self._config, self._paths.root)
+
+    def _tell_edits(self) -> None:
+        """Say that a file of the user was edited. Workers that start later still get the code of before."""
+        for file in sources.edited():
+            if file not in self._edited and self._processes.is_first:
+                _LOGGER.warning(
+                    "%s was edited after the run loaded it; the run goes on with the code that it began with, in all "
+                    "workers. A new or resumed run uses the edited code",
+                    file,
+                )
+            self._edited.add(file)
 
     def _settle(self) -> None:
         """Wait until the background threads have written everything."""
@@ -343,6 +367,9 @@ class RunSession:
         if not config.training.resume:
             return 0
         restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
+        self._processes.from_first(
+            lambda: refuse_to_cut(self._record_of_checkpoints, restored.step if restored else 0, self._paths)
+        )
         if restored is None:
             _LOGGER.info("nothing to resume in %s; starting from the beginning", self._paths.checkpoints)
             return 0
@@ -359,8 +386,8 @@ class RunSession:
         self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
         if not self._is_over():
             # The best may have no checkpoint, if other steps are judged than before.
-            if self._best.step in self._processes.from_first(self._checkpoints.steps):
-                self._checkpoints.mark_best(self._best.step)
+            steps = self._processes.from_first(self._checkpoints.steps)
+            self._checkpoints.repair_best(self._best.step if self._best.step in steps else None)
             self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
@@ -372,8 +399,10 @@ class RunSession:
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
+        mend(self._paths.metrics)
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        return [row for row in read_rows(self._paths.metrics) if row["step"] <= step]
+        rows = read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
+        return [row for row in rows if row["step"] <= step]
 
     def _save(self, step: int) -> None:
         """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it."""
@@ -383,9 +412,19 @@ class RunSession:
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
                 if self._by_pass_rate:
                     metadata["pass_rates"] = self._by_pass_rate.state_dict()
-                self._saver.save(step, self._read_state(), metadata, after=self.reporter.barrier())
+                self._saver.save(
+                    step,
+                    self._read_state(),
+                    metadata,
+                    after=self.reporter.barrier(),
+                    then=lambda: self._record_checkpoint(step),
+                )
             self._saved_step = step
             self._processes.remember(self._say_how_to_resume(step))
+
+    def _record_checkpoint(self, step: int) -> None:
+        if self._processes.is_first:
+            write_record(self._paths, step, self._record_of_checkpoints)
 
     def _read_state(self) -> State:
         return read_state(self._components.updater, self._components.moving_reference)

@@ -1,6 +1,7 @@
 """Rollouts read back by our reader, pandas, Polars and DuckDB, and steps cut before a resumed run writes them."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -250,9 +251,28 @@ def _fail_for_parquet(path: Path, missing_ok: bool = False) -> None:
     os.unlink(path)
 
 
-def test_a_damaged_file_that_spans_the_cut_is_named(unfinished: Path) -> None:
-    (unfinished / "step_000004-000006.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with raises(RunDirectoryError, "inaccessible_rollouts"):
+@pytest.mark.parametrize("content", [b"", b"PAR1 nothing PAR1"])
+def test_a_damaged_file_that_spans_the_cut_is_removed_and_told(
+    unfinished: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (unfinished / "step_000004-000006.parquet").write_bytes(content)
+    with caplog.at_level(logging.WARNING, "agent_tunix.rollouts"):
         cut_after(unfinished, 5)
-    cut_after(unfinished, 3)  # as a whole it can go
     assert names(unfinished) == ["step_000001-000003.parquet"]
+    assert "the completions of steps 4 to 5 are lost" in caplog.text
+
+
+def test_a_reader_that_skips_damaged_files_reads_the_others(
+    unfinished: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One is torn at its end, where the footer is, and one within its rows."""
+    torn, garbled = unfinished / "step_000001-000003.parquet", unfinished / "step_000004-000006.parquet"
+    torn.write_bytes(torn.read_bytes()[:-50])
+    content = bytearray(garbled.read_bytes())
+    content[200:-2000] = bytes(len(content) - 2200)
+    garbled.write_bytes(content)
+    reader = RolloutReader(unfinished, skips_damaged=True)
+    with caplog.at_level(logging.WARNING, "agent_tunix.rollouts"):
+        assert [stored.step for stored in reader.iterate()] == [7]
+    assert reader.damaged == [torn, garbled]
+    assert len(caplog.records) == 2

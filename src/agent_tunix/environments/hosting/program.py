@@ -15,6 +15,7 @@ from agent_tunix.environments.resolve import EnvironmentRecipe, build_environmen
 from agent_tunix.errors import AgentTunixError
 from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.faults import describe_fault
 
 
@@ -62,6 +63,7 @@ class _Desk:
             self._process.send("ok", value)
 
     def _build(self, recipe: EnvironmentRecipe) -> None:
+        sources.use(recipe.sources)
         self._adapter = build_environment(recipe)
 
     def _open(self, number: int) -> int | None:

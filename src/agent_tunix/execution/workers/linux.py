@@ -12,6 +12,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_MOST_KILLABLE = 1000
 
 IS_LINUX = sys.platform == "linux"
 _PAGE_BYTES = resource.getpagesize()
@@ -29,6 +30,12 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def be_killed_first() -> None:
+    """Have the kernel kill this process, not the run, if memory runs out. A killed worker is replaced."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_MOST_KILLABLE))
 
 
 def _prctl(option: int, argument: int) -> None:

@@ -187,6 +187,7 @@ class _Nursery:
         if os.getppid() != parent:
             return
         os.setsid()
+        linux.be_killed_first()
         linux.adopt_orphans()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGCHLD):

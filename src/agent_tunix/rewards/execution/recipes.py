@@ -1,5 +1,8 @@
 """Origin of a reward, and its recipe for other processes."""
 
+from dataclasses import replace
+
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.recipe import RewardRecipe
@@ -11,9 +14,12 @@ def is_builtin(reward: Reward) -> bool:
 
 
 def recipe_of(reward: Reward) -> RewardRecipe | None:
-    """Return the recipe of a reward; None if only the object itself is known."""
+    """Return the recipe of a reward, with the user's modules as they are now; None if only the object is known."""
     known = getattr(reward, "recipe", None)
-    return known if isinstance(known, RewardRecipe) else None
+    if not isinstance(known, RewardRecipe):
+        return None
+    is_users = known.uploaded is None and not library_of(known)  # others must not see the user's files
+    return replace(known, sources=sources.snapshot()) if is_users else known
 
 
 def is_uploaded(recipe: RewardRecipe | None) -> bool:

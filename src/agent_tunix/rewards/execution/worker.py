@@ -18,6 +18,7 @@ import numpy as np
 
 from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.conventions import CallSettings
@@ -87,6 +88,7 @@ class _Worker:
         self._process.send("building", message.key)
         try:
             with self._process.loading():
+                sources.use(message.recipe.sources)
                 self._rewards[message.key] = build_reward(message.recipe)
         except BaseException as error:
             self._process.send("unbuilt", message.key, describe_fault(error))

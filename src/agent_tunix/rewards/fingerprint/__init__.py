@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, is_installed, read_source
 from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.mixture import Component, Mixture
@@ -269,7 +270,7 @@ def _as_file(path: Path) -> Path | None:
 def _imports(file: Path) -> list[str]:
     """Return the modules that a file imports anywhere in it; relative ones start with a dot."""
     try:
-        return _imported_by(file.read_bytes())
+        return _imported_by(sources.read(file))
     except (OSError, SyntaxError, ValueError):
         return []
 
@@ -330,7 +331,7 @@ def _version(distribution: str) -> str:
 
 def _file_hash(file: Path) -> str | None:
     try:
-        return digest(_normalise(file.read_text(encoding="utf-8", errors="replace")))
+        return digest(_normalise(sources.read(file).decode("utf-8", errors="replace")))
     except OSError:
         return None
 

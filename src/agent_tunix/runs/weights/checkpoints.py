@@ -24,7 +24,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ import orbax.checkpoint as ocp
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
-from agent_tunix.regular_files import read_regular, replacing, sync, sync_tree
+from agent_tunix.regular_files import make_directory, read_regular, replacing, sync, sync_tree
+from agent_tunix.runs.weights.write_faults import explain, told_once
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 # Most digits of a step. No run reaches a larger step, and a list of all steps up to it would exhaust memory.
@@ -62,24 +63,29 @@ class _DamagedError(CheckpointError):
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, directory: Path, max_to_keep: int, processes: Processes | None = None) -> None:
-        """Set the directory and the processes.
+    def __init__(
+        self,
+        directory: Path,
+        max_to_keep: int,
+        processes: Processes | None = None,
+        earlier: Sequence[Path] = (),
+    ) -> None:
+        """Set the directories and the processes.
 
         Args:
             directory: Directory of the checkpoints, which need not exist.
             max_to_keep: Number of checkpoints to keep after a new one is written, besides the best.
             processes: Processes that write and read checkpoints together; None for this process alone.
+            earlier: Directories in which the run has earlier checkpoints. They are read, and nothing is written there.
         """
         self._processes = processes or Processes()
         self._directory = directory.absolute()
+        self._places = tuple(dict.fromkeys([self._directory, *(place.absolute() for place in earlier)]))
         self._max_to_keep = max_to_keep
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, oldest first."""
-        if not self._directory.is_dir():
-            return []
-        names = (path.name.removeprefix("step_") for path in self._directory.glob("step_*"))
-        return sorted(int(name) for name in names if name.isdecimal() and len(name) <= _MOST_DIGITS)
+        return sorted({step for place in self._places for step in _steps_in(place)})
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
         """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`, but never the best.
@@ -87,16 +93,16 @@ class Checkpoints:
         Raises:
             CheckpointError: The disk is full or the directory cannot be written; older checkpoints are untouched.
         """
-        final = self._path(step)
+        final = self._directory / _name_of(step)
         partial = final.with_name(f".{final.name}.partial")
 
         def prepare() -> None:
             for left_behind in self._directory.glob(".step_*.partial"):
                 shutil.rmtree(left_behind, ignore_errors=True)
-            partial.mkdir(parents=True)
+            make_directory(partial)
 
         def write_arrays() -> None:
-            with _errors_told_once(), ocp.PyTreeCheckpointer() as checkpointer:
+            with told_once(), ocp.PyTreeCheckpointer() as checkpointer:
                 for part, arrays in state.items():
                     checkpointer.save(partial / part, dict(arrays))
 
@@ -108,9 +114,11 @@ class Checkpoints:
             os.replace(partial, final)
             sync(self._directory)
 
+        num_bytes = sum(array.nbytes for arrays in state.values() for array in arrays.values())
+
         def explained(work: Callable[[], None]) -> Callable[[], None]:
             def attempt() -> None:
-                with self._writing(step, partial):
+                with self._writing(step, partial, num_bytes):
                     work()
 
             return attempt
@@ -122,26 +130,36 @@ class Checkpoints:
             self._remove_old()
 
     @contextlib.contextmanager
-    def _writing(self, step: int, partial: Path) -> Iterator[None]:
+    def _writing(self, step: int, partial: Path, num_bytes: int) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # Orbax and TensorStore raise many kinds
             if self._processes.count > 1 and is_of_a_partner(error):
                 raise
+            # Before the removal, which frees space.
+            reason = explain(error, step, self._directory, num_bytes, self._max_to_keep)
             if self._processes.is_first:
                 shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
-                f"the checkpoint of step {step} cannot be written to {self._directory}: {_cause(error)}. Free some "
-                "space or set training.checkpoint_dir to another disk; earlier checkpoints are complete "
-                f"({self.steps() or 'there are none'}).",
+                f"{reason}. Earlier checkpoints are complete{self._name_steps()}.",
                 code="checkpoint_not_written",
             ) from error
 
+    def _name_steps(self) -> str:
+        try:
+            return f" ({self.steps() or 'there are none'})"
+        except OSError:  # too many open files
+            return ""
+
     def _remove_old(self) -> None:
-        best = self.best_step()
-        for old in self.steps()[: -self._max_to_keep]:
+        try:
+            best = self.best_step()
+        except CheckpointError as error:  # without the mark, the best one could be removed
+            _LOGGER.warning("%s. All checkpoints are kept until then", error)
+            return
+        for old in _steps_in(self._directory)[: -self._max_to_keep]:
             if old != best:
-                shutil.rmtree(self._path(old), ignore_errors=True)
+                shutil.rmtree(self._directory / _name_of(old), ignore_errors=True)
 
     def mark_best(self, step: int) -> None:
         """Mark the checkpoint of a step as the best, so that it is kept.
@@ -152,6 +170,7 @@ class Checkpoints:
 
         def mark() -> None:
             try:
+                make_directory(self._directory)
                 with replacing(self._directory / "best.json") as file:
                     file.write(json.dumps({"step": step}).encode())
             except OSError as error:
@@ -160,6 +179,28 @@ class Checkpoints:
                 ) from error
 
         self._processes.from_first(mark)
+
+    def repair_best(self, step: int | None) -> None:
+        """Mark the best checkpoint of a resumed run again, and remove a mark that is damaged.
+
+        Args:
+            step: Step of the best checkpoint; None if it is unknown, which keeps an intact mark.
+
+        Raises:
+            CheckpointError: The directory cannot be written.
+        """
+        if step is not None:
+            self.mark_best(step)
+            return
+
+        def check() -> None:
+            try:
+                self.best_step()
+            except CheckpointError as error:
+                _LOGGER.warning("%s; it is removed, and no earlier checkpoint counts as the best", error)
+                (self._directory / "best.json").unlink(missing_ok=True)
+
+        self._processes.from_first(check)
 
     def best_step(self) -> int | None:
         """Return the step of the best checkpoint; None if none is marked.
@@ -244,7 +285,9 @@ class Checkpoints:
         self._processes.from_first(remove)
 
     def _path(self, step: int) -> Path:
-        return self._directory / f"step_{step:06d}"
+        """Return the directory of a checkpoint, in the first place that has it."""
+        paths = [place / _name_of(step) for place in self._places]
+        return next((path for path in paths if path.is_dir()), paths[0])
 
     def _verify(self, step: int) -> None:
         path = self._path(step)
@@ -266,6 +309,18 @@ class Checkpoints:
                 f"{path} is damaged: {', '.join(map(repr, names[:3]))} changed, missing or added",
                 code="checkpoint_damaged",
             )
+
+
+def _name_of(step: int) -> str:
+    return f"step_{step:06d}"
+
+
+def _steps_in(directory: Path) -> list[int]:
+    """Return the steps that have a checkpoint in a directory, oldest first."""
+    if not directory.is_dir():
+        return []
+    names = (path.name.removeprefix("step_") for path in directory.glob("step_*"))
+    return sorted(int(name) for name in names if name.isdecimal() and len(name) <= _MOST_DIGITS)
 
 
 def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Array]) -> None:
@@ -328,21 +383,6 @@ def _files(directory: Path) -> Iterator[Path]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
-def _errors_told_once() -> Iterator[None]:
-    """Suppress logged tracebacks of Orbax's threads, because the same error is raised in this thread."""
-
-    def has_no_traceback(record: logging.LogRecord) -> bool:
-        return record.exc_info is None
-
-    logger = logging.getLogger("absl")
-    logger.addFilter(has_no_traceback)
-    try:
-        yield
-    finally:
-        logger.removeFilter(has_no_traceback)
 
 
 def _cause(error: BaseException) -> str:

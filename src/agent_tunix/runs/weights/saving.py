@@ -28,7 +28,14 @@ class CheckpointSaver(Background):
         super().__init__("checkpoints", 2, annotate)
         self._checkpoints = checkpoints
 
-    def save(self, step: int, state: State, metadata: dict[str, Any], after: Callable[[], object]) -> None:
+    def save(
+        self,
+        step: int,
+        state: State,
+        metadata: dict[str, Any],
+        after: Callable[[], object],
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
         """Wait for the previous checkpoint, then begin to write this one.
 
         Args:
@@ -36,6 +43,7 @@ class CheckpointSaver(Background):
             state: Arrays of the checkpoint. They may be donated as soon as this returns.
             metadata: Metadata for `Checkpoints.save`. The caller must not change it afterwards.
             after: Called before anything is written; it waits for the rows and rollouts.
+            then: Called after the checkpoint is complete.
 
         Raises:
             CheckpointError: The previous checkpoint could not be written.
@@ -46,6 +54,7 @@ class CheckpointSaver(Background):
         def write() -> None:
             after()
             self._checkpoints.save(step, kept, metadata)
+            then()
 
         self._begin("checkpoint", write)
 

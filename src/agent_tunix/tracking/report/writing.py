@@ -8,7 +8,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from agent_tunix.tracking.report.heading import Ends, make_heading
 from agent_tunix.tracking.report.page import render_page
 from agent_tunix.tracking.report.pictures import Pictures
 from agent_tunix.tracking.report.sampling import Chooser, Chosen
+from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.tracking.summary import components_of
 
@@ -52,15 +53,16 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config:
     for row in rows():
         ends.add(row)
         _widen(spans, row)
-    first = next(run.rollouts.iterate(), None)
+    rollouts = RolloutReader(run.rollouts.directory, skips_damaged=True)
+    first = next(rollouts.iterate(), None)
     # Rows name the components in alphabetical order; scores keep the mixture's order.
     order = list(first.scores[0].terms) if first and first.scores else []
     pictures = draw_up(rows, order)
     wanted = {str(name) for finding in findings for name in finding["rollout_ids"]}
     chooser = Chooser(pictures.components, spans, wanted)
     planned_steps = None
-    num_stored = run.rollouts.num_completions()
-    for stored in run.rollouts.iterate(_steps_to_read(run, num_stored, wanted)):
+    num_stored = rollouts.num_completions()
+    for stored in rollouts.iterate(_steps_to_read(rollouts, num_stored, wanted)):
         chooser.add(stored.samples, stored.scores, stored.advantages)
         planned_steps = stored.samples[0].max_steps if stored.samples else planned_steps
     chosen = chooser.choose()
@@ -75,7 +77,8 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config:
         num_stored,
         chosen.num_failed / max(1, chosen.num_seen),
     )
-    html = render_page(heading, findings, pictures, chosen, _describe_choice(chosen, num_stored, config.rollouts.share))
+    described = _describe_choice(chosen, num_stored, config.rollouts.share) + _describe_damage(rollouts.damaged)
+    html = render_page(heading, findings, pictures, chosen, described)
     page = directory / "report.html"
     write_whole(page, html.encode())
     if plots:
@@ -102,11 +105,14 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
     """
     analysis = RewardAnalysis()
     steps = completions = 0
-    for stored in run.rollouts.iterate():
+    rollouts = RolloutReader(run.rollouts.directory, skips_damaged=True)
+    for stored in rollouts.iterate():
         analysis.add(stored.samples, stored.scores)
         steps += 1
         completions += len(stored.samples)
-    covers = {"steps": steps, "completions": completions, "share_stored": run.config.rollouts.share}
+    covers: dict[str, Any] = {"steps": steps, "completions": completions, "share_stored": run.config.rollouts.share}
+    if rollouts.damaged:
+        covers["damaged_files"] = [file.name for file in rollouts.damaged]
     report = analysis.report() | {"covers": covers, "findings": _latest_findings(run)}
     path = directory / "reward_analysis.json"
     write_whole(path, (json.dumps(report, indent=1, default=str) + "\n").encode("utf-8", "replace"))
@@ -153,13 +159,19 @@ def _widen(spans: dict[str, tuple[float, float]], row: Mapping[str, Any]) -> Non
             spans[component] = (min(least, low), max(most, high))
 
 
-def _steps_to_read(run: StoredRun, num_stored: int, wanted: Iterable[str]) -> set[int] | None:
+def _steps_to_read(rollouts: RolloutReader, num_stored: int, wanted: Iterable[str]) -> set[int] | None:
     """Return the steps to read of a very long run: every n-th, those of wanted rollouts, and the last; else None."""
     if num_stored <= MAX_READ:
         return None
-    steps = run.rollouts.steps()
+    steps = rollouts.steps()
     named = {int(first) for first in (name.partition("_")[0] for name in wanted) if first.isdecimal()}
     return {*steps[:: -(-num_stored // MAX_READ)], *named, steps[-1]}
+
+
+def _describe_damage(files: Sequence[Path]) -> str:
+    if not files:
+        return ""
+    return f" Left out, because they cannot be read: {', '.join(file.name for file in files)}."
 
 
 def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:

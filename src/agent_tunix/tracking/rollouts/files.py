@@ -9,6 +9,7 @@ A file gets its final name when it is complete and on disk, so any file with suc
 """
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_regular, sync
+from agent_tunix.regular_files import make_directory, open_regular, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+_LOGGER = logging.getLogger("agent_tunix.rollouts")
 # Most bytes of a step's columns in memory.
 _MOST_BYTES = 4 * 2**30
 _MOST_ROWS_AT_ONCE = 65_536
@@ -63,7 +65,7 @@ class FileInProgress:
     def __init__(self, directory: Path, schema: "pa.Schema", first: int) -> None:
         import pyarrow.parquet as pq
 
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self._directory = directory
         self._first = self._last = first
         self._partial = directory / f".step_{first:06d}.partial"
@@ -120,6 +122,7 @@ def cut_after(directory: Path, step: int) -> None:
 
     A file that also has earlier steps is replaced by one with only these. If the process is killed in between, both
     files exist, with the same rows for the same steps. A reader takes each step once, and the next cut leaves one.
+    A damaged file is removed with a warning: a run does not need its rollouts to resume.
 
     Args:
         directory: Directory of the rollouts; it need not exist.
@@ -137,9 +140,21 @@ def cut_after(directory: Path, step: int) -> None:
             if file.last <= step:
                 continue
             if file.first <= step:
-                _keep_until(file, step)
+                _keep_until_or_warn(file, step)
             file.path.unlink()
         sync(directory)
+
+
+def _keep_until_or_warn(file: RolloutFile, step: int) -> None:
+    try:
+        with explained(file.path, "read"), opened(file.path) as source:
+            for number in range(source.num_row_groups):
+                if step_of(source, number) <= step:
+                    read_row_group(source, number)
+    except RunDirectoryError as error:
+        _LOGGER.warning("%s; the completions of steps %d to %d are lost", error, file.first, step)
+        return
+    _keep_until(file, step)
 
 
 def _keep_until(file: RolloutFile, step: int) -> None:

@@ -4,7 +4,9 @@ Files are found by name. Opening one reads its footer and its column of steps; o
 progress adds files, and a resumed run replaces some, so every call lists the directory again.
 """
 
+import contextlib
 import itertools
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from agent_tunix.tracking.rollouts.schema import ScoringSettings, StoredStep, re
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_LOGGER = logging.getLogger("agent_tunix.rollouts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,16 @@ class RolloutReader:
 
     Args:
         directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.
+        skips_damaged: True to leave out files that cannot be read, with a warning, instead of raising an error.
+
+    Attributes:
+        damaged: Files that were left out so far.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, skips_damaged: bool = False) -> None:
         self.directory = directory
+        self.damaged: list[Path] = []
+        self._skips_damaged = skips_damaged
         self._footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
 
     def steps(self) -> list[int]:
@@ -99,7 +109,7 @@ class RolloutReader:
             named = {int(first) for first in (name.partition("_")[0] for name in rollout_ids) if first.isdecimal()}
             steps = named if steps is None else named & set(steps)
         wanted = [place for step, place in sorted(self._index().items()) if steps is None or step in steps]
-        for stored in _read_steps(wanted):
+        for stored in self._read(wanted):
             if groups is not None or rollout_ids is not None:
                 rows = [
                     row
@@ -124,20 +134,37 @@ class RolloutReader:
         for _, table in _read_tables([place for _, place in sorted(self._index().items())], columns):
             yield table
 
+    def _read(self, places: Iterable[_Place]) -> Iterator[StoredStep]:
+        for path, of_file in itertools.groupby(places, key=lambda place: place.path):
+            with self._skipping(path):
+                yield from _read_steps(of_file)
+
+    @contextlib.contextmanager
+    def _skipping(self, path: Path) -> Iterator[None]:
+        """Leave out a file that turns out to be damaged, if the reader does so."""
+        try:
+            yield
+        except RunDirectoryError as error:
+            if not self._skips_damaged:
+                raise
+            if path not in self.damaged:
+                self.damaged.append(path)
+                _LOGGER.warning("%s; its completions are left out", error)
+
     def _index(self) -> dict[int, _Place]:
         """Return the position of each step."""
         index: dict[int, _Place] = {}
         footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
         for found in list_files(self.directory):
-            with explained(found.path, "read"):
+            with self._skipping(found.path), explained(found.path, "read"):
                 try:
                     status = found.path.stat()
                     key = (found.path, status.st_ino, status.st_mtime_ns)
                     footers[key] = self._footers[key] if key in self._footers else _read_footer(found.path)
                 except FileNotFoundError:  # a resuming run has just removed it
                     continue
-            # If two files have the same step, its rows are equal in both: a cut was interrupted.
-            index = footers[key] | index
+                # If two files have the same step, its rows are equal in both: a cut was interrupted.
+                index = footers[key] | index
         self._footers = footers
         return index
 

@@ -1,0 +1,235 @@
+"""Source texts of the user's modules, as this process loaded them.
+
+A user may edit a reward's file while a run goes on, and the run starts new workers until its end. So this process keeps
+the text of every module of the user that it loads, and of the modules that these import anywhere, and hands all of
+them to each worker. The worker compiles these texts, whatever the disk holds by then.
+
+Modules of Python, of installed packages and of this package are left to Python's own loaders.
+"""
+
+import ast
+import functools
+import importlib.machinery
+import importlib.util
+import linecache
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Mapping
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+# Real path → text that this process compiled, or will compile at the first import.
+_texts: dict[str, bytes] = {}
+_compiled: set[str] = set()
+# True in a worker, which never reads another text than those that it was given.
+_is_given = False
+
+
+class SourceLoader(importlib.machinery.SourceFileLoader):
+    """Loader of a user's module. It keeps the text, and ignores bytecode in `__pycache__`."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the kept text. A second import in this process, a reload, reads the file again."""
+        path = os.path.realpath(self.path)
+        if path in _compiled and not _is_given:
+            _texts.pop(path, None)
+        text = self.get_data(self.path)
+        _compiled.add(path)
+        _keep_imported(Path(path))
+        # Without a modification time, `linecache` never reads the file again: tracebacks show the code that runs.
+        lines = importlib.util.decode_source(text).splitlines(keepends=True)
+        linecache.cache[self.path] = (len(text), None, lines, self.path)
+        return self.source_to_code(text, self.path)
+
+    def get_data(self, path: str) -> bytes:
+        """Return the kept text of a source, or the content of another file."""
+        return _keep(Path(path)) if path.endswith(".py") else super().get_data(path)
+
+
+class _Finder(importlib.machinery.FileFinder):
+    """Finder of modules in a directory of the user. In a worker, it also finds files that have been removed since."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        found = super().find_spec(fullname, target)
+        if found is not None and found.loader is not None:
+            return found
+        package = os.path.join(self.path, fullname.rpartition(".")[2])
+        for file, inner in ((os.path.join(package, "__init__.py"), [package]), (f"{package}.py", None)):
+            if os.path.realpath(file) in _texts:
+                loader = SourceLoader(fullname, file)
+                return importlib.util.spec_from_file_location(
+                    fullname, file, loader=loader, submodule_search_locations=inner
+                )
+        return found
+
+
+def keep_imports() -> None:
+    """Keep the texts of the user's modules that are imported from now on."""
+    if _hook in sys.path_hooks:
+        return
+    sys.path_hooks.insert(0, _hook)
+    for directory in list(sys.path_importer_cache):
+        if not _is_foreign(directory):
+            sys.path_importer_cache.pop(directory, None)
+
+
+def _hook(directory: str) -> _Finder:
+    if not os.path.isdir(directory) or _is_foreign(directory):
+        raise ImportError
+    return _Finder(
+        directory,
+        (importlib.machinery.ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (SourceLoader, SOURCE_SUFFIXES),
+        (importlib.machinery.SourcelessFileLoader, BYTECODE_SUFFIXES),
+    )
+
+
+def _is_foreign(directory: str) -> bool:
+    """Return True for a directory that holds no modules of the user."""
+    path = Path(directory).resolve()
+    return is_installed(path) or path == _PACKAGE.parent or path.is_relative_to(_PACKAGE)
+
+
+def is_installed(file: Path) -> bool:
+    """Return True for a file of Python or of a package: such a module is meant, whatever lies beside a reward."""
+    in_packages = "site-packages" in file.parts or "dist-packages" in file.parts
+    return in_packages or any(file.is_relative_to(place) for place in _places())
+
+
+@functools.cache
+def _places() -> tuple[Path, ...]:
+    places = {sys.prefix, sys.base_prefix, site.getusersitepackages(), *sysconfig.get_paths().values()}
+    return tuple(Path(place).resolve() for place in places)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def snapshot() -> dict[str, bytes]:
+    """Return the kept texts by real path, for a worker."""
+    return dict(_texts)
+
+
+def use(texts: Mapping[str, bytes]) -> None:
+    """Compile these texts from now on; a worker calls this before it loads the user's code."""
+    global _is_given
+    if not texts:
+        return
+    _is_given = True
+    _texts.update(texts)
+    keep_imports()
+
+
+def is_kept(file: Path) -> bool:
+    """Return True if the text of a file is kept."""
+    return os.path.realpath(file) in _texts
+
+
+def read(file: Path) -> bytes:
+    """Return the kept text of a file, or its content; raise OSError if it cannot be read."""
+    kept = _texts.get(os.path.realpath(file))
+    return file.read_bytes() if kept is None else kept
+
+
+def edited() -> list[Path]:
+    """Return the files that no longer hold the text that this process keeps of them."""
+    return [] if _is_given else [path for path in map(Path, _texts) if _is_edited(path)]
+
+
+def forget_edited(file: Path) -> bool:
+    """Forget a module and those that it imports if one of their files has been edited; return True if so.
+
+    The next import then reads all of them again.
+    """
+    reached = _reached_from(file)
+    if _is_given or not any(is_kept(path) and _is_edited(path) for path in reached):
+        return False
+    for path in reached:
+        _texts.pop(os.path.realpath(path), None)
+    importlib.invalidate_caches()
+    for name, module in list(sys.modules.items()):
+        origin = getattr(module, "__file__", None)
+        if isinstance(origin, str) and name != "__main__" and Path(origin).resolve() in reached:
+            del sys.modules[name]
+    return True
+
+
+def _is_edited(file: Path) -> bool:
+    try:
+        return file.read_bytes() != _texts[str(file)]
+    except OSError:
+        return True
+
+
+def _keep(file: Path) -> bytes:
+    path = os.path.realpath(file)
+    if path not in _texts:
+        _texts[path] = file.read_bytes()
+    return _texts[path]
+
+
+def _keep_imported(file: Path) -> None:
+    """Keep the texts of the modules that a file imports, some of which only a call may import, in a worker."""
+    waiting = [] if _is_given else [file]
+    while waiting:
+        for path in _imports_of(waiting.pop()):
+            if not is_kept(path):
+                _keep(path)
+                waiting.append(path)
+
+
+def _reached_from(file: Path) -> set[Path]:
+    """Return a file and the user's files that it imports, also indirectly."""
+    found, waiting = {file}, [file]
+    while waiting:
+        new = {*_imports_of(waiting.pop())} - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _imports_of(file: Path) -> list[Path]:
+    """Return the files beside a file, or in the working directory, that it imports."""
+    try:
+        names = _imported_names(read(file))
+    except OSError:
+        return []
+    found = (_file_of(name, directory) for name in names for directory in (file.parent, Path.cwd()))
+    return [path for path in found if path is not None]
+
+
+def _file_of(module: str, directory: Path) -> Path | None:
+    path = directory.joinpath(*module.lstrip(".").split("."))
+    for candidate in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+        if os.access(candidate, os.R_OK) and not _is_foreign(str(candidate.parent)):
+            return candidate.resolve()
+    return None
+
+
+@functools.lru_cache
+def _imported_names(source: bytes) -> list[str]:
+    """Return the modules that a source imports anywhere in it; relative ones start with a dot."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):  # the import says so
+        return []
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            names += [module, *(f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)]
+    whole = [name for name in names if name.strip(".")]
+    # A module inside a package also imports the package.
+    return list(dict.fromkeys(package for name in whole for package in (*_packages_of(name), name)))
+
+
+def _packages_of(module: str) -> list[str]:
+    parts = module.split(".")
+    return [] if module.startswith(".") else [".".join(parts[:end]) for end in range(1, len(parts))]

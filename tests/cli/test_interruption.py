@@ -1,0 +1,168 @@
+"""Signals at any moment of a program: while it imports, compiles, trains and ends."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from agent_tunix.overrides import assign
+from agent_tunix.runs.weights.checkpoints import Checkpoints
+from agent_tunix.tracking.outcome import RunStatus, read_outcome
+from tests.small_run import SMALL_RUN
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {
+    "run_training.py": [str(ROOT / "run_training.py")],
+    "evaluate.py": [str(ROOT / "evaluate.py"), "checkpoint_dir=nowhere"],
+    "python -m agent_tunix": ["-m", "agent_tunix", "rewards", "list"],
+}
+
+# Says that it is there, then does one call for minutes, outside Python: as a compilation, it runs no handler of Python.
+BUSY = """
+import hashlib, os, sys
+from agent_tunix.cli import hydra_programs
+from agent_tunix.evaluation import checkpoint
+from agent_tunix.grpo.step import GrpoTrainer
+
+def compile(*args, **kwargs):
+    os.write(1, b"busy\\n")
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+GrpoTrainer.take_step = compile
+checkpoint.evaluate_checkpoint = compile
+getattr(hydra_programs, sys.argv[1])(sys.argv[2:])
+"""
+
+# Sends itself a signal in a step. Its report says how far the run was, and ends without mercy.
+REPORTED = """
+import os, sys
+from agent_tunix.cli import hydra_programs
+from agent_tunix.grpo.step import GrpoTrainer
+from agent_tunix.runs import reporter
+
+take_step = GrpoTrainer.take_step
+number = int(sys.argv[1])
+
+def signalled(self, step, *args):
+    if step == 3:
+        os.kill(os.getpid(), number)
+    return take_step(self, step, *args)
+
+def write_report(*args, **kwargs):
+    os.write(2, b"THE REPORT")
+    os.kill(os.getpid(), 9)
+
+GrpoTrainer.take_step = signalled
+reporter.write_report = write_report
+hydra_programs.train(sys.argv[2:])
+"""
+
+
+def overrides_of(root: Path, *more: str) -> list[str]:
+    return [*SMALL_RUN, "tracking.progress=none", "evaluation.num_samples=0", *more, assign("hydra.run.dir", str(root))]
+
+
+def wait_for(stream: IO[bytes], text: bytes) -> None:
+    """Read lines up to one with a text."""
+    while text not in (line := stream.readline()):
+        assert line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_ctrl_c_while_importing_is_quiet(program: str, tmp_path: Path) -> None:
+    """Whatever it has imported by then."""
+    for delay_s in (0.08, 0.15, 0.25, 0.4, 0.7):
+        process = subprocess.Popen(
+            [sys.executable, *PROGRAMS[program]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert "Traceback" not in errors.replace("_early_interrupt", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_compilation_at_once(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BUSY, "train", *overrides_of(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        wait_for(process.stdout, b"busy\n")
+        process.send_signal(number)
+        wait_for(process.stderr, b"once more stops at once")
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 128 + number
+        assert b"resume from the last checkpoint" in process.stderr.read()
+    assert read_outcome(tmp_path / "run").status is RunStatus.STOPPED
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_an_evaluation_has_its_own_text(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_tunix", "train", *overrides_of(root, "training.num_batches=1")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-c", BUSY, "evaluate", f"checkpoint_dir={root}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        wait_for(process.stdout, b"busy\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        errors = process.stderr.read().decode()
+    assert "Interrupted; the evaluation is not complete. Run the same command again" in errors
+    assert "training.resume" not in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_checkpoint_status_and_message_come_before_the_report(number: signal.Signals, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", REPORTED, str(int(number)), *overrides_of(root, "tracking.report=true")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    message, found, _ = done.stderr.partition("THE REPORT")
+    assert found, done.stderr
+    assert f"stopped by signal {int(number)} after step 3. The checkpoint of step 3 is saved; resume with:" in message
+    assert json.loads((root / "status.json").read_text())["status"] == "stopped"
+    assert Checkpoints(root / "checkpoints", 2).steps() == [3]
+
+
+@pytest.mark.slow
+def test_a_terminal_that_closes_leaves_a_checkpoint(tmp_path: Path) -> None:
+    """Its program can neither write to the terminal nor read from it from then on."""
+    root = tmp_path / "run"
+    command = [sys.executable, "-m", "agent_tunix", "train", *overrides_of(root, "training.num_batches=2000")]
+    command.remove("tracking.progress=none")
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, command)
+    seen = b""
+    while not (root / "metrics.jsonl").exists() or (root / "metrics.jsonl").read_bytes().count(b"\n") < 2:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            raise AssertionError(seen.decode(errors="replace")) from None
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (128 + signal.SIGHUP, 1)
+    assert read_outcome(root).status is RunStatus.STOPPED
+    assert Checkpoints(root / "checkpoints", 2).steps()
