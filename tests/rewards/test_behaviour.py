@@ -1,18 +1,32 @@
 """Fingerprints of what a reward holds: different for different behaviour, equal in every process."""
 
+import asyncio
+import collections
+import contextvars
+import io
+import itertools
 import json
+import logging
 import os
 import re
+import ssl
 import subprocess
 import sys
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import httpx
+import numpy as np
 import pytest
 
 import agent_tunix
 from agent_tunix.rewards import fingerprint, resolve_reward
 from agent_tunix.rewards.fingerprint import changes
+from agent_tunix.rewards.fingerprint.behaviour import describe
 
 # Pairs of rewards `…_a` and `…_b` of one source and another behaviour, and of one behaviour where the name has `same`.
 FILE = """
@@ -218,6 +232,29 @@ def test_fingerprints_are_equal_for_equal_behaviour_alone(hashes: list[dict[str,
     names = {name[:-2] for name in hashes[0]}
     equal = {name for name in names if hashes[0][f"{name}_a"] == hashes[0][f"{name}_b"]}
     assert equal == {name for name in names if name.endswith("same")}
+
+
+def test_objects_of_every_kind_can_be_held() -> None:
+    """Each is described alike when it is made again, and none stops the run."""
+
+    def wild() -> list[object]:
+        return [
+            *(threading.RLock(), threading.Event(), threading.local(), ThreadPoolExecutor(1), asyncio.Semaphore(3)),
+            *(ssl.create_default_context(), httpx.Client(), contextvars.ContextVar("x"), weakref.WeakKeyDictionary()),
+            *((n for n in range(3)), iter([1, 2]), itertools.count(3), io.StringIO("x"), memoryview(b"x"), object()),
+            *(np.random.SeedSequence(), np.random.default_rng(), np.dtype("f4"), np.add, ValueError("x"), list[int]),
+            *(..., NotImplemented, range(4), slice(1, 2), 1j, bytearray(b"x"), float("nan"), len, "abc".startswith),
+            *(
+                logging.LoggerAdapter(logging.getLogger("x")),
+                collections.ChainMap({"a": 1}),
+                Mock(),
+                json,
+                wild.__code__,
+            ),
+        ]
+
+    first, second = (json.dumps([describe(Holder(one)) for one in wild()]) for _ in range(2))
+    assert first == second
 
 
 class Holder:

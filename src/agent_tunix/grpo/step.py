@@ -44,7 +44,7 @@ from agent_tunix.grpo.dynamic_sampling import (
     judge,
     pass_rates,
 )
-from agent_tunix.grpo.losses import trains_without_advantages
+from agent_tunix.grpo.losses.objective import trains_without_advantages
 from agent_tunix.grpo.micro_batches import (
     MicroBatch,
     loss_mask,

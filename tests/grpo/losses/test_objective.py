@@ -18,8 +18,8 @@ from agent_tunix.grpo.losses import (
     ObjectiveSettings,
     completion_weights,
     policy_objective,
-    trains_without_advantages,
 )
+from agent_tunix.grpo.losses.objective import trains_without_advantages
 from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from tests.grpo.losses.support import (
     GENERATIONS,

@@ -258,6 +258,7 @@ def nothing_runs(step: int, **metrics: Any) -> Row:
 def test_a_component_that_decides_and_never_earned_comes_first() -> None:
     first, *others = diagnose(make_rows(8, nothing_runs), make_context(program_task()))
     assert (first.title, first.severity) == ("always_zero (execution)", Severity.ERROR)
+    assert "execution earned 0 in every completion of 8 steps" in first.summary
     assert "no group taught anything" in first.summary
     assert "the gate of brief, which requires execution ≥ 1, never opened" in first.summary
     assert {"truncation", "schedule_over_too_soon"} <= {finding.name for finding in others}

@@ -23,7 +23,7 @@ Axes: B completions, T tokens of each.
 from agent_tunix.grpo.losses.aggregation import AGGREGATIONS, aggregate, completion_weights
 from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, log_ratios, token_ratios
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
-from agent_tunix.grpo.losses.objective import LOSSES, policy_objective, trains_without_advantages
+from agent_tunix.grpo.losses.objective import LOSSES, policy_objective
 
 __all__ = [
     "AGGREGATIONS",
@@ -37,5 +37,4 @@ __all__ = [
     "log_ratios",
     "policy_objective",
     "token_ratios",
-    "trains_without_advantages",
 ]

@@ -35,7 +35,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 _STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
 _DEEPEST = 60
 _TENSORS = ("torch", "jax", "jaxlib")
-_GENERATORS = ("Random", "SystemRandom", "Generator", "RandomState", "BitGenerator")
+_GENERATORS = ("Random", "SystemRandom", "Generator", "RandomState", "BitGenerator", "SeedSequence")
 _SCALARS = (str, int, float, bool, type(None))
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
@@ -302,7 +302,7 @@ def _is_generator(kind: type) -> bool:
 
 def _is_foreign(definition: Any) -> bool:
     """Return True if a function or class belongs to Python, to an installed package, or to this package."""
-    code = getattr(definition, "__code__", None)
+    code = definition.__code__ if isinstance(definition, types.FunctionType) else None
     module = sys.modules.get(str(getattr(definition, "__module__", None)))
     file = code.co_filename if code is not None else getattr(module, "__file__", None)
     if file is not None and not file.startswith("<"):

@@ -1,14 +1,14 @@
 """Watch over a run: rows in, findings out, each reported once."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
 from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, LimitedEpisodes, ToolUse
-from agent_tunix.workbench.diagnosis.findings import Finding, Severity
+from agent_tunix.workbench.diagnosis.findings import ALWAYS, Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
 from agent_tunix.workbench.diagnosis.learning import (
     Collapsed,
@@ -78,6 +78,7 @@ class Watch:
     def __init__(self, context: RunContext) -> None:
         self._detectors = [detector(context) for detector in DETECTORS]
         self._said: dict[tuple[str, str], _Said] = {}
+        self.current: list[Detection] = []  # of the last row, whether they are news or not
 
     def observe(self, step: int, row: Mapping[str, Any], rollouts: Iterable[RolloutView] = ()) -> list[Finding]:
         """Add the row of a step.
@@ -94,6 +95,7 @@ class Watch:
             for detector in self._detectors:
                 detector.has_accuracy = True
         detections = [detection for detector in self._detectors for detection in detector.observe(step, row)]
+        self.current = detections
         fresh = [detection for detection in detections if self._is_news(step, detection)]
         views = list(rollouts) if fresh else []
         findings = []
@@ -160,6 +162,10 @@ def diagnose(
             order.setdefault(key, len(order))
             if key not in worst or finding.severity.rank >= worst[key].severity.rank:
                 worst[key] = finding
+    for detection in watch.current:
+        key = (detection.name, detection.subject)
+        if detection.name in ALWAYS and detection.severity is worst[key].severity:  # it covers all steps of the run
+            worst[key] = replace(worst[key], summary=detection.summary, evidence=dict(detection.evidence))
     return sorted(worst.values(), key=lambda f: (f.urgency, order[f.name, f.subject]))
 
 
