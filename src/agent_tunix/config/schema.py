@@ -226,8 +226,8 @@ class RewardsConfig:
     )
     convention: str = key(
         "auto",
-        "Convention of a reward whose signature fits none or several: plain, trl, miles, environment, verl, openrlhf, "
-        "ms_swift, verifiers or benchmax; auto: such a reward is an error.",
+        "Convention of a reward whose signature fits it beside others, fits several, or none: plain, trl, miles, "
+        "environment, verl, openrlhf, ms_swift, verifiers or benchmax; auto: chosen by the signature alone.",
     )
     completions: str = key(
         "auto",

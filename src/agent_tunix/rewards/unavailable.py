@@ -58,14 +58,14 @@ class CallWatch:
         with _lock:
             _watches.append(self)
             if len(_watches) == 1:
-                _hook.install()
+                _Hook.install()
         return self
 
     def __exit__(self, *_: object) -> None:
         with _lock:
             _watches.remove(self)
             if not _watches:
-                _hook.remove()
+                _Hook.remove()
         # The garbage collector may close an abandoned call in another context, whose watch must stay.
         with contextlib.suppress(ValueError):
             _current.reset(self._token)
@@ -130,14 +130,14 @@ class _Hook:
     def __init__(self) -> None:
         self._original = builtins.__import__
 
-    def install(self) -> None:
-        if builtins.__import__ is not self:
-            self._original = builtins.__import__
-            builtins.__import__ = self
+    @classmethod
+    def install(cls) -> None:
+        builtins.__import__ = cls()
 
-    def remove(self) -> None:
-        if builtins.__import__ is self:  # otherwise another replacement calls this one
-            builtins.__import__ = self._original
+    @classmethod
+    def remove(cls) -> None:
+        if isinstance(found := builtins.__import__, cls):  # otherwise a replacement by a call's code calls the hook
+            builtins.__import__ = found._original
 
     def __call__(
         self,
@@ -156,9 +156,6 @@ class _Hook:
         if missing:
             note_import(_caller(), name, f"cannot import name {', '.join(missing)}")
         return module
-
-
-_hook = _Hook()
 
 
 def _caller() -> FrameType:

@@ -427,6 +427,20 @@ def test_a_call_without_a_failed_import_is_scored_beside_one_with_it(tmp_path: P
     assert builtins.__import__ is IMPORT
 
 
+def test_a_call_may_replace_the_import_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "__import__", IMPORT)  # restores it
+    (tmp_path / "mine.py").write_text(
+        "import builtins\n"
+        "def reward(response):\n"
+        "    original = builtins.__import__\n"
+        "    builtins.__import__ = lambda *args, **kwargs: original(*args, **kwargs)\n"
+        "    import json\n"
+        "    return 1.0\n"
+    )
+    mixture = resolve_reward(f"{tmp_path}/mine.py:reward")
+    assert [mixture.score(samples("a"))[0].value for _ in range(3)] == [1.0] * 3
+
+
 def test_a_failed_import_that_a_file_catches_while_it_loads_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -31,7 +31,9 @@ FAULTS = (Exception, SystemExit, GeneratorExit)
 class CallSettings:
     """Settings that decide how rewards are called."""
 
-    convention: str = "auto"  # convention to use if a signature fits none or several; `auto` raises an error then
+    convention: str = (
+        "auto"  # convention to use if a signature has a sign of it, of several or of none; see `detection`
+    )
     # Form of completions for batch functions: strings (`text`) or lists of chat messages (`messages`); `auto`: the form
     # that the function can take.
     completions: str = "auto"
