@@ -177,8 +177,8 @@ class _Placeholder(ABCMeta):
             return args[0]
         return super().__call__(*args, **kwargs)
 
-    def __getitem__(cls, key: object) -> type:
-        """Return the class, as a generic one does: `JsonlDataset[dict]`."""
+    def __getitem__(cls, key: object) -> "_Placeholder":
+        """Return the class itself, as with `vf.Task[Data]`."""
         return cls
 
     def __setitem__(cls, key: object, value: object) -> None:
