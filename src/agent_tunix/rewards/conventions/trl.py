@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.formed import FormedConvention, prompt_of
@@ -165,19 +165,7 @@ def _environment_of(sample: Sample) -> Any:
         return None
     score = sample.episode.score
     value = None if score is None else score.value
-    return _EndedEnvironment(**{"get_reward": lambda: value, **own_copy(dict(sample.episode.state))})
-
-
-class _EndedEnvironment(SimpleNamespace):
-    """An environment after its episode."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        there = ", ".join(one for one in vars(self) if one != "get_reward") or "none"
-        reason = "it is private" if name.startswith("_") else "it is no plain data, or was never set"
-        raise AttributeError(
-            f"the environment's `{name}` is not available here, because {reason}; rewards see get_reward() and the"
-            f" public attributes with plain data ({there}): keep what the reward needs in such an attribute"
-        )
+    return SimpleNamespace(**{"get_reward": lambda: value, **own_copy(dict(sample.episode.state))})
 
 
 def token_ids_of(sample: Sample) -> list[int]:
