@@ -13,5 +13,5 @@ def no_registration_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterat
     modules = set(sys.modules)
     yield
     for name in set(sys.modules) - modules:
-        if "@" in name:
+        if "@" in name or name.partition(".")[0] == "benchmax":  # a directory of the gallery has that name
             del sys.modules[name]

@@ -147,8 +147,9 @@ def _where_nested(module: ModuleType, name: str) -> str:
         return ""
     for outer in tree.body:
         for node in ast.walk(outer):
-            is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            if node is not outer and is_definition and node.name == name:
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if node is not outer and node.name == name:
                 kind = "class" if isinstance(node, ast.ClassDef) else "function"
                 place = getattr(outer, "name", None) or ast.unparse(outer).partition("\n")[0]
                 return f", but a {kind} of this name inside `{place}` (line {node.lineno}); move it to the top level."

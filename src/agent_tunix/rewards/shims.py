@@ -165,8 +165,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
     def _is_ours(self, package: str) -> bool:
-        """Return True unless the package is installed."""
-        return package not in sys.modules or package in self.served
+        """Return True unless the package is installed; a directory of its name on the import path does not count."""
+        module = sys.modules.get(package)
+        return module is None or package in self.served or getattr(module, "__file__", None) is None
 
     def exec_module(self, module: ModuleType) -> None:
         for name, place in SERVED.get(module.__name__, {}).items():

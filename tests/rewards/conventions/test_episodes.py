@@ -69,21 +69,6 @@ def trl(prompts: Any, completions: Any, completion_ids: Any, environments: Any, 
     return [1.0]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("_secret", "it is private"), ("client", "no plain data"), ("add", "no plain data")]
-)
-def test_what_an_environment_does_not_show_is_said(name: str, reason: str) -> None:
-    def read(environments: Any, **kwargs: Any) -> list[float]:
-        assert getattr(environments[0], name, None) is None
-        return [getattr(environments[0], name)]
-
-    (score,) = adapt(read, "mine").score([sample()])
-    assert score.outcome is Outcome.ERROR
-    assert f"`{name}`" in score.detail
-    assert reason in score.detail
-    assert "(value)" in score.detail
-
-
 def environments_alone(environments: Any, **kwargs: Any) -> list[float]:
     seen.extend([environment.value for environment in environments])
     return [1.0]

@@ -72,6 +72,17 @@ def test_a_part_that_an_installed_package_lacks_is_served_without_touching_the_r
     assert not hasattr(miles, "utils")
 
 
+def test_a_directory_of_the_name_of_a_package_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "benchmax").mkdir()
+    (tmp_path / "benchmax" / "mine.py").write_text(
+        "from benchmax.bundle import dump_bundle\nfrom benchmax.rewards import clip01\n\n\n"
+        "def reward(response):\n    return clip01(response)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mixture = resolve_reward("benchmax/mine.py:reward", working_directory=tmp_path)
+    assert mixture.score(samples("1"))[0].value == 1.0
+
+
 def test_nested_and_repeated_use_ends_when_the_last_has_ended() -> None:
     with served_imports():
         with served_imports():

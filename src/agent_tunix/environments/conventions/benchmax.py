@@ -172,7 +172,7 @@ class BenchmaxEnvironment(EpisodeEnvironment):
             return None
         reward = adapt(self._env, self._name)
         columns = dict(self._columns)
-        if isinstance(reward, EnvironmentReward) and any("termination_reason" in call.names for call in reward.calls):
+        if isinstance(reward, EnvironmentReward) and reward.takes_termination_reason:
             columns["termination_reason"] = stop_reason
         texts = {role: _last_text(messages, role) for role in ("user", "assistant")}
         sample = Sample(

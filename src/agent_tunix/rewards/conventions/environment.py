@@ -94,6 +94,13 @@ class EnvironmentReward(FormedConvention):
         has_tools = _is_own(getattr(self.given, "run_tool", None), "run_tool")
         return f"{super()._manner()}, without its tools" if has_tools else super()._manner()
 
+    @property
+    def takes_termination_reason(self) -> bool:
+        """True if a method receives the reason why a rollout ended."""
+        names = {name for call in self.calls for name in call.names}
+        given = {"termination_reason", "termination_reasons", "rollout", "rollouts"}
+        return bool(names & given) or any(map(_takes_only_rollouts, self.calls))
+
     def _take_weights(self) -> dict[str, float]:
         """Return the argument `weights`, unless the constructor or a method takes it."""
         if any(call is not None and "weights" in call.names for call in (self._single, self._group)):
@@ -208,9 +215,13 @@ def _as_meant(call: Call, lazily: dict[str, Callable[[], Any]], rollout: str) ->
 
     An only parameter receives the rollouts, whatever its name, because benchmax passes them by position.
     """
-    if len(call.names) == 1 and call.names[0] not in lazily:
+    if _takes_only_rollouts(call):
         return {call.names[0]: lazily[rollout]}
     return {name: make for name, make in lazily.items() if name in call.names}
+
+
+def _takes_only_rollouts(call: Call) -> bool:
+    return len(call.names) == 1 and call.names[0] not in {*_PLURALS, *_PLURALS.values()}
 
 
 def _said(returned: Any) -> Said:
@@ -260,13 +271,14 @@ def messages_of(sample: Sample) -> list[dict[str, Any]]:
 
 def rollout_of(sample: Sample, said: Said) -> BaseRollout:
     """Return the rollout as newer benchmax environments get it, with the components that `compute_reward` returned."""
+    own = ("prompt_messages", "termination_reason")  # of the rollout, not of its row
     reason = termination_reason_in_benchmax(termination_reason_of(sample))
     return BaseRollout(
         rollout_id=sample.rollout_id,
         termination_reason=reason,
         rewards=dict(said) if isinstance(said, Mapping) else None,
         messages=messages_of(sample),
-        example_args={name: value for name, value in task_of(sample).items() if name != "prompt_messages"},
+        example_args={name: value for name, value in task_of(sample).items() if name not in own},
     )
 
 

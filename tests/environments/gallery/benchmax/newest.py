@@ -58,6 +58,8 @@ class Abacus(BaseEnv):
         return {"beads": self.beads[rollout_id]}
 
     async def compute_reward(self, rollout: BaseRollout) -> RewardMap | None:
+        assert {*rollout.example_args} <= {"start", "answer", "prompt", "ground_truth"}
+        assert rollout.termination_reason == ("finished" if len(rollout.messages) % 2 == 0 else "max_turns_exceeded")
         right = rollout.example_args["answer"] in extract_completion_text(rollout.messages)
         return {"correct": clip01(right and rollout.termination_reason == "finished")}
 
