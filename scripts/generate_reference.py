@@ -1,15 +1,16 @@
-"""MkDocs hook that generates the reference pages from the code at each build, so that they are never outdated.
+"""MkDocs hook that generates the reference pages from the code at each build, and the same pages of the checkout.
 
 The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`,
 `reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards,
-`reference/other-names.md` from the table of other libraries' names, and `reference/errors.md` from the calls that make
-errors. It also rejects a site that loads anything from the network. To read a page as Markdown:
+`reference/other-names.md` from the table of other libraries' names, `reference/errors.md` from the calls that make
+errors, and `reference/rewards.md` and `reference/environments.md` from docstrings. It also rejects a site that loads
+anything from the network.
 
-    python scripts/generate_reference.py configuration
-    python scripts/generate_reference.py commands
-    python scripts/generate_reference.py builtins
-    python scripts/generate_reference.py other-names
-    python scripts/generate_reference.py errors
+`docs/reference` holds these pages as plain Markdown. Write them after a change of the code; `--check`, which
+`scripts/check` runs, names those that are outdated:
+
+    python scripts/generate_reference.py
+    python scripts/generate_reference.py --check
 """
 
 import dataclasses
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from api_pages import api_section
 from error_codes import classes, messages_by_code
 from hydra import compose, initialize_config_dir
 from mkdocs.config.defaults import MkDocsConfig
@@ -36,7 +38,7 @@ from omegaconf import OmegaConf
 from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
-from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY
+from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY, WITHOUT_KEY_BY_BEGINNING
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
 
@@ -72,10 +74,46 @@ and compared.
 """
 
 OTHER_NAMES_INTRO = """\
-# Names in TRL, verl and Tunix
+# Names in other libraries
 
-Settings of other libraries, and the key that does the same here. Names with dots are verl's. The first rows are TRL's,
-the last Tunix's; at the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
+Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, in this order, and the key that does the same here. Long
+names with dots are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
+"""
+
+API_INTROS = {
+    "rewards": """\
+# Rewards API
+
+This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards. It is plain Python and
+NumPy: importing it loads neither JAX nor Hydra.
+
+```python
+from agent_tunix.rewards import get_reward_function
+
+print(get_reward_function("math")("<answer>4</answer>", answer="4"))  # 1.0
+```
+""",
+    "environments": """\
+# Environments API
+
+This page lists every public name of `agent_tunix.environments`, the package for authors of environments and tools.
+Importing it loads neither JAX nor Hydra. [Environments and tools](../environments.md) explains how they are used.
+
+```python
+from agent_tunix.environments import resolve_environment
+
+episode = resolve_environment("calculator").open()
+print(episode.call("calculator", {"expression": "1 / 3"}).text)  # 1/3 (about 0.333333333333)
+```
+""",
+}
+# Options of mkdocstrings, which shows the docstrings on the site.
+_OF_SITE = """\
+::: agent_tunix.{name}
+    options:
+      show_root_heading: false
+      show_root_toc_entry: false
+      members: true
 """
 
 ERRORS_INTRO = """\
@@ -285,6 +323,7 @@ def other_names_page() -> str:
         key, remark = (found, "") if isinstance(found, str) else found
         rows.append(f"| `{name}` | `{key}` | {remark} |")
     rows += [f"| `{name}` | | {remark} |" for name, remark in WITHOUT_KEY.items()]
+    rows += [f"| `{start}…` | | {remark} |" for start, remark in WITHOUT_KEY_BY_BEGINNING.items()]
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
 
 
@@ -314,16 +353,56 @@ PAGES = {
 }
 
 
+# --- the checkout -----------------------------------------------------------------------------------------------------
+
+_DIRECTORY = Path(__file__).parents[1] / "docs" / "reference"
+_GENERATED = "<!-- Written by scripts/generate_reference.py; change the code instead. -->\n"
+
+
+def pages_of_checkout() -> dict[Path, str]:
+    """Return the pages of `docs/reference` by file: plain Markdown, without the anchors that only MkDocs reads."""
+    texts = {name: re.sub(r" ?\{ #[^}]+ \}", "", page()) for name, page in PAGES.items()}
+    texts |= {name: f"{intro}\n{api_section(f'agent_tunix.{name}')}" for name, intro in API_INTROS.items()}
+    return {
+        _DIRECTORY / f"{name}.md": f"{_GENERATED}{text.strip()}\n".replace("\u00a0", " ")
+        for name, text in texts.items()
+    }
+
+
+def outdated_pages() -> list[Path]:
+    """Return the pages of `docs/reference` that differ from the code."""
+    return [file for file, text in pages_of_checkout().items() if not file.is_file() or file.read_text("utf-8") != text]
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages of the checkout, or check them; return the exit status."""
+    outdated = outdated_pages()
+    if arguments == ["--check"]:
+        for file in outdated:
+            print(f"{file} is outdated; run python scripts/generate_reference.py", file=sys.stderr)
+        return 1 if outdated else 0
+    if arguments:
+        print("usage: generate_reference.py [--check]", file=sys.stderr)
+        return 2
+    texts = pages_of_checkout()
+    for file in outdated:
+        file.write_text(texts[file], encoding="utf-8")
+        print(f"wrote {file}")
+    return 0
+
+
 # --- MkDocs' hooks ----------------------------------------------------------------------------------------------------
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
-    for name, page in PAGES.items():
-        # In the checkout, a short page stands in the place of the generated one.
-        if (stand_in := files.get_file_from_path(f"reference/{name}.md")) is not None:
-            files.remove(stand_in)
-        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    of_site = {name: page() for name, page in PAGES.items()}
+    of_site |= {name: f"{intro}\n{_OF_SITE.format(name=name)}" for name, intro in API_INTROS.items()}
+    for name, text in of_site.items():
+        # The page of the checkout has no anchors for MkDocs.
+        if (in_checkout := files.get_file_from_path(f"reference/{name}.md")) is not None:
+            files.remove(in_checkout)
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
 
 
@@ -360,4 +439,4 @@ class _AssetFinder(HTMLParser):
 
 
 if __name__ == "__main__":
-    print(PAGES[sys.argv[1]]())
+    sys.exit(main(sys.argv[1:]))

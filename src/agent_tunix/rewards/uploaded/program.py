@@ -156,8 +156,9 @@ def _reads(tree: ast.Module) -> Iterator[dict[str, Any]]:
     """Yield the first expression of each line that reads a file, as far as the source shows it."""
     lines = set()
     for node in ast.walk(tree):
-        is_read = isinstance(node, ast.Call) and _is_read(node)
-        if (is_read or (isinstance(node, ast.Name) and node.id == "__file__")) and node.lineno not in lines:
+        if not isinstance(node, ast.Call | ast.Name) or node.lineno in lines:
+            continue
+        if _is_read(node) if isinstance(node, ast.Call) else node.id == "__file__":
             lines.add(node.lineno)
             yield {"code": ast.unparse(node)[:_MOST_CODE], "line": node.lineno}
 
@@ -166,8 +167,8 @@ def _is_read(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     if not (name in _READERS or name.rpartition(".")[2] in _READERS):
         return False
-    texts = [node.value for node in call.args if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    texts += [one.value.value for one in call.keywords if one.arg == "mode" and isinstance(one.value, ast.Constant)]
+    given = [*call.args, *(one.value for one in call.keywords if one.arg == "mode")]
+    texts = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     is_writing = name.rpartition(".")[2] == "open" and any(text in _WRITING_MODES for text in texts)
     return not is_writing and texts[:1] not in ([":memory:"], ["/dev/null"])
 

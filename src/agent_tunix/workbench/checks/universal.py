@@ -255,7 +255,8 @@ def _differs(before: Any, after: Any) -> bool:
         return len(before) != len(after) or any(map(_differs, before, after))
     if isinstance(after, np.ndarray):
         return _differs(before.tolist(), after.tolist())
-    if callable(after) or type(after).__eq__ is object.__eq__:
+    equality: object = type(after).__eq__
+    if callable(after) or equality is object.__eq__:
         return False
     return bool(before != after) and not (before != before and after != after)
 
