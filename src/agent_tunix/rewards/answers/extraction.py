@@ -260,7 +260,7 @@ def extract_choice(response: str, letters: str = "ABCDE") -> str | None:
     r"""Return the letter that a response chooses, in upper case, or None.
 
     An answer in tags, in a box or after `####` must hold one letter: alone, first or named (`B`, `(b)`, `B. Paris`,
-    `Option B`, `Paris (B)`). Several letters (`A, B`) give None. If no answer is marked, the last "answer is B",
+    `Option B`, `Paris (B)`). Several letters (`A, B`, "A or B") give None. If no answer is marked, the last "answer is B",
     "answer: (B)" or "option B" counts, or else the last capital of `letters` that stands alone. A and I are also words.
     In free text they count only with a bracket, dot or colon, or at the end.
 
