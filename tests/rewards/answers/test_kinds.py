@@ -493,8 +493,8 @@ CALCULATION = (r"<answer>123\cdot 456+789</answer>", "56877")
 def test_a_calculation_is_accepted_if_the_argument_says_so(name: str) -> None:
     reward = get_reward_function(name)
     response, reference = CALCULATION
-    assert reward(response, answer=reference) <= 0
-    assert reward(response, answer=reference, accept_expressions=True) >= 1
+    assert reward(response, answer=reference) in (0.0, -0.5)
+    assert reward(response, answer=reference, accept_expressions=True) in (1.0, 1.5)
 
 
 def test_a_calculation_that_is_not_worked_out_says_so() -> None:

@@ -10,8 +10,8 @@ There are three tiers. The detail of a comparison names the one that decided:
   answers to a question for a percentage have all these forms. But 0.5% does not equal 50%.
 - Digits are not rounded: 0.333333 is not 1/3. But a float with all its digits is: 0.3333333333333333 is.
 - A list without brackets has no order: `1, 2` equals `2, 1` and `\{1, 2\}`.
-- Words around the only number of an answer are its unit. Unknown units are not compared: `18 dollars` equals `18 apples`,
-  but not `18 euros`. A text with no number or with several numbers does not count as a number.
+- Words around the only number of an answer are its unit. Unknown units are not compared: `18 dollars` equals
+  `18 apples`, but not `18 euros`. A text with no number or with several numbers does not count as a number.
 - A sum or product of the right value is not worked out, and different from a number: `2 + 3` is not 5.
 - The reference resolves ambiguities: `1,234` is one number if the reference is `1234`, and a pair if it is `(1, 234)`.
 """
