@@ -193,8 +193,10 @@ def compare_answers(
     if answer is None:
         return _NO_ANSWER
     short = len(answer) <= _LONGEST_REMEMBERED
-    compare_ourselves = _compare_short if short else _compare_ourselves
-    ours = compare_ourselves(answer, reference, accept_expressions)
+    if accept_expressions:
+        ours = _compare_ourselves(answer, reference, accept_expressions=True)
+    else:
+        ours = _compare_short(answer, reference) if short else _compare_ourselves(answer, reference)
     if ours.verdict is not Verdict.UNDECIDED or not thorough:
         return ours
     if not (_is_one_formula(answer) and _is_one_formula(reference.text)):
@@ -217,10 +219,10 @@ def compare_answers(
 _NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
 
 
-def _compare_ourselves(answer: str, reference: Reference, accept_expressions: bool) -> Comparison:
+def _compare_ourselves(answer: str, reference: Reference, accept_expressions: bool = False) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
-        if units_differ(_unit(number), _unit(reference.number)):
+        if _units_differ(number, reference.number):
             detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT) + ": another unit"
             return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, True)
         return _compare_numbers(number, reference.number)
@@ -346,6 +348,13 @@ def _same_subject(one: Number, other: Number) -> bool:
     return not _has_letters(one.subject) and _NAME.fullmatch(other.subject) is not None
 
 
+def _units_differ(given: Number, true: Number) -> bool:
+    """Return True if both numbers have units, which differ."""
+    if not (given.unit or "$" in given.text) or not (true.unit or "$" in true.text):
+        return False
+    return units_differ(_unit(given), _unit(true))
+
+
 def _unit(number: Number) -> Unit | None:
     unit = number.unit or ("$" if number.text.count("$") == 1 else "")
     return parse_unit(unit) if unit else None
@@ -368,6 +377,8 @@ def _compare_numbers(number: Number, reference: Number) -> Comparison:
 
 def _is_float(given: Fraction, true: Fraction) -> bool:
     """Return True if one number is the other as Python prints it: 0.30000000000000004 is 0.3."""
+    if given.denominator == true.denominator == 1:
+        return False
     return is_float_of(given, true) or is_float_of(true, given)
 
 
