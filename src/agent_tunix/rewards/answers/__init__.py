@@ -1,7 +1,7 @@
 """Answers: finding them in a response, reading them, and comparing them with a reference.
 
 - `extraction` finds the answer of a response.
-- `numbers` reads single numbers with the words around them.
+- `numbers` reads single numbers with the words around them, and `units` the units among these words.
 - `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar` read everything else as a tree.
 - `evaluation`, `scalars`, `equations`, `sets`, `matrices` and `equality` compare two trees.
 - `comparison` compares an answer with a reference, tier by tier.

@@ -8,10 +8,11 @@ There are three tiers. The detail of a comparison names the one that decided:
 
 - A percentage equals the same percentage, its fraction (50% = 0.5 = 1/2), and the bare number (50% = 50), because
   answers to a question for a percentage have all these forms. But 0.5% does not equal 50%.
-- Digits are not rounded: 0.333333 is not 1/3.
+- Digits are not rounded: 0.333333 is not 1/3. But a float with all its digits is: 0.3333333333333333 is.
 - A list without brackets has no order: `1, 2` equals `2, 1` and `\{1, 2\}`.
-- Words around the only number of an answer are its unit and are not compared: `18 dollars` equals `18 apples`. A text
-  with no number or with several numbers does not count as a number.
+- Words around the only number of an answer are its unit. Unknown units are not compared: `18 dollars` equals
+  `18 apples`, but not `18 euros`. A text with no number or with several numbers does not count as a number.
+- A sum or product of the right value is not worked out, and different from a number: `2 + 3` is not 5.
 - The reference resolves ambiguities: `1,234` is one number if the reference is `1234`, and a pair if it is `(1, 234)`.
 """
 
@@ -43,7 +44,7 @@ from agent_tunix.rewards.answers.scalars import SCALARS, is_evaluated, is_float_
 from agent_tunix.rewards.answers.thorough import LONGEST_THOROUGH, Verdict, ask
 from agent_tunix.rewards.answers.tokens import as_cases, set_in_words, turn_inward
 from agent_tunix.rewards.answers.tree import Node, constant, negative
-from agent_tunix.rewards.answers.units import Unit, is_product, parse_unit, units_differ
+from agent_tunix.rewards.answers.units import Unit, parse_unit, units_differ
 from agent_tunix.rewards.answers.work import limited, remembered_by_length
 
 _NO_NUMBER_IN_IT = re.compile(
@@ -192,8 +193,10 @@ def compare_answers(
     if answer is None:
         return _NO_ANSWER
     short = len(answer) <= _LONGEST_REMEMBERED
-    compare_ourselves = _compare_short if short else _compare_ourselves
-    ours = compare_ourselves(answer, reference, accept_expressions)
+    if accept_expressions:
+        ours = _compare_ourselves(answer, reference, accept_expressions=True)
+    else:
+        ours = _compare_short(answer, reference) if short else _compare_ourselves(answer, reference)
     if ours.verdict is not Verdict.UNDECIDED or not thorough:
         return ours
     if not (_is_one_formula(answer) and _is_one_formula(reference.text)):
@@ -216,10 +219,10 @@ def compare_answers(
 _NO_ANSWER = Comparison(Verdict.DIFFERENT, "no answer was found")
 
 
-def _compare_ourselves(answer: str, reference: Reference, accept_expressions: bool) -> Comparison:
+def _compare_ourselves(answer: str, reference: Reference, accept_expressions: bool = False) -> Comparison:
     number = read_number(answer)
     if number is not None and reference.number is not None and _same_subject(number, reference.number):
-        if units_differ(_unit(number), _unit(reference.number)):
+        if _units_differ(number, reference.number):
             detail = _describe(answer, reference, Verdict.DIFFERENT, Tier.EXACT) + ": another unit"
             return Comparison(Verdict.DIFFERENT, detail, Tier.EXACT, True)
         return _compare_numbers(number, reference.number)
@@ -276,7 +279,7 @@ def _read_reference_text(reference: str) -> Reference | None:
     if not any(map(str.isalnum, text)) and "\\" not in text and _EMPTY_SET.search(text) is None:
         return None if "∞" not in text else Reference(text, None, _node(text, None))
     is_words = _is_words(text)
-    if text.lower() in _NOTHING or (is_words and not _names_formula(text)):
+    if text.lower() in _NOTHING or (is_words and text not in _CONSTANTS and set_in_words(text) is None):
         return None
     node = _node(text, None)
     return Reference(text, None, node, is_words) if node is not None or _is_formula(text) else None
@@ -287,13 +290,6 @@ def _is_words(text: str) -> bool:
     if "-" in text and _THREE_LETTERS.search(text) is None:
         return False
     return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
-
-
-def _names_formula(text: str) -> bool:
-    """Return True for words that are a formula: the constants e and i, `xyz`, "all real numbers"."""
-    if text in _CONSTANTS or (len(text) > 1 and text.islower() and text.isalpha() and is_product(text)):
-        return True
-    return set_in_words(text) is not None
 
 
 def _is_formula(text: str) -> bool:
@@ -352,6 +348,13 @@ def _same_subject(one: Number, other: Number) -> bool:
     return not _has_letters(one.subject) and _NAME.fullmatch(other.subject) is not None
 
 
+def _units_differ(given: Number, true: Number) -> bool:
+    """Return True if both numbers have units, which differ."""
+    if not (given.unit or "$" in given.text) or not (true.unit or "$" in true.text):
+        return False
+    return units_differ(_unit(given), _unit(true))
+
+
 def _unit(number: Number) -> Unit | None:
     unit = number.unit or ("$" if number.text.count("$") == 1 else "")
     return parse_unit(unit) if unit else None
@@ -374,6 +377,8 @@ def _compare_numbers(number: Number, reference: Number) -> Comparison:
 
 def _is_float(given: Fraction, true: Fraction) -> bool:
     """Return True if one number is the other as Python prints it: 0.30000000000000004 is 0.3."""
+    if given.denominator == true.denominator == 1:
+        return False
     return is_float_of(given, true) or is_float_of(true, given)
 
 

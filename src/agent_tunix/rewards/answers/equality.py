@@ -3,7 +3,8 @@ r"""Equality of two parsed answers: by structure, and of expressions by evaluati
 - Collections are compared part by part: tuples and matrices in order, lists and sets in any order.
 - Inequalities in one unknown, intervals and their unions are compared as sets of real numbers.
 - Equations are equal if one is a constant multiple of the other, or if the solution of one solves the other.
-- `x = 5` and `5` are the same answer; `x = 5` and `y = 5` are not.
+- `x = 5` and `5` are the same answer; `x = 5` and `y = 5` are not, nor are `2x = 10` and the reference `x = 5`.
+- Operations on finite sets are worked out, and the parameters of an answer get the names of the reference's.
 - A decimal equals the irrational number that it rounds if it has at least six digits, in all or after the point.
 """
 
@@ -118,8 +119,13 @@ def _parameters(node: Node) -> list[Node]:
         conditions = node.args[1].args[1:] if node.args[1].kind == "list" else (node.args[1],)
     elif node.kind == "list":
         conditions = node.args[2:]
-    declared = [part.args[1] for part in conditions if part.kind == "relation" and part.args[0] == ("∈",)]
-    return [name for name in declared if name.kind == "symbol"]
+    declared = [
+        part.args[1]
+        for part in conditions
+        if part.kind == "relation" and part.args[0] == ("∈",) and part.args[2].kind == "named"
+    ]
+    used = _symbols_within(node.args[0] if node.kind == "builder" else node.args[1]) if declared else set()
+    return [name for name in declared if name in used]
 
 
 def _symbols_within(node: Node) -> set[Node]:

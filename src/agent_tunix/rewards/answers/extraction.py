@@ -260,9 +260,9 @@ def extract_choice(response: str, letters: str = "ABCDE") -> str | None:
     r"""Return the letter that a response chooses, in upper case, or None.
 
     An answer in tags, in a box or after `####` must hold one letter: alone, first or named (`B`, `(b)`, `B. Paris`,
-    `Option B`, `Paris (B)`). Several letters (`A, B`) give None. If no answer is marked, the last "answer is B",
-    "answer: (B)" or "option B" counts, or else the last capital of `letters` that stands alone. A and I are also words.
-    In free text they count only with a bracket, dot or colon, or at the end.
+    `Option B`, `Paris (B)`). If no answer is marked, the last "answer is B", "answer: (B)" or "option B" counts, or
+    else the last capital of `letters` that stands alone. A and I are also words. In free text they count only with a
+    bracket, dot or colon, or at the end. Several letters that stand together (`A, B`, "A or B") give None.
 
     >>> extract_choice("<answer>(b) Paris</answer>"), extract_choice("so the answer is C."), extract_choice("A cat.")
     ('B', 'C', None)

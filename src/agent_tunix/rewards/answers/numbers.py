@@ -6,7 +6,8 @@ dollars`, `x = 18`, `18.`). Continental separators are read if they are unambigu
 and no-break or thin spaces between thousands. `1 234`, `0,5` and `12,34` may be one number or two and are not read.
 
 No other text with two numbers or an operator is read, because the result would be a guess. The same holds for a number
-of more than 2,000 digits, a number directly after a letter (`H2O`), and a number before a letter in a formula (`$6m$`).
+of more than 2,000 digits, a number directly after a letter (`H2O`), a number before a letter in a formula (`$6m$`), and
+a number before letters that are neither a unit nor a word (`6xy`).
 """
 
 import decimal

@@ -14,7 +14,7 @@ def multiple_choice_reward(response: str, answer: Any, letters: str = "ABCDE") -
     """Check that the response chooses the correct letter. Range [0, 1].
 
     - 1.0: the letter of the reference
-    - 0.0: another letter, or none
+    - 0.0: another letter, none, or several: "A or B"
 
     The letter is the one in `<answer>` tags, in a box or after `####`. Without these, it is the last letter after "the
     answer is", "option" and the like, or else the last capital of `letters` that stands alone.
