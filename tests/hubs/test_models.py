@@ -1,7 +1,9 @@
 """Promises about models that one hub alone makes."""
 
+import importlib.util
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -166,6 +168,19 @@ def test_a_status_that_asks_for_credentials(kaggle: LoopbackKaggle, gcs: Loopbac
     gcs.status = status
     refusal("access_denied", f"kaggle://{KAGGLE_MODEL}")
     refusal("access_denied", BUCKET)
+
+
+def test_a_socks_proxy_without_its_package_is_named(
+    kaggle: LoopbackKaggle, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "socks", None)
+    refusal("unusable_proxy", f"kaggle://{KAGGLE_MODEL}")
+    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "socksio" else find_spec(name))
+    refusal("unusable_proxy", "hf://owner/name")
 
 
 def test_a_version_of_kaggle(kaggle: LoopbackKaggle) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agent_tunix.errors import ConfigError
 from agent_tunix.tracking.progress import Progress, format_duration
-from agent_tunix.tracking.summary import compare_ends, summary_table
+from agent_tunix.tracking.summary import compare_ends, explain_unknown, summary_table, unknown_figures
 from tests.raising import raises
 
 
@@ -177,3 +177,38 @@ def test_table_shows_change_time_and_places() -> None:
 def test_a_reward_whose_weights_changed_is_marked() -> None:
     rows = [{"step": step, "rewards/total/mean": 0.5, "rewards/a/weight": 0.1 * step} for step in (1, 2)]
     assert list(compare_ends(rows)[0]) == ["reward, 1-step mean (weights changed)"]
+
+
+@pytest.mark.parametrize(
+    ("template", "metrics", "expected"),
+    [
+        (
+            "<answer>{answer}</answer>",
+            {"eval/accuracy": None, "eval/partial_accuracy": None, "eval/format_accuracy": 0.5},
+            ["accuracy and partial accuracy: n/a, because 19 completions of 20 problems have no score"],
+        ),
+        (
+            "{answer}",
+            {"eval/accuracy": 0.5, "eval/format_accuracy": None},
+            ["format accuracy: n/a, because prompt.format"],
+        ),
+        ("<answer>{answer}</answer>", {"eval/accuracy": 0.5, "eval/format_accuracy": 0.5}, []),
+    ],
+)
+def test_figures_that_are_not_available_have_a_reason(
+    template: str, metrics: dict[str, float | None], expected: list[str]
+) -> None:
+    evaluated = {"step": 0, "eval/num_problems": 20, "eval/num_unscored": 19, **metrics}
+    unknown = unknown_figures([evaluated, {"step": 1, "rewards/total/mean": 0.5}], template)
+    lines = explain_unknown(unknown)
+    assert len(lines) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(lines, expected, strict=True))
+    table = summary_table(*compare_ends([evaluated]), {}, num_steps=1, seconds=1, unknown=unknown)
+    assert all(line in table.splitlines() for line in lines)
+
+
+def test_without_an_accuracy_the_progress_has_the_held_out_reward_too() -> None:
+    stream = io.StringIO()
+    with Progress("plain", 4, stream=stream) as progress:
+        progress.update(0, {"eval/accuracy": None, "eval/rewards/total/mean": 0.25})
+    assert stream.getvalue() == "step 0/4  accuracy n/a, held-out reward 0.250\n"

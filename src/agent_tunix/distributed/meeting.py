@@ -6,7 +6,7 @@ and every other process reports there. Process 0 frees the port once all have co
 program, or the service of a run that is complete.
 
 Runs that start together on one port have different configurations. So a process with another configuration than process
-0 has to wait, and takes part only if the right one does not come. Then all processes are told of the difference.
+0 has to wait, and takes part only if the right one does not come. Then an error in all processes names the difference.
 """
 
 import contextlib

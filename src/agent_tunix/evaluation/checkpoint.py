@@ -77,7 +77,7 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
 
 def _reasons(metrics: Mapping[str, Any], config: Config, prefix: str) -> dict[str, str]:
     """Return name → reason of the shares that are null; the names get a prefix instead of `eval/`."""
-    from agent_tunix.tracking import reason_unknown
+    from agent_tunix.tracking.summary import reason_unknown
 
     names = [name for name in metrics if _SHARE.fullmatch(name) and metrics[name] is None]
     return {prefix + name.removeprefix("eval/"): reason_unknown(name, metrics, config.prompt.format) for name in names}

@@ -188,6 +188,12 @@ def _explaining(request: HubRequest) -> Iterator[None]:
         raise _Unreachable(" ".join(str(error).split())) from error
     except GoogleAuthError as error:
         raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="access_denied") from error
+    except requests.exceptions.InvalidSchema as error:  # `requests` says only what it lacks for the proxy
+        raise request.refuse(
+            f"cannot be downloaded through the proxy of ALL_PROXY or HTTPS_PROXY ({error}); pip install PySocks for a"
+            " SOCKS proxy, or unset the variable",
+            code="unusable_proxy",
+        ) from error
     except (DataCorruption, requests.RequestException) as error:
         raise request.refuse(
             f"arrived incomplete ({' '.join(str(error).split())}); try again", code="incomplete_download"

@@ -97,6 +97,12 @@ def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
         raise request.refuse(f"failed with status {status} of Kaggle; try again later", code="hub_failed") from error
     except requests.ConnectionError as error:
         raise _Unreachable(_innermost(error)) from error
+    except requests.exceptions.InvalidSchema as error:  # `requests` says only what it lacks for the proxy
+        raise request.refuse(
+            f"cannot be downloaded through the proxy of ALL_PROXY or HTTPS_PROXY ({error}); pip install PySocks for a"
+            " SOCKS proxy, or unset the variable",
+            code="unusable_proxy",
+        ) from error
     except (requests.RequestException, DataCorruptionError) as error:
         raise request.refuse(
             f"arrived incomplete ({_innermost(error)}); try again", code="incomplete_download"

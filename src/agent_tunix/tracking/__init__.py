@@ -5,13 +5,7 @@ from agent_tunix.tracking.logs import RunLog
 from agent_tunix.tracking.metrics_file import mend, missing_steps, read_rows
 from agent_tunix.tracking.recorder import Recorder
 from agent_tunix.tracking.stored_run import StoredRun
-from agent_tunix.tracking.summary import (
-    compare_ends,
-    explain_unknown,
-    reason_unknown,
-    summary_table,
-    unknown_figures,
-)
+from agent_tunix.tracking.summary import compare_ends, summary_table
 
 __all__ = [
     "FindingsFile",
@@ -19,12 +13,9 @@ __all__ = [
     "RunLog",
     "StoredRun",
     "compare_ends",
-    "explain_unknown",
     "mend",
     "missing_steps",
     "read_findings",
     "read_rows",
-    "reason_unknown",
     "summary_table",
-    "unknown_figures",
 ]

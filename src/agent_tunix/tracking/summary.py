@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agent_tunix.rewards.builtin.form import has_tags
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.visible_text import align
 
@@ -56,6 +55,8 @@ def reason_unknown(name: str, row: Mapping[str, Any], template: str) -> str:
         row: The row of the evaluation.
         template: The run's `prompt.format`.
     """
+    from agent_tunix.rewards.builtin.form import has_tags  # commands that need no reason start faster
+
     if name.startswith("eval/format_accuracy") and not has_tags(template):
         return "prompt.format has no tags"
     counted = "eval/rewards/num_unscored" if name.startswith("eval/rewards/") else "eval/num_unscored"

@@ -14,10 +14,11 @@ from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.regular_files import read_regular
-from agent_tunix.tracking import compare_ends, explain_unknown, unknown_figures
+from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.tracking.summary import explain_unknown, unknown_figures
 from agent_tunix.visible_text import escape_hidden, one_line
 
 # Characters with a meaning in Markdown or HTML anywhere in a line.
