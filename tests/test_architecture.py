@@ -37,8 +37,8 @@ EXPORTS: dict[str, str] = {
     "agent_tunix.environments": """
         CallFault CallOutcome CallRecord CallResult EnvironmentAdapter EnvironmentRecipe EnvironmentTraits
         EpisodeEnvironment EpisodeResult FunctionTool MalformedCall Message ParsedTurn Reply SchemaTool StopReason Tool
-        ToolCall ToolCallFormat ToolsEnvironment adapt_environment format_of_template list_registered parse_turn
-        register_environment register_tool render_calls render_declarations resolve_environment run_episode
+        ToolCall ToolCallFormat ToolsEnvironment UnreadCall adapt_environment format_of_template list_registered
+        parse_turn register_environment register_tool render_calls render_declarations resolve_environment run_episode
     """,
     "agent_tunix.grpo.losses": """
         AGGREGATIONS KL_ESTIMATORS LOSSES LossBatch ObjectiveSettings TokenLosses aggregate completion_weights

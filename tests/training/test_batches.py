@@ -111,6 +111,7 @@ def test_a_stream_leaves_out_long_prompts(rows: Path, tokenizer: Tokenizer, capl
     rows.write_text(rows.read_text() + (json.dumps(long) + "\n") * 600 + "{\n")
     config = streamed(rows, num_batches=20)
     config.data.shuffle_buffer = 1
+    config.generation.max_prompt_length = 64
     with caplog.at_level(logging.WARNING):
         drawn = {p for batch in problems(StreamedBatches(config, tokenizer), *range(1, 21)) for p in batch}
     assert len(drawn) == 50

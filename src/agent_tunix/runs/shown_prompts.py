@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.config.data_sets import data_sets
-from agent_tunix.config.episodes import has_environment
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Dropped, Example, PromptEncoder, RowError, iter_examples, nothing_left
 from agent_tunix.data.sources import Split
@@ -18,6 +17,10 @@ from agent_tunix.runs.environment_setup import make_episode_encoder, open_enviro
 
 if TYPE_CHECKING:
     from agent_tunix.policy.chat.tokenizer import Tokenizer
+
+
+# Rows of each set by which a plan judges the longest prompt.
+_MEASURED = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,27 +111,20 @@ def show_prompts(config: Config, working_directory: Path, split: Split, count: i
 
     config = settle_prompts(config)
     tokenizer = Tokenizer(find_model_directory(config.model), config.prompt)
-    parts: dict[str | None, Config] = {name: one.config for name, one in data_sets(config).items()} or {None: config}
     with open_environments(config, working_directory) as environments:
         shower = PromptShower(config, tokenizer, environments)
-        for name, part in parts.items():
-            dropped = Dropped()
-            examples = iter_examples(part, split, dropped, name)
-            first = list(itertools.islice(examples, count))
-            if not first:
-                raise nothing_left(split, dropped, name)
-            yield from map(shower.show, first)
+        for examples in _first_examples(config, split, count):
+            yield from map(shower.show, examples)
 
 
 def measure_prompts(config: Config) -> Config:
-    """Return the configuration with the longest prompt, from local files and without calling an environment's `reset`.
+    """Return the configuration with the longest prompt of the first rows, without calling an environment's `reset`.
 
     Raises:
         AgentTunixError: The rows or the tokenizer cannot be used.
     """
-    from agent_tunix.data import load_splits
     from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
-    from agent_tunix.data.prompting import encode_examples, measure_stream, settle_prompts
+    from agent_tunix.data.prompting import encode_examples, settle_prompts
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.files.config_file import read_context_length
     from agent_tunix.policy.files.directory import find_model_directory
@@ -136,15 +132,22 @@ def measure_prompts(config: Config) -> Config:
     directory = find_model_directory(config.model)
     settled = settle_prompts(config)
     tokenizer, context = Tokenizer(directory, settled.prompt), read_context_length(directory)
+    examples = [example for of_set in _first_examples(settled, "train", _MEASURED) for example in of_set]
     with open_environments(config, Path.cwd()) as environments:
         overhead = None
-        if has_environment(config) and environments is not None:
+        if environments is not None:
             overhead = EpisodeOverhead(make_episode_encoder(settled, tokenizer), environments)
-        if config.data.streaming:
-            length = measure_stream(settled, tokenizer, context, None).generation.max_prompt_length
-        else:
-            train, held_out, _ = load_splits(settled)
-            prompts = encode_examples([*train, *held_out], tokenizer, settled, context=context, overhead=overhead)
-            limit = prompt_limit(settled, context)
-            length = with_prompt_length(settled, prompts.measured, limit, None).generation.max_prompt_length
-    return dataclasses.replace(config, generation=dataclasses.replace(config.generation, max_prompt_length=length))
+        prompts = encode_examples(examples, tokenizer, settled, context=context, overhead=overhead)
+    measured = with_prompt_length(settled, prompts.measured, prompt_limit(settled, context), None)
+    return dataclasses.replace(config, generation=measured.generation)
+
+
+def _first_examples(config: Config, split: Split, count: int) -> Iterator[list[Example]]:
+    """Yield the first rows of each set."""
+    parts: dict[str | None, Config] = {name: one.config for name, one in data_sets(config).items()} or {None: config}
+    for name, part in parts.items():
+        dropped = Dropped()
+        first = list(itertools.islice(iter_examples(part, split, dropped, name), count))
+        if not first:
+            raise nothing_left(split, dropped, name)
+        yield first

@@ -278,3 +278,16 @@ def test_the_command_reports_and_loads_no_jax(tmp_path: Path) -> None:
     written = [str(tmp_path / "out" / name) for name in ("report.html", "reward_analysis.json")]
     assert result.stdout.splitlines() == written
     assert not (run.root / "report.html").exists()
+
+
+def test_the_first_prompt_is_shown_as_text(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    stored = run.root / "environment.json"
+    environment = json.loads(stored.read_text())
+    prompt = {"row": 7, "tools": ["add"], "text": "<|im_start|>user\n<b>2 + 2?</b>", "num_tokens": 12}
+    stored.write_text(json.dumps({**environment, "first_prompt": prompt}))
+    page = write_report(StoredRun(run.root), tmp_path / "out", plots=False).read_text()
+    assert "row 7, 12 tokens" in page
+    assert "&lt;|im_start|&gt;user\n&lt;b&gt;2 + 2?&lt;/b&gt;" in page
+    stored.write_text(json.dumps({**environment, "first_prompt": "odd"}))
+    assert "as the model sees it" not in write_report(StoredRun(run.root), tmp_path / "out", plots=False).read_text()
