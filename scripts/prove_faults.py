@@ -1,7 +1,7 @@
 """Proofs of faults, which `scripts/proofs.py` runs: faulty rewards, power cuts, and edits of a reward in mid-run.
 
-    python -m scripts.prove_faults "power cuts"     # needs root, to mount a file system
-    python -m scripts.prove_faults "edits"
+python -m scripts.prove_faults "power cuts"     # needs root, to mount a file system
+python -m scripts.prove_faults "edits"
 """
 
 import contextlib
@@ -259,9 +259,7 @@ def prove_edits(edits: int = 20, seed: int = 0, num_steps: int = 60) -> dict[str
             made[edited] += 1
         log = run.end()
         totals = Counter(
-            score.value
-            for stored in RolloutReader(directory / "run" / "rollouts").iterate()
-            for score in stored.scores
+            score.value for stored in RolloutReader(directory / "run" / "rollouts").iterate() for score in stored.scores
         )
     assert totals.keys() == {3.0}, f"totals of another code: {dict(totals)}"
     assert sum(made.values()) == edits, f"the run was over after {sum(made.values())} edits"

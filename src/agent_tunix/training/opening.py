@@ -158,6 +158,12 @@ def pin(config: Config, paths: RunPaths) -> Config:
     A resumed run keeps the revisions that it recorded.
     """
     recorded = _recorded(paths)
+    if recorded is None and paths.config.exists():
+        _LOGGER.warning(
+            "%s is damaged and is replaced by the settings of this command; the newest revisions of a hub's model and "
+            "data are used",
+            paths.config,
+        )
     model = pin_model(config.model, recorded.model if recorded is not None else None)
     return pin_data(pin_teacher(replace(config, model=model), recorded), recorded)
 
@@ -166,13 +172,7 @@ def _recorded(paths: RunPaths) -> Config | None:
     """Return the configuration that a run stored; None if there is none, or a power cut has damaged it."""
     try:
         return from_yaml(paths.config) if paths.config.exists() else None
-    except ConfigError as error:
-        _LOGGER.warning(
-            "%s is damaged and is written anew from the settings of this command; the newest revisions of a hub's "
-            "model and data are used: %s",
-            paths.config,
-            error,
-        )
+    except ConfigError:
         return None
 
 

@@ -31,7 +31,7 @@ from agent_tunix.runs.weights.state import make_metadata, read_state, write_stat
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, mend, read_rows, summary_table
+from agent_tunix.tracking import compare_ends, read_rows, remove_damaged_lines, summary_table
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import (
@@ -307,7 +307,7 @@ class RunSession:
         for file in sources.edited():
             if file not in self._edited and self._processes.is_first:
                 _LOGGER.warning(
-                    "%s was edited after the run loaded it; the run goes on with the code that it began with, in all "
+                    "%s was edited after the run loaded it; the run continues with the code that it began with, in all "
                     "workers. A new or resumed run uses the edited code",
                     file,
                 )
@@ -394,7 +394,7 @@ class RunSession:
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
-        mend(self._paths.metrics)
+        remove_damaged_lines(self._paths.metrics)
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
         rows = read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
         return [row for row in rows if row["step"] <= step]
