@@ -2,7 +2,7 @@
 
 from agent_tunix.tracking.findings_file import FindingsFile, read_findings
 from agent_tunix.tracking.logs import RunLog
-from agent_tunix.tracking.metrics_file import missing_steps, read_rows, remove_damaged_lines
+from agent_tunix.tracking.metrics_file import missing_steps, read_rows
 from agent_tunix.tracking.recorder import Recorder
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.tracking.summary import compare_ends, summary_table
@@ -16,6 +16,5 @@ __all__ = [
     "missing_steps",
     "read_findings",
     "read_rows",
-    "remove_damaged_lines",
     "summary_table",
 ]

@@ -31,7 +31,8 @@ from agent_tunix.runs.weights.state import make_metadata, read_state, write_stat
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, read_rows, remove_damaged_lines, summary_table
+from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.tracking.metrics_file import remove_damaged_lines
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import (
