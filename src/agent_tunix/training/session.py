@@ -144,7 +144,7 @@ class RunSession:
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
         self._took_steps = False
-        self._edited = set(sources.edited())  # files of the user whose edits are older than the run, or were told
+        self._edited: set[Path] = set()  # files of the user whose edits were told
         self._steps_left = True  # False if the checkpoint that was restored is that of the last step
 
     @contextlib.contextmanager
@@ -262,7 +262,7 @@ class RunSession:
         last, seconds = self._last_step, time.perf_counter() - self._started
 
         def ends() -> list[dict[str, Any]]:
-            rows = read_rows(self._paths.metrics)
+            rows = self._rows()
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
                 table = summary_table(
@@ -397,8 +397,11 @@ class RunSession:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
         remove_damaged_lines(self._paths.metrics)
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        rows = read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
-        return [row for row in rows if row["step"] <= step]
+        return [row for row in self._rows() if row["step"] <= step]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the rows of metrics.jsonl; none if somebody has removed it."""
+        return read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
 
     def _save(self, step: int) -> None:
         """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it."""
