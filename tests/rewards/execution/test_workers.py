@@ -424,7 +424,6 @@ def test_scores_equal_those_of_inline_execution(responses: list[str], isolated: 
 # --- nothing left behind ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/oom_score_adj"), reason="needs Linux")
 def test_the_system_ends_a_worker_before_the_trainer_if_memory_runs_out(write: Write) -> None:
     spec = write("def reward(response):\n    return float(open('/proc/self/oom_score_adj').read())\n")
@@ -432,6 +431,7 @@ def test_the_system_ends_a_worker_before_the_trainer_if_memory_runs_out(write: W
     assert int(Path("/proc/self/oom_score_adj").read_text()) < 1000
 
 
+@pytest.mark.slow
 def test_no_process_outlives_a_trainer_that_is_killed(tmp_path: Path) -> None:
     program = """
 import sys, threading, time
