@@ -1,7 +1,7 @@
 """Proofs of faults, which `scripts/proofs.py` runs: faulty rewards, power cuts, and edits of a reward in mid-run.
 
-    python -m scripts.prove_faults "power cuts"     # needs root, to mount a file system
-    python -m scripts.prove_faults "edits"
+python -m scripts.prove_faults "power cuts"     # needs root, to mount a file system
+python -m scripts.prove_faults "edits"
 """
 
 import contextlib
@@ -164,15 +164,18 @@ class Disk:
 CUT_REWARD = "def reward(response, answer):\n    return len(set(response)) / 50 + (answer in response)\n"
 
 
-def prove_power_cuts(cuts: int = 20, seed: int = 0, num_steps: int = 60) -> dict[str, Any]:
+def prove_power_cuts(cuts: int = 20, seed: int = 0, num_steps: int = 40) -> dict[str, Any]:
     """Cut the power of a run's disk at random moments; prove that every resume equals the unbroken run.
 
-    The rows that a resume keeps must be those of the unbroken run, and so must the whole run at its end.
+    All rows up to a checkpoint must be there after each cut. A run that reaches its end must equal the unbroken one,
+    and then another run takes its place.
 
     Raises:
         AssertionError: A resume was refused, or something differs.
     """
     rng = random.Random(seed)
+    kept: list[int] = []
+    runs = 0
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "cut_reward.py").write_text(CUT_REWARD)
@@ -180,38 +183,41 @@ def prove_power_cuts(cuts: int = 20, seed: int = 0, num_steps: int = 60) -> dict
             *(f"training.num_batches={num_steps}", "training.save_interval_steps=3"),
             *("training.max_checkpoints_to_keep=2", f"training.reward_function={directory}/cut_reward.py:reward"),
         ]
-        Run(directory / "unbroken", overrides).end()
-        expected = {row["step"]: row for row in read_rows(directory / "unbroken")}
-        disk, kept = Disk(directory), []
-        root = disk.place / "run"
-        for _ in range(cuts):
+        unbroken = directory / "unbroken"
+        Run(unbroken, overrides).end()
+        disk = Disk(directory)
+        while len(kept) < cuts:
+            root = disk.place / f"run_{runs}"
             with disk.mounted():
                 run = Run(root, overrides)
-                if run.wait_for_rows(count_rows(root) + rng.randrange(4)):
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        run.process.wait(rng.uniform(0.0, 1.0))
+                is_running = run.wait_for_rows(count_rows(root) + rng.randrange(4))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    run.process.wait(rng.uniform(0.0, 0.5) if is_running else 0.0)
                 if run.process.poll() is not None:
                     run.end()
-                    break
+                    _check_equal(unbroken, root)
+                    runs += 1
+                    continue
                 disk.cut_power()
                 run.kill()
             with disk.mounted():
                 kept.append(_steps_on_disk(root))
         with disk.mounted():
             Run(root, overrides).end()
-            found = read_rows(root)
-            difference = first_difference(list(expected.values()), found)
-            difference = difference or first_rollout_difference(directory / "unbroken", root)
+            _check_equal(unbroken, root)
+    return {"cuts": len(kept), "runs": runs + 1, "step of the checkpoint after each": kept}
+
+
+def _check_equal(unbroken: Path, root: Path) -> None:
+    difference = first_difference(read_rows(unbroken), read_rows(root)) or first_rollout_difference(unbroken, root)
     assert difference is None, difference
-    assert len(kept) == cuts, f"the run was over after {len(kept)} cuts"
-    return {"cuts": len(kept), "steps with a checkpoint after each": kept}
 
 
 def _steps_on_disk(root: Path) -> int:
     """Return the step of the newest checkpoint. All rows up to it must be there."""
     steps = [int(path.name.removeprefix("step_")) for path in (root / "checkpoints").glob("step_*")]
     newest = max(steps, default=0)
-    lines = (root / "metrics.jsonl").read_bytes().count(b"\n") if newest else 0
+    lines = count_rows(root) if newest else 0
     assert lines >= newest, f"the checkpoint is of step {newest}, but only {lines} rows are on the disk"
     return newest
 
@@ -259,9 +265,7 @@ def prove_edits(edits: int = 20, seed: int = 0, num_steps: int = 60) -> dict[str
             made[edited] += 1
         log = run.end()
         totals = Counter(
-            score.value
-            for stored in RolloutReader(directory / "run" / "rollouts").iterate()
-            for score in stored.scores
+            score.value for stored in RolloutReader(directory / "run" / "rollouts").iterate() for score in stored.scores
         )
     assert totals.keys() == {3.0}, f"totals of another code: {dict(totals)}"
     assert sum(made.values()) == edits, f"the run was over after {sum(made.values())} edits"

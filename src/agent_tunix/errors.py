@@ -35,7 +35,6 @@ was required, what was given and how to fix it. The command line prints only the
 and keeps its traceback.
 """
 
-
 from collections.abc import Callable
 
 

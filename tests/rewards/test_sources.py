@@ -1,7 +1,7 @@
 """Edits of the user's files while workers are replaced: every worker runs the code that was loaded first."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def spoil(path: Path) -> None:
     path.write_text(path.read_text().replace("1", "7"))
 
 
-EDITS = {
+EDITS: dict[str, Callable[[Path], object]] = {
     "my_reward.py": spoil,
     "early.py": spoil,
     "late.py": spoil,

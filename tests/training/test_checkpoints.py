@@ -84,9 +84,7 @@ def test_a_mark_of_the_best_that_no_run_writes_is_named(mark: str, directory: Pa
         checkpoints.best_step()
 
 
-def test_a_damaged_mark_of_the_best_costs_no_checkpoint(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_mark_of_the_best_costs_no_checkpoint(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is repaired when the run is resumed; until then, any checkpoint could be the best."""
     checkpoints = Checkpoints(directory, max_to_keep=1)
     save(checkpoints, 5)

@@ -42,21 +42,30 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
-def each(directory: Path, damage: Damage) -> None:
-    for file in directory.iterdir():
-        damage(file)
+def at(name: str, damage: Damage) -> Damage:
+    return lambda root: damage(root / name)
+
+
+def all_empty(root: Path) -> None:
+    for name in (*SIDE_FILES, "checkpoints.json"):
+        empty(root / name)
+
+
+def each(damage: Damage) -> Damage:
+    return lambda root: [damage(file) for file in (root / "rollouts").iterdir()]
 
 
 SIDE_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "findings.jsonl", "status.json", "signature.json")
 DAMAGES: dict[str, Damage] = {
-    f"{name} {damage.__name__}": lambda root, name=name, damage=damage: damage(root / name)  # type: ignore[misc]
-    for name in (*SIDE_FILES, "checkpoints.json", "checkpoints/best.json")
-    for damage in (empty, tear, zero, remove)
-} | {
-    "rollouts empty": lambda root: each(root / "rollouts", empty),
-    "rollouts torn": lambda root: each(root / "rollouts", tear),
-    "rollouts removed": lambda root: shutil.rmtree(root / "rollouts"),
-    "all of them": lambda root: [empty(root / name) for name in (*SIDE_FILES, "checkpoints.json")],
+    **{
+        f"{name} {kind}": at(name, damage)
+        for name in (*SIDE_FILES, "checkpoints.json", "checkpoints/best.json")
+        for kind, damage in {"empty": empty, "torn": tear, "zeros": zero, "removed": remove}.items()
+    },
+    "rollouts empty": each(empty),
+    "rollouts torn": each(tear),
+    "rollouts removed": at("rollouts", shutil.rmtree),
+    "all of them": all_empty,
 }
 
 

@@ -54,7 +54,9 @@ class StopRequest:
             _leave_terminal()
         # Python's buffers may be in use when a handler runs, so this bypasses them.
         with contextlib.suppress(OSError):  # a closed terminal or pipe
-            os.write(2, b"\nstopping after this step, with a checkpoint, or before the first; once more stops at once\n")
+            os.write(
+                2, b"\nstopping after this step, with a checkpoint, or before the first; once more stops at once\n"
+            )
 
     def _put_back(self, numbers: tuple[int, ...]) -> None:
         for number in numbers:

@@ -2,7 +2,7 @@
 
 from agent_tunix.tracking.findings_file import FindingsFile, read_findings
 from agent_tunix.tracking.logs import RunLog
-from agent_tunix.tracking.metrics_file import mend, missing_steps, read_rows
+from agent_tunix.tracking.metrics_file import missing_steps, read_rows
 from agent_tunix.tracking.recorder import Recorder
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.tracking.summary import compare_ends, summary_table
@@ -13,7 +13,6 @@ __all__ = [
     "RunLog",
     "StoredRun",
     "compare_ends",
-    "mend",
     "missing_steps",
     "read_findings",
     "read_rows",

@@ -47,7 +47,7 @@ class MetricsFile(Closing):
             self._file = self._open()
 
     def _open(self) -> FileIO:
-        file = open(self._path, "ab", buffering=0)
+        file = open(self._path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
         os.fsync(self._directory)
         return file
 
@@ -162,14 +162,14 @@ def cut_after(path: Path, step: int) -> None:
         file.write(kept)
 
 
-def mend(path: Path) -> None:
+def remove_damaged_lines(path: Path) -> None:
     """Remove lines that are no rows, as a power cut may leave, and warn of them; the file need not exist.
 
     Raises:
         RunDirectoryError: The file cannot be read or replaced.
     """
     if not path.exists():
-        _LOGGER.warning("%s does not exist; it begins anew", path)
+        _LOGGER.warning("%s does not exist; a new one begins", path)
         return
     with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
         lines = [(number, line, _parse(line)) for number, line in enumerate(_lines_of(file), start=1)]

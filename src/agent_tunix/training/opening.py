@@ -158,6 +158,12 @@ def pin(config: Config, paths: RunPaths) -> Config:
     A resumed run keeps the revisions that it recorded, and the longest prompt that it measured.
     """
     recorded = _recorded(paths)
+    if recorded is None and paths.config.exists():
+        _LOGGER.warning(
+            "%s is damaged and is replaced by the settings of this command; the newest revisions of a hub's model and "
+            "data are used",
+            paths.config,
+        )
     if recorded is not None and config.generation.max_prompt_length is None:
         measured = recorded.generation.max_prompt_length
         config = replace(config, generation=replace(config.generation, max_prompt_length=measured))
@@ -169,13 +175,7 @@ def _recorded(paths: RunPaths) -> Config | None:
     """Return the configuration that a run stored; None if there is none, or a power cut has damaged it."""
     try:
         return from_yaml(paths.config) if paths.config.exists() else None
-    except ConfigError as error:
-        _LOGGER.warning(
-            "%s is damaged and is written anew from the settings of this command; the newest revisions of a hub's "
-            "model and data are used: %s",
-            paths.config,
-            error,
-        )
+    except ConfigError:
         return None
 
 

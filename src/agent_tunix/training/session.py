@@ -31,7 +31,8 @@ from agent_tunix.runs.weights.state import make_metadata, read_state, write_stat
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, mend, read_rows, summary_table
+from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.tracking.metrics_file import remove_damaged_lines
 from agent_tunix.tracking.summary import unknown_figures
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
@@ -144,7 +145,7 @@ class RunSession:
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
         self._took_steps = False
-        self._edited = set(sources.edited())  # files of the user whose edits are older than the run, or were told
+        self._edited: set[Path] = set()  # files of the user whose edits were told
         self._steps_left = True  # False if the checkpoint that was restored is that of the last step
 
     @contextlib.contextmanager
@@ -262,7 +263,7 @@ class RunSession:
         last, seconds = self._last_step, time.perf_counter() - self._started
 
         def ends() -> list[dict[str, Any]]:
-            rows = read_rows(self._paths.metrics)
+            rows = self._rows()
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
                 table = summary_table(
@@ -313,7 +314,7 @@ class RunSession:
         for file in sources.edited():
             if file not in self._edited and self._processes.is_first:
                 _LOGGER.warning(
-                    "%s was edited after the run loaded it; the run goes on with the code that it began with, in all "
+                    "%s was edited after the run loaded it; the run continues with the code that it began with, in all "
                     "workers. A new or resumed run uses the edited code",
                     file,
                 )
@@ -400,10 +401,13 @@ class RunSession:
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
-        mend(self._paths.metrics)
+        remove_damaged_lines(self._paths.metrics)
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        rows = read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
-        return [row for row in rows if row["step"] <= step]
+        return [row for row in self._rows() if row["step"] <= step]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the rows of metrics.jsonl; none if somebody has removed it."""
+        return read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
 
     def _save(self, step: int) -> None:
         """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it."""

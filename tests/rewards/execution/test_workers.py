@@ -424,6 +424,13 @@ def test_scores_equal_those_of_inline_execution(responses: list[str], isolated: 
 # --- nothing left behind ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/oom_score_adj"), reason="needs Linux")
+def test_the_system_ends_a_worker_before_the_trainer_if_memory_runs_out(write: Write) -> None:
+    spec = write("def reward(response):\n    return float(open('/proc/self/oom_score_adj').read())\n")
+    assert [one.value for one in score(spec, ["x"])] == [1000.0]
+    assert int(Path("/proc/self/oom_score_adj").read_text()) < 1000
+
+
 @pytest.mark.slow
 def test_no_process_outlives_a_trainer_that_is_killed(tmp_path: Path) -> None:
     program = """

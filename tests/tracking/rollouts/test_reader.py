@@ -262,9 +262,7 @@ def test_a_damaged_file_that_spans_the_cut_is_removed_and_told(
     assert "the completions of steps 4 to 5 are lost" in caplog.text
 
 
-def test_a_reader_that_skips_damaged_files_reads_the_others(
-    unfinished: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reader_that_skips_damaged_files_reads_the_others(unfinished: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One is torn at its end, where the footer is, and one within its rows."""
     torn, garbled = unfinished / "step_000001-000003.parquet", unfinished / "step_000004-000006.parquet"
     torn.write_bytes(torn.read_bytes()[:-50])

@@ -4,6 +4,7 @@ The value is `RUN`, `RUN:STEP` or `RUN:best`. Before training it is replaced by 
 config.yaml stores this form. So a resumed run starts with the same weights even if the other run has gone on.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import logging
@@ -40,7 +41,9 @@ def pin_initial(config: Config, root: Path) -> Config:
         return config
     run, step = find_initial(given)
     if step in (None, "best") and config.training.resume and (root / "config.yaml").is_file():
-        before = from_yaml(root / "config.yaml").training.init_checkpoint
+        before = None
+        with contextlib.suppress(ConfigError):  # damaged, of which the run warns
+            before = from_yaml(root / "config.yaml").training.init_checkpoint
         if before is not None and before.rpartition(":")[0] == str(run.root):
             return _with(config, before)
     return _with(config, f"{run.root}:{_choose_step(run, step)}")

@@ -1,7 +1,7 @@
 """Record of a run's newest checkpoint, `checkpoints.json` in its directory.
 
 It names the directories that the run has written checkpoints to. So a run that is resumed with another
-`training.checkpoint_dir` finds its earlier checkpoints, and does not begin anew if they cannot be found.
+`training.checkpoint_dir` finds its earlier checkpoints, and does not start from the beginning if they cannot be found.
 """
 
 import json
