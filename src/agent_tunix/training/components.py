@@ -271,7 +271,7 @@ def _first_prompt(
     config: Config, tokenizer: Tokenizer, batches: Batches, environments: EnvironmentSet | None
 ) -> ShownPrompt | None:
     """Return the prompt of the first row of the first step; None in other processes, which run no environments."""
-    if not here().is_first or not isinstance(batches, LoadedBatches):
+    if not (here().is_first and isinstance(batches, LoadedBatches) and batches.num_steps > 0):
         return None
     row = int(batches.order.batch_indices(1)[0])
     return PromptShower(config, tokenizer, environments).show(batches.prompts.examples[row])
