@@ -2,7 +2,7 @@
 
 - `extraction` finds the answer of a response.
 - `numbers` reads single numbers with the words around them, and `units` the units among these words.
-- `tokens`, `tree`, `cursor`, `expressions`, `commands` and `grammar` read everything else as a tree.
+- `tokens`, `tree`, `expressions`, `commands` and `grammar` read everything else as a tree.
 - `evaluation`, `scalars`, `equations`, `sets`, `matrices` and `equality` compare two trees.
 - `comparison` compares an answer with a reference, tier by tier.
 - `thorough` asks math-verify about answers that the grammar cannot read. `verifiers` runs it in other processes.

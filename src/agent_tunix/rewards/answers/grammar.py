@@ -6,7 +6,7 @@ and `parse("½x")` return trees of the same value. The docstring of `Node` lists
 """
 
 from agent_tunix.rewards.answers.commands import CommandParser
-from agent_tunix.rewards.answers.cursor import DEEPEST
+from agent_tunix.rewards.answers.expressions import DEEPEST
 from agent_tunix.rewards.answers.tokens import CONDITIONAL_WORDS, RELATIONS, SET_OPERATIONS, UnreadableError, tokens_of
 from agent_tunix.rewards.answers.tree import Node, depth_of
 from agent_tunix.rewards.answers.work import limited, remembered_by_length
