@@ -129,6 +129,7 @@ def test_a_run_leaves_its_configuration_its_environment_and_its_log(finished: Pa
     names = {path.name for path in finished.iterdir() if not path.name.startswith(".")}
     assert sorted(names - {"findings.jsonl"}) == [  # Written with the first finding, of which such a run may have none.
         "checkpoints",
+        "checkpoints.json",
         "config.yaml",
         "environment.json",
         "metrics.jsonl",

@@ -75,8 +75,9 @@ class MetricsFile(Closing):
         """Flush all rows to the device, so that a power cut loses none of them.
 
         Raises:
-            RunDirectoryError: The disk is full or fails.
+            RunDirectoryError: The disk is full or fails, or the directory has been removed or moved.
         """
+        self._find_again()
         with _explained(self._path, "written"):
             os.fsync(self._file.fileno())
 
