@@ -256,6 +256,7 @@ def test_within_a_tenth_of_the_reference(answer: str, reference: str, within: bo
     "reference",
     [
         *("", "  ", "n/a", "five", "Yes, 12", "?!", b"5", None, True, [5], {"a": 5}),
+        *("SELECT * FROM t", "INSERT INTO t VALUES (1, 2)", "delete from t", "print (open(name))"),
         *(float("nan"), float("inf"), pytest.param(10**5000, id="an integer that Python does not print")),
     ],
 )

@@ -71,6 +71,10 @@ _WORDS_ALONE = re.compile(
     r"[(\"']*(?: [A-Za-z] | (?:[A-Za-z]{2,}|[aAI])(?>(?:[\s,.'’-]+(?:[A-Za-z]{2,}|[aAI](?![A-Za-z])))*) )[)\"'.!?]*",
     re.VERBOSE,
 )
+# A query or a sentence: a long word first, and another one after it, without a relation. Capitals would be a product.
+_LONG_WORDS = re.compile(
+    r"(?![^\\$=<>≤≥]*[\\$=<>≤≥])[A-Za-z]{4,}(?![A-Za-z]).*?[\s(][A-Za-z]{4,}(?![A-Za-z])", re.DOTALL
+)
 _THREE_LETTERS = re.compile(r"[A-Za-z]{3}")
 _TEXT_ALONE = re.compile(r"\s*\$*\s*\\(?:text|textbf|mathrm|mbox)\s*\{[^{}0-9]*+\}\s*\$*\.?\s*")
 _MATHEMATICAL_WORDS = frozenset(
@@ -289,6 +293,8 @@ def _is_words(text: str) -> bool:
     """Return True for words, and for a single letter, as in multiple choice; False for `ad-bc`."""
     if "-" in text and _THREE_LETTERS.search(text) is None:
         return False
+    if _LONG_WORDS.match(text) is not None:
+        return True
     return _WORDS_ALONE.fullmatch(text) is not None or _TEXT_ALONE.fullmatch(text) is not None
 
 
