@@ -110,7 +110,13 @@ def test_a_second_signal_ends_a_compilation_at_once(number: signal.Signals, tmp_
 def test_ctrl_c_in_an_evaluation_has_its_own_text(tmp_path: Path) -> None:
     root = tmp_path / "run"
     done = subprocess.run(
-        [sys.executable, "-m", "agent_tunix", "train", *overrides_of(root, "training.num_batches=1")],
+        [
+            sys.executable,
+            "-m",
+            "agent_tunix",
+            "train",
+            *overrides_of(root, "training.num_batches=1", "evaluation.num_samples=16"),
+        ],
         capture_output=True,
         text=True,
         check=False,
