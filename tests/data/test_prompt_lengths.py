@@ -137,3 +137,8 @@ def test_a_stream_has_room_for_longer_prompts() -> None:
 def test_without_any_prompt_there_is_a_width() -> None:
     settled = with_prompt_length(Config(), MeasuredPrompts([], [], []), prompt_limit(Config(), None), None)
     assert settled.generation.max_prompt_length == 64
+
+
+def test_no_room_before_the_completion_is_an_error_before_the_prompts_are_read() -> None:
+    with pytest.raises(ConfigError, match=r"5000 tokens .* context of 2048 .* lower generation.max_generation_steps"):
+        prompt_limit(config_of("generation.max_generation_steps=5000"), 2048)

@@ -1,6 +1,5 @@
 """`agent-tunix data …`: rows and prompts as a run uses them, offline and without JAX."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -41,7 +40,6 @@ def show(count: int, split: Literal["train", "test"], as_json: bool, overrides: 
     find_own_conf()
     config = compose_overrides(overrides)
     check(config)
-    logging.getLogger("agent_tunix").setLevel(logging.WARNING)
     prompts = list(show_prompts(config, Path.cwd(), split, count))
     if as_json:
         echo_json([prompt.to_data() for prompt in prompts])

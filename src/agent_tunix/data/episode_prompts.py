@@ -26,7 +26,7 @@ from agent_tunix.environments import (
 from agent_tunix.environments.declarations import sign_of_format
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
-from agent_tunix.rewards.tool_call_shapes import with_mapping_arguments
+from agent_tunix.rewards.conventions.tool_call_shapes import with_mapping_arguments
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _QUESTION, _TURN, _RESULT = "agent tunix asks", "agent tunix answers", "agent tunix replies"

@@ -19,7 +19,7 @@ from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.data.examples import Example
 from agent_tunix.environments.episode import Episode, StopReason
 from agent_tunix.environments.running import EnvironmentSet
-from agent_tunix.errors import DataError, EnvironmentFailedError, ModelError
+from agent_tunix.errors import ConfigError, DataError, EnvironmentFailedError, ModelError
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -43,6 +43,9 @@ def prompt_limit(config: Config, context: int | None) -> PromptLimit:
     Args:
         config: The configuration.
         context: Longest text of the model in tokens; None if it is unknown.
+
+    Raises:
+        ConfigError: Nothing is left.
     """
     generation = config.generation
     if generation.max_prompt_length is not None:
@@ -55,6 +58,11 @@ def prompt_limit(config: Config, context: int | None) -> PromptLimit:
     if not bounds:
         return PromptLimit(None, "")
     tokens, what = min(bounds)
+    if tokens <= rest:
+        raise ConfigError(
+            f"prompts require room before {rest} tokens that follow them, but {what} leaves none; lower "
+            "generation.max_generation_steps, the limits of environment.*, or set generation.max_prompt_length"
+        )
     remedy = f"allow fewer than {rest} tokens after the prompt, or shorten the prompts"
     return PromptLimit(tokens - rest, f"{tokens - rest} ({what}, less {rest} after the prompt)", remedy)
 

@@ -19,7 +19,7 @@ from jinja2.parser import Parser
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.chat.limited_jinja import LimitedEnvironment, TemplateLimitError
 from agent_tunix.regular_files import read_regular
-from agent_tunix.rewards.tool_call_shapes import with_text_arguments
+from agent_tunix.rewards.conventions.tool_call_shapes import with_text_arguments
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2")
 

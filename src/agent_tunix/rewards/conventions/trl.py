@@ -34,9 +34,9 @@ from typing import Any, ClassVar, NoReturn
 from agent_tunix.rewards.conventions import running
 from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.conventions.target import Call
+from agent_tunix.rewards.conventions.tool_call_shapes import with_mapping_arguments
 from agent_tunix.rewards.conventions.values import own_copy, to_number, to_score, to_scores
 from agent_tunix.rewards.sample import Sample, Score
-from agent_tunix.rewards.tool_call_shapes import with_mapping_arguments
 from agent_tunix.rewards.unavailable import Placeholder
 
 EXPECTED = "a batch reward returns a list of one number, or None, for each completion"

@@ -40,27 +40,23 @@ def path_of(name: str) -> str:
     return os.path.join(*(os.fsdecode(unquote_to_bytes(text)) for text in (place, f"{stem}.py")))
 
 
-class SourceLoader(importlib.machinery.SourceFileLoader):
-    """Loader that always compiles the source and ignores bytecode in `__pycache__`."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        """Return the compiled source."""
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
 class FileSpec(importlib.machinery.ModuleSpec):
     """Specification of the module of a file. It belongs to no package, so that relative imports fail as usual."""
 
     parent = ""
 
-    def __init__(self, path: str, kind: type[SourceLoader] = SourceLoader) -> None:
+    def __init__(self, path: str, kind: type[importlib.machinery.SourceFileLoader]) -> None:
         name = name_of(path)
         super().__init__(name, kind(name, path), origin=path)
         self.has_location = True
 
 
-class _ServedLoader(SourceLoader):
-    """Loader that serves the imports of a file that fails without the substitutes of agent_tunix."""
+class _FileLoader(importlib.machinery.SourceFileLoader):
+    """Loader of a file, which serves its imports if it fails without the substitutes of agent_tunix."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the compiled source, whatever bytecode `__pycache__` holds."""
+        return self.source_to_code(self.get_data(self.path), self.path)
 
     def exec_module(self, module: ModuleType) -> None:
         try:
@@ -77,7 +73,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         file = path_of(fullname)
-        return FileSpec(file, _ServedLoader) if file else None
+        return FileSpec(file, _FileLoader) if file else None
 
 
 _SERVED = contextlib.ExitStack()  # stays open, because the functions of a file may import too

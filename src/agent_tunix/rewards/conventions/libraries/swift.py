@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent_tunix.rewards.conventions.target import Call
+from agent_tunix.rewards.conventions.tool_call_shapes import with_written_calls
 from agent_tunix.rewards.conventions.trl import OWN_NAMES, TrlReward, token_ids_of
 from agent_tunix.rewards.conventions.values import own_copy
 from agent_tunix.rewards.sample import Sample
-from agent_tunix.rewards.tool_call_shapes import with_written_calls
 
 _FURTHER = ("messages", "response_token_ids")
 

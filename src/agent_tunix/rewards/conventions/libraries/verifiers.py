@@ -27,9 +27,9 @@ from agent_tunix.rewards.conventions.formed import prompt_of
 from agent_tunix.rewards.conventions.libraries.named import NamedConvention, Values
 from agent_tunix.rewards.conventions.libraries.parsers import Parser
 from agent_tunix.rewards.conventions.libraries.rubrics import parser_of_rubric
+from agent_tunix.rewards.conventions.tool_call_shapes import with_call_objects
 from agent_tunix.rewards.conventions.values import own_copy, reference_of, to_score
 from agent_tunix.rewards.sample import Sample, Score
-from agent_tunix.rewards.tool_call_shapes import with_call_objects
 from agent_tunix.rewards.unavailable import Placeholder
 
 _PLURALS = {
