@@ -99,6 +99,64 @@ def test_a_file_that_could_not_be_imported_is_read_again(tmp_path: Path) -> None
     assert loading.load_file(file).VALUE == 2
 
 
+# A reward and an environment that write a completion to `written.py` and import it.
+WRITING = """
+import importlib
+import sys
+from pathlib import Path
+
+def value_of(text):
+    sys.modules.pop("written", None)
+    importlib.invalidate_caches()
+    Path(__file__).with_name("written.py").write_text(text)
+    try:
+        from written import VALUE
+    except Exception:
+        return -1.0
+    return float(VALUE() if callable(VALUE) else VALUE)
+
+def reward(response):
+    try:
+        return value_of(response)
+    except Exception:
+        return -2.0
+
+class Runs:
+    def reset(self):
+        return "go"
+
+    def step(self, action):
+        return "", value_of(action), True, {}
+"""
+FAILING = "import absent_library\nVALUE = 1"
+FAILING_LATER = "def VALUE():\n    import absent_library\n    return 1.0"
+
+
+def write_writing(directory: Path) -> Path:
+    (directory / "written.py").write_text("VALUE = 7")  # left by another run
+    (directory / "writing.py").write_text(WRITING)
+    return directory / "writing.py"
+
+
+@pytest.mark.parametrize("execution", ["inline", "process"])
+def test_a_file_that_a_reward_writes_and_imports_is_read_for_each_completion(execution: str, tmp_path: Path) -> None:
+    mixture = resolve_reward(f"{write_writing(tmp_path)}:reward", working_directory=tmp_path)
+    texts = ["VALUE = 1", "VALUE = 22", FAILING, FAILING_LATER, "VALUE = 3"]
+    with make_runner(mixture, execution, num_workers=1, recycle_after=3) as runner:
+        scores = [score for text in texts for score in runner.reward.score([Sample(text)])]
+    assert [score.value for score in scores] == [1.0, 22.0, -1.0, -2.0, 3.0]
+    sys.modules.pop("written", None)
+
+
+def test_a_file_that_an_environment_writes_and_imports_is_read_at_each_step(tmp_path: Path) -> None:
+    recipe = EnvironmentRecipe(f"{write_writing(tmp_path)}:Runs", working_directory=tmp_path)
+    with EnvironmentSet({None: recipe}, HostingLimits("process", num_workers=1)) as environments:
+        for text, value in (("VALUE = 1", 1.0), ("VALUE = 22", 22.0)):
+            episode = run_episode(environments.open({}), script(text))
+            assert episode.score is not None
+            assert episode.score.value == value
+
+
 FRAGILE = """
 import os
 

@@ -4,7 +4,8 @@ A user may edit a reward's file while a run goes on, and the run starts new work
 the text of every module of the user that it loads, and of the modules that these import anywhere, and hands all of
 them to each worker. The worker compiles these texts, whatever the disk holds by then.
 
-Modules of Python, of installed packages and of this package are left to Python's own loaders.
+Modules of Python, of installed packages and of this package are left to Python's own loaders. A file that the user's
+code itself writes, such as a completion's program that it imports next, is read from the disk.
 """
 
 import ast
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -28,6 +30,10 @@ _texts: dict[str, bytes] = {}
 _compiled: set[str] = set()
 # True in a worker, which never reads another text than those that it was given.
 _is_given = False
+# The files that the user's code wrote last, in order.
+_written: dict[str, None] = {}
+_MAX_WRITTEN = 256
+_notices_writes = False
 
 
 class SourceLoader(importlib.machinery.SourceFileLoader):
@@ -121,8 +127,44 @@ def use(texts: Mapping[str, bytes]) -> None:
     if not texts:
         return
     _is_given = True
+    notice_writes(True)
     _texts.update(texts)
     keep_imports()
+
+
+def notice_writes(is_user: bool) -> None:
+    """Say whether the user's code runs now, in this process. In a worker, it always does."""
+    global _notices_writes
+    _add_hook()
+    _notices_writes = is_user or _is_given
+
+
+@functools.cache
+def _add_hook() -> None:
+    sys.addaudithook(_notice_write)  # Python cannot remove it
+
+
+def _notice_write(event: str, args: tuple[Any, ...]) -> None:
+    """Forget the kept text of a file that the user's code opens to write, or puts in another's place."""
+    if not _notices_writes:
+        return
+    if event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR):
+        file = args[0]
+    elif event == "os.rename":
+        file = args[1]
+    else:
+        return
+    if isinstance(file, str | os.PathLike) and os.fspath(file).endswith(".py"):
+        path = os.path.realpath(file)
+        _texts.pop(path, None)
+        _written[path] = None
+        if len(_written) > _MAX_WRITTEN:
+            del _written[next(iter(_written))]
+
+
+def is_written(file: str) -> bool:
+    """Return True if the user's code has written a file, which is then none of the user's modules."""
+    return os.path.realpath(file) in _written
 
 
 def is_kept(file: Path) -> bool:
@@ -168,9 +210,12 @@ def _is_edited(file: Path) -> bool:
 
 def _keep(file: Path) -> bytes:
     path = os.path.realpath(file)
-    if path not in _texts:
-        _texts[path] = file.read_bytes()
-    return _texts[path]
+    if path in _texts:
+        return _texts[path]
+    text = file.read_bytes()
+    if not _is_given:
+        _texts[path] = text
+    return text
 
 
 def _keep_imported(file: Path) -> None:

@@ -4,8 +4,10 @@ A call needs
 
 - a module that it imports. A failed import counts if a statement or `importlib.import_module` inside a function of a
   user's file makes it. Imports of installed packages, of modules while they load, and of text that is executed do not
-  count: they may be attempts. Neither does an import whose handler gives all its names another meaning, as in
-  `try: import regex as re`, `except ImportError: import re`.
+  count: they may be attempts. Neither do imports of a file that the call has written, such as a completion's program,
+  nor an import with a replacement: its handler gives all its names another meaning, as in `try: import regex as re`,
+  `except ImportError: import re`, or it is for failed imports alone and ends with what it computes instead, as in
+  `except ImportError: return float(guess == answer)`.
 - a placeholder, for a part of a library that is not installed or a value that does not exist here.
 
 Calls that run at the same time are told apart by their context. What a thread without one misses counts for all.
@@ -29,6 +31,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards import sources
 
 _current: contextvars.ContextVar["CallWatch | None"] = contextvars.ContextVar("watch", default=None)
 _watches: list["CallWatch"] = []  # those of all calls in progress
@@ -59,6 +62,7 @@ class CallWatch:
             _watches.append(self)
             if len(_watches) == 1:
                 _Hook.install()
+                sources.notice_writes(True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,6 +70,7 @@ class CallWatch:
             _watches.remove(self)
             if not _watches:
                 _Hook.remove()
+                sources.notice_writes(False)
         # The garbage collector may close an abandoned call in another context, whose watch must stay.
         with contextlib.suppress(ValueError):
             _current.reset(self._token)
@@ -105,6 +110,8 @@ def note_import(frame: FrameType | None, module: str, error: str) -> None:
     if frame is None or (frame.f_code.co_name == "<module>" and not is_load):
         return
     file, line = frame.f_code.co_filename, frame.f_lineno
+    if sources.is_written(file):
+        return
     if not (_is_users(file) or (own is not None and file == own.file)) or has_replacement(file, line):
         return
     package = module.partition(".")[0] or "it"
@@ -151,7 +158,8 @@ class _Hook:
             module = self._original(name, globals, locals, fromlist or (), level)
             missing = _missing_names(module, fromlist) if fromlist and _is_users(_caller().f_code.co_filename) else []
         except ImportError as error:
-            note_import(_caller(), "." * level + name, str(error))
+            if not _is_of_written(error):
+                note_import(_caller(), "." * level + name, str(error))
             raise
         if missing:
             note_import(_caller(), name, f"cannot import name {', '.join(missing)}")
@@ -163,6 +171,16 @@ def _caller() -> FrameType:
     return sys._getframe(2)
 
 
+def _is_of_written(error: ImportError) -> bool:
+    """Return True if an import failed inside a file that the call has written."""
+    place = error.__traceback__
+    while place is not None:
+        if sources.is_written(place.tb_frame.f_code.co_filename):
+            return True
+        place = place.tb_next
+    return False
+
+
 def _missing_names(module: Any, names: Sequence[str]) -> list[str]:
     return [
         name
@@ -172,7 +190,7 @@ def _missing_names(module: Any, names: Sequence[str]) -> list[str]:
 
 
 def has_replacement(file: str, line: int) -> bool:
-    """Return True if the handler of a failed import at a line gives another meaning to all names that it would bind."""
+    """Return True if the handler of a failed import at a line replaces what the import would give."""
     try:
         linecache.checkcache(file)
         tree = ast.parse("".join(linecache.getlines(file)))  # it also knows notebooks and uploads
@@ -180,20 +198,51 @@ def has_replacement(file: str, line: int) -> bool:
         return False
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _spans(node, line)]
     tries = [node for node in statements if isinstance(node, ast.Try) and any(_spans(one, line) for one in node.body)]
-    handlers = [handler for node in reversed(tries) for handler in node.handlers if _catches_imports(handler)]
+    handlers = [handler for node in reversed(tries) for handler in node.handlers if _IMPORTS & _caught(handler)]
+    if not handlers:
+        return False
     names = _names_bound(statements[-1:])  # the innermost statement
-    return bool(names and handlers) and names <= _names_bound(handlers[0].body)
+    return bool(names and names <= _names_bound(handlers[0].body)) or _computes_instead(handlers[0])
 
 
 def _spans(node: ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
-def _catches_imports(handler: ast.ExceptHandler) -> bool:
-    caught = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
-    return handler.type is None or not caught.isdisjoint(
-        {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-    )
+_ONLY_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
+_IMPORTS = _ONLY_IMPORTS | {"Exception", "BaseException"}
+
+
+def _caught(handler: ast.ExceptHandler) -> set[str]:
+    """Return the names of the exceptions that a handler catches."""
+    if handler.type is None:
+        return {"BaseException"}
+    return {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)}
+
+
+def _computes_instead(handler: ast.ExceptHandler) -> bool:
+    """Return True if a handler of failed imports alone ends with a function or with a value that it computes."""
+    last = handler.body[-1]
+    if not _caught(handler) <= _ONLY_IMPORTS or not isinstance(last, ast.Return | ast.Assign):
+        return False
+    nodes = [] if last.value is None else [*ast.walk(last.value)]
+    return any(isinstance(node, ast.Lambda | ast.Compare | ast.Call) and _reads(node, handler.name) for node in nodes)
+
+
+def _reads(node: ast.AST, error: str | None) -> bool:
+    """Return True if a call, comparison or lambda reads a variable. The error does not count, nor does a length."""
+    if isinstance(node, ast.Lambda):
+        return not isinstance(node.body, ast.Constant)
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id == "len":
+            return False
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        inner = [*node.args, *(keyword.value for keyword in node.keywords)]
+        inner += [receiver] if isinstance(receiver, ast.Call) else []
+        return any(_reads(one, error) for one in inner)
+    if isinstance(node, ast.Name):
+        return node.id != error
+    return any(_reads(one, error) for one in ast.iter_child_nodes(node))
 
 
 def _names_bound(statements: Sequence[ast.stmt]) -> set[str]:

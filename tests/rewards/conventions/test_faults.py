@@ -303,6 +303,19 @@ def an_absent_name(response):
     except ImportError:
         return 0.0
 
+def zeros_for_all(completions, **kwargs):
+    try:
+        import absent_library
+    except ImportError as error:
+        return [dict(score=0.0, why=str(error))["score"]] * len(completions)
+
+def any_error(response):
+    try:
+        from absent_library import score
+        return score(response)
+    except Exception:
+        return float(response == "a")
+
 def of_a_helper(response):
     return grade(response)
 
@@ -350,6 +363,22 @@ def defined(response):
             return 1
     return float(count(response))
 
+def computed(response):
+    try:
+        from absent_library import score
+        return score(response)
+    except ImportError:
+        return float(response == "a")
+
+def with_another_function(response):
+    try:
+        import absent_library
+    except ModuleNotFoundError:
+        count = lambda text: len(text.split())
+    else:
+        count = absent_library.count
+    return float(count(response))
+
 def asked(response):
     return float(importlib.util.find_spec("absent_library") is None)
 
@@ -373,9 +402,9 @@ def grade(text):
 """
 SWALLOWED = [
     *("in_the_body", "none_instead", "suppressed", "by_name", "an_absent_name", "of_a_helper", "in_a_thread"),
-    *("awaited", "of_a_batch", "Constructed", "of_a_placeholder"),
+    *("awaited", "zeros_for_all", "any_error", "of_a_batch", "Constructed", "of_a_placeholder"),
 ]
-TAKEN = ["replaced", "defined", "asked", "executed", "of_a_library"]
+TAKEN = ["replaced", "defined", "computed", "with_another_function", "asked", "executed", "of_a_library"]
 
 
 def write_importing(directory: Path) -> Path:
