@@ -12,6 +12,10 @@ _FEWEST_DIGITS = 6
 # Digits that Python prints of a float that is not a short decimal, and the largest relative error of a few operations.
 _FLOAT_DIGITS = 16
 _LARGEST_FLOAT_ERROR = Fraction(1, 10**14)
+# Words beside an unknown that are no unit.
+_PROPERTIES = frozenset(
+    ("even", "odd", "prime", "composite", "positive", "negative", "integer", "rational", "irrational", "not")
+)
 SCALARS = frozenset(
     [
         "number",
@@ -136,9 +140,17 @@ def bare(node: Node) -> Node:
 
 
 def same_units(given: Node, true: Node) -> bool:
-    """Return False for quantities with units that differ."""
+    """Return False for quantities with units that differ, and for an unknown with other properties: `n odd`."""
+    if _properties(given) != _properties(true):
+        return False
     units = [parse_unit(node.args[1]) if node.kind == "quantity" else None for node in (given, true)]
     return not units_differ(*units)
+
+
+def _properties(node: Node) -> frozenset[str]:
+    if node.kind != "quantity" or node.args[0].kind != "symbol":
+        return frozenset()
+    return _PROPERTIES.intersection(node.args[1].lower().split())
 
 
 def is_float_of(decimal: Fraction, value: Fraction) -> bool:
