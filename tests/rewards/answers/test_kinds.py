@@ -200,7 +200,8 @@ CALCULATIONS: Table = {
     "25": ([], ["(2+3)^2"]),
     "2": ([], [r"\frac{1+3}{2}"]),
     "1.5": ([r"1\frac12"], [r"\frac{2\cdot 3}{4}"]),
-    "x=5": ([], ["x=2+3", "2+3"]),
+    "x=5": ([], ["x=2+3", "2+3", "2+3=x"]),
+    "xy=7": (["7=xy", "yx=7"], ["3+4=xy"]),
     "2, 3": ([], ["1+1, 3"]),
     "(2, 3)": ([], ["(1+1, 3)"]),
     "8": (["2^3"], []),
@@ -614,3 +615,8 @@ def test_a_factorial_of_an_unknown_is_a_formula() -> None:
     for reward in ("math", "answer_correctness"):
         score = get_reward_function(reward)
         assert [score(rf"\boxed{{{answer}}}", answer="n!") for answer in ("n!", "n", "(n-1)!")] == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("response", ["The answer can't be C", "The answer cannot be C", "It isn't C", "It is not (C)"])
+def test_a_denied_choice_is_no_choice(response: str) -> None:
+    assert get_reward_function("multiple_choice")(response, answer="C") == 0.0

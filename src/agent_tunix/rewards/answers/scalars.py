@@ -88,7 +88,10 @@ def is_number(node: Node) -> bool:
 def is_evaluated(node: Node) -> bool:
     """Return True if a value has no sum and no product, except a number times a power of ten: `3·10^4`."""
     if node.kind == "relation":
-        return is_evaluated(result_of(node))
+        result = result_of(node)
+        if symbols(result):  # 7 = xy
+            result = next((part for part in reversed(node.args[1:]) if not symbols(part)), result)
+        return is_evaluated(result)
     if node.kind == "sum" or (node.kind == "product" and not _is_scientific(node)):
         return False
     return all(is_evaluated(part) for part in node.args if isinstance(part, Node))
