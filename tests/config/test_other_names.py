@@ -46,6 +46,8 @@ def test_the_key_is_named_first_in_whatever_group_the_name_is_written(name: str)
         ("vllm_tensor_parallel_size", "did you mean model.mesh_shape?"),
         ("critic.optim.lr", "no counterpart here: GRPO has no critic"),
         ("n_samples_per_prompt", "did you mean grpo.num_generations?"),
+        ("group_size", "did you mean grpo.num_generations?"),
+        ("max_new_tokens", "did you mean generation.max_generation_steps?"),
         ("split_dataset_ratio", "the share to train on"),
         ("reward_funcs", "training.reward_function"),
         ("steps_per_generation", "no counterpart here: every update takes a whole batch"),

@@ -26,6 +26,7 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "environment_factory": "environment.name",
     "max_tool_calling_iterations": ("environment.max_turns", "the last turn, without a call, counts too"),
     "max_completion_length": "generation.max_generation_steps",
+    "max_new_tokens": "generation.max_generation_steps",
     "max_prompt_length": "generation.max_prompt_length",
     "num_generations": "grpo.num_generations",
     "temperature": "generation.temperature",
@@ -210,6 +211,9 @@ OTHER_NAMES: dict[str, str | tuple[str, str]] = {
     "trainer.rollout_data_dir": ("rollouts.share", "the run's directory holds this share of its completions"),
     "trainer.log_val_generations": "tracking.num_samples",
     "reward_model.reward_manager": ("training.reward_function", "training.reward_function=file.py:function"),
+    # SkyRL and verifiers
+    "group_size": "grpo.num_generations",
+    "rollouts_per_example": "grpo.num_generations",
     # OpenRLHF
     "pretrain": "model.path",
     "prompt_data": "data.path",

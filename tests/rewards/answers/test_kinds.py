@@ -64,7 +64,14 @@ UNITS: Table = {
     r"5\,\mathrm{kg\,m/s^2}": ([], [r"5\,\mathrm{kg\,m/s}"]),
     "5 square feet": ([], ["5 square meters"]),
     "5 cubic meters": ([], ["5 square meters"]),
-    "5 mph": ([], ["5 miles per hour"]),
+    "5 mph": (["5 miles per hour", "5 miles an hour", "5 mi/hr"], ["5 km/h", "5 kph", "5 miles"]),
+    "5 kph": (["5 km/h", "5 kilometers per hour"], ["5 mph"]),
+    "20 miles per gallon": (["20 mpg"], ["20 miles per hour"]),
+    "40 sq ft": (["40", "40 square feet", "40 ft^2", "40 sq. ft.", "40 sqft"], ["40 ft", "40 sq m", "40 cubic feet"]),
+    "12 in^3": (["12 cu in", "12 cubic inches"], ["12 square inches"]),
+    "60 km/h": ([r"60 \frac{\text{km}}{\text{h}}"], [r"60 \frac{\text{m}}{\text{s}}"]),
+    "8": (["8 tbsp", "8 tsp", "8 qts", "8 sq ft", "8 cu. ft.", "8 dry cells", "8 TVs", "8 yds", "8 hp", "8 ppm"], []),
+    "3 quarts": (["3 qt"], ["3 gal"]),
     "5 km/h": (["5 km per hour"], []),
     "5 km per hour": ([], ["5 miles per hour"]),
     "5 lb": (["5 pounds"], []),
@@ -106,7 +113,7 @@ UNITS: Table = {
 }
 BOUNDS_IN_WORDS: Table = {
     "5": (
-        ["almost 5", "about 5", "the maximum is 5"],
+        ["almost 5", "about 5", "the maximum is 5", "5 is the maximum", "5 is the minimum"],
         [
             "less than 5",
             "more than 5",
@@ -193,7 +200,8 @@ CALCULATIONS: Table = {
     "25": ([], ["(2+3)^2"]),
     "2": ([], [r"\frac{1+3}{2}"]),
     "1.5": ([r"1\frac12"], [r"\frac{2\cdot 3}{4}"]),
-    "x=5": ([], ["x=2+3", "2+3"]),
+    "x=5": ([], ["x=2+3", "2+3", "2+3=x"]),
+    "xy=7": (["7=xy", "yx=7"], ["3+4=xy"]),
     "2, 3": ([], ["1+1, 3"]),
     "(2, 3)": ([], ["(1+1, 3)"]),
     "8": (["2^3"], []),
@@ -234,8 +242,14 @@ HUGE_POWERS: Table = {
     r"\sqrt[3]{2^{2009}+5}": ([], [r"\sqrt[3]{2^{3009}+5}"]),
     "10^{10^{11}}": ([], ["10^{10^{10}}"]),
     "2^{2^{101}}": ([], ["2^{2^{100}}"]),
-    r"\ln(2^{2009}-1)": ([], [r"\ln(2^{3009}-1)"]),
-    "e^{2009}": ([], ["e^{3009}"]),
+    r"\ln(2^{2009}-1)": ([], [r"\ln(2^{3009}-1)", r"\ln(2^{2009}+1)", r"2009\ln 2"]),
+    r"\ln(10^{20})": ([r"20\ln 10"], [r"21\ln 10"]),
+    r"\ln(2^{2009})": ([r"2009\ln 2"], []),
+    r"\sqrt{7^{2024}+1}": ([r"\sqrt{1+7^{2024}}"], [r"\sqrt{7^{2024}+2}", "7^{1012}"]),
+    r"\sqrt[3]{5^{3000}+7}": ([], ["5^{1000}", r"\sqrt[3]{5^{3000}+8}"]),
+    r"\sqrt{10^{100}+10^{50}}": ([r"10^{25}\sqrt{10^{50}+1}"], ["10^{50}"]),
+    r"2^{100}+\sqrt{2}": ([r"\sqrt{2}+2^{100}"], ["2^{100}", r"2^{100}+\sqrt{3}"]),
+    "e^{2009}": ([r"e^{1000}\cdot e^{1009}"], ["e^{3009}", "e^{2009}+1"]),
     r"\sqrt{\frac{2^{3009}-1}{3}}": ([r"\sqrt{\frac{2^{3009}-1}{3}}"], []),
     "2^{1503.5}": ([r"\frac{\sqrt{2^{3009}}}{2}"], []),
     "2^{2^{100}}": (["2^{2^{100}}"], []),
@@ -292,6 +306,8 @@ SETS: Table = {
     r"\{1,2\}": ([r"A \cup B = \{1,2\}"], [r"\{1,2,3\} \setminus \{2\}"]),
     r"\{2\}": ([r"\{1,2\} \cap \{2,3\}", r"(\{1\} \cup \{2\}) \cap \{2\}"], []),
     r"\{1,3\}": ([r"\{1,2,3\} \setminus \{2\}", r"\{1,2,3\} ∖ \{2\}"], []),
+    r"\{5,7\}": ([r"\{5,7,8\} - \{8\}", r"\{5,7,8\} \backslash \{8\}"], [r"\{5,7\} - \{7\}"]),
+    r"\mathbb{R} \setminus \{2\}": ([r"\mathbb{R} - \{2\}"], [r"\mathbb{R} - \{3\}"]),
     r"\{a,b,c\}": ([r"\{a,b\} \cup \{c\}"], []),
     r"\{1,2\} \cup \{3\}": ([r"\{1,2,3\}"], []),
     r"\{3,2,1\}": ([r"\{1\} \cup \{2\} \cup \{3\}"], []),
@@ -331,6 +347,12 @@ CASES: Table = {
         ],
         [r"f(x)=\begin{cases} x & x<0 \\ -x & x\le 0 \end{cases}"],
     ),
+    r"\begin{cases} n/2 & n \text{ even} \\ 3n & n \text{ odd} \end{cases}": (
+        [r"\begin{cases} \frac{n}{2} & \text{if } n \text{ is even} \\ 3n & \text{if } n \text{ is odd} \end{cases}"],
+        [r"\begin{cases} n/2 & n \text{ odd} \\ 3n & n \text{ even} \end{cases}"],
+    ),
+    "1 if n is odd, 0 if n is even": (["0 if n is even, 1 if n is odd"], ["1 if n is even, 0 if n is odd"]),
+    "2^p, p prime": (["2^p, p prime"], ["2^p, p odd"]),
     r"f(x)=\begin{cases} x & x>0 \\ -x & \text{otherwise} \end{cases}": (
         [r"f(x)=\begin{cases} x & \text{if } x>0 \\ -x & \text{otherwise} \end{cases}"],
         [r"f(x)=\begin{cases} x & \text{if } x>0 \\ x & \text{otherwise} \end{cases}"],
@@ -374,7 +396,9 @@ PARAMETERS: Table = {
     r"(s, 2s), s\in\mathbb{R}": ([r"(t, 2t), t\in\mathbb{R}"], [r"(t, 3t), t\in\mathbb{R}"]),
     r"\{(s,2s) \mid s\in\mathbb{R}\}": ([r"\{(t,2t) \mid t\in\mathbb{R}\}"], []),
     r"\{n\in\mathbb{Z} \mid n>0\}": ([r"\{x\in\mathbb{Z} \mid x>0\}"], []),
-    r"(0,\infty)": ([r"\{x\in\mathbb{R} \mid x>0\}"], []),
+    r"(0,\infty)": ([r"\{x\in\mathbb{R} \mid x>0\}", r"\{x : x>0\}", r"\{x\in\mathbb{R} : x>0\}"], [r"\{x : x<0\}"]),
+    r"\{3k+1 \mid k\in\mathbb{Z}\}": ([r"\{3n+1 : n\in\mathbb{Z}\}"], [r"\{3n+2 : n\in\mathbb{Z}\}"]),
+    r"2k\pi, k\in\mathbb{Z}": ([r"2n\pi\ (n\in\mathbb{Z})", r"2\pi n (n ∈ ℤ)"], [r"n\pi\ (n\in\mathbb{Z})"]),
     r"f(x)=cx, c\in\mathbb{R}": ([r"f(x)=kx, k\in\mathbb{R}"], [r"f(x)=kx+1, k\in\mathbb{R}"]),
     "x+C": (["x+C"], []),
     r"\frac{x^2}{2}+C": ([], [r"\frac{x^2}{2}+c"]),
@@ -585,3 +609,14 @@ def test_letters_alone_are_a_word(reference: str, answer: str) -> None:
 def test_one_letter_is_a_choice_and_no_constant() -> None:
     assert get_reward_function("answer_correctness")("<answer>E</answer>", answer="e") == 1.0
     assert get_reward_function("answer_correctness")(r"\boxed{e^1}", answer="e") == 1.0
+
+
+def test_a_factorial_of_an_unknown_is_a_formula() -> None:
+    for reward in ("math", "answer_correctness"):
+        score = get_reward_function(reward)
+        assert [score(rf"\boxed{{{answer}}}", answer="n!") for answer in ("n!", "n", "(n-1)!")] == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("response", ["The answer can't be C", "The answer cannot be C", "It isn't C", "It is not (C)"])
+def test_a_denied_choice_is_no_choice(response: str) -> None:
+    assert get_reward_function("multiple_choice")(response, answer="C") == 0.0

@@ -75,6 +75,7 @@ _WORDS_ALONE = re.compile(
 _LONG_WORDS = re.compile(
     r"(?![^\\$=<>≤≥]*[\\$=<>≤≥])[A-Za-z]{4,}(?![A-Za-z]).*?[\s(][A-Za-z]{4,}(?![A-Za-z])", re.DOTALL
 )
+_FACTORIAL = re.compile(r"[a-z]!")
 _THREE_LETTERS = re.compile(r"[A-Za-z]{3}")
 _TEXT_ALONE = re.compile(r"\s*\$*\s*\\(?:text|textbf|mathrm|mbox)\s*\{[^{}0-9]*+\}\s*\$*\.?\s*")
 _MATHEMATICAL_WORDS = frozenset(
@@ -291,7 +292,7 @@ def _read_reference_text(reference: str) -> Reference | None:
 
 def _is_words(text: str) -> bool:
     """Return True for words, and for a single letter, as in multiple choice; False for `ad-bc`."""
-    if "-" in text and _THREE_LETTERS.search(text) is None:
+    if ("-" in text and _THREE_LETTERS.search(text) is None) or _FACTORIAL.fullmatch(text) is not None:
         return False
     if _LONG_WORDS.match(text) is not None:
         return True

@@ -18,6 +18,8 @@ _MOST_BITS = 100_000
 _LARGEST_EXPONENT = 20_000
 _DIGITS = 40
 _LARGEST_LOGARITHM = 20_000
+# Binary exponent above which forty digits cannot show a difference of 1.
+_LARGEST_OF_FORTY_DIGITS = 80
 # Arguments of the gamma function, which takes a third of a second for the largest numbers.
 _LARGEST_OF_GAMMA = 1_000_000
 _RELATIVE_ERROR = 1e-25
@@ -35,6 +37,9 @@ class UndefinedError(Exception):
 
 class TooLargeError(UndefinedError):
     """The value exists, but is too large to compute."""
+
+
+_NO_VALUE = (UndefinedError, ArithmeticError, ValueError, MemoryError, RecursionError)
 
 
 class _InexactError(Exception):
@@ -242,13 +247,15 @@ class Value:
     Attributes:
         number: A number of mpmath.
         scale: Size of the largest term, times what it is multiplied by, which determines the error.
+        largest: Largest binary exponent of its parts, of either sign.
     """
 
-    __slots__ = ("number", "scale")
+    __slots__ = ("largest", "number", "scale")
 
-    def __init__(self, number: Any, scale: Any) -> None:
+    def __init__(self, number: Any, scale: Any, largest: int = 0) -> None:
         self.number = number
         self.scale = scale
+        self.largest = largest
 
     def agrees(self, other: "Value") -> bool | None:
         """Return True if both values are equal up to their errors, None if the errors are too large to say."""
@@ -295,9 +302,9 @@ def value_at(node: Node, number: int, real: bool) -> Value | None:
             return None
         if not _context().isfinite(value):
             return None
-    except (UndefinedError, ArithmeticError, ValueError, MemoryError, RecursionError):
+    except _NO_VALUE:
         return None
-    return Value(value, evaluator.scale)
+    return Value(value, evaluator.scale, evaluator.largest)
 
 
 def _imaginary(value: Any) -> bool:
@@ -310,6 +317,7 @@ class _Evaluator:
         self.real = real
         self.context = _context()
         self.scale = self.context.mpf(0)
+        self.largest = 0
         self.degree = self.context.mpf(1)  # value of 1°: π/180 within an angle, else 1
 
     def value(self, node: Node) -> Any:
@@ -318,6 +326,7 @@ class _Evaluator:
             magnitude = abs(self.context.mag(size))
             if magnitude > _LARGEST_LOGARITHM:
                 raise UndefinedError("too large")
+            self.largest = max(self.largest, magnitude)
             charge(magnitude // 25)  # functions of large numbers take longer
         return value
 
@@ -427,9 +436,9 @@ class _Evaluator:
                 return self.value(args[0]) ** (1 / self.value(args[1]))
             base, scale = self.measured(args[0])
             return self.scaled(base, scale, self.root(base, int(degree)))
-        values = [self.angle(args[0])] if name in _TRIGONOMETRIC else [self.value(argument) for argument in args]
         if name in ("ln", "log"):
-            return self.logarithm(name, values)
+            return self.logarithm(name, args)
+        values = [self.angle(args[0])] if name in _TRIGONOMETRIC else [self.value(argument) for argument in args]
         if self.real and any(map(_imaginary, values)):
             raise UndefinedError("an imaginary argument")
         if self.real and name in ("arcsin", "arccos") and abs(values[0]) > 1:
@@ -454,11 +463,15 @@ class _Evaluator:
         self.degree = outside
         return value
 
-    def logarithm(self, name: str, values: list[Any]) -> Any:
+    def logarithm(self, name: str, args: tuple[Node, ...]) -> Any:
+        """Return a logarithm, whose error is the relative error of its arguments."""
+        measured = [self.measured(argument) for argument in args]
+        values = [value for value, _ in measured]
         if any(value == 0 for value in values):
             raise UndefinedError("the logarithm of zero")
         if self.real and any(_imaginary(value) or value < 0 for value in values):
             raise UndefinedError("the logarithm of a negative number")
+        self.scale = max(self.scale, *(scale / abs(value) for value, scale in measured))
         logarithm = self.context.log(values[0])
         if len(values) == 2:
             return logarithm / self.context.log(values[1])
@@ -496,7 +509,8 @@ def are_equal(one: Node, other: Node) -> bool | None:
     if unknowns and (decided := _compare_rationally(one, other)) is not None:
         return decided
     if not unknowns:
-        return _compare_at(one, other, [0], real=is_real_only(one) or is_real_only(other))
+        real = is_real_only(one) or is_real_only(other)
+        return _compare_at(one, other, [0], real=real) and _agree_in_all_digits(one, other, real)
     if not (is_real_only(one) or is_real_only(other)):
         decided = _compare_at(one, other, range(3), real=False)
         if decided:
@@ -559,6 +573,24 @@ def _compare_at(one: Node, other: Node, points: Sequence[int], *, real: bool) ->
             return False
         agreed += agrees is True
     return True if agreed >= min(2, len(points)) else None
+
+
+def _agree_in_all_digits(one: Node, other: Node, real: bool) -> bool | None:
+    """Compare two numbers of which forty digits agree once more if they have huge or tiny parts: `√(7^2024 + 1)`."""
+    values = value_at(one, 0, real), value_at(other, 0, real)
+    largest = max(value.largest for value in values if value is not None)
+    if largest < _LARGEST_OF_FORTY_DIGITS:
+        return True
+    digits = _DIGITS + int(largest * 0.7)
+    charge(10 * digits)
+    evaluators = _Evaluator(0, real), _Evaluator(0, real)
+    with _context().workdps(digits):
+        try:
+            first, second = evaluators[0].value(one), evaluators[1].value(other)
+        except _NO_VALUE:
+            return None
+        size = max(abs(first), abs(second), *(evaluator.scale for evaluator in evaluators))
+        return bool(abs(first - second) <= size * _context().mpf(10) ** (_DIGITS // 2 - digits))
 
 
 def number_of(node: Node) -> Any:

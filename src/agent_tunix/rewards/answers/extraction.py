@@ -123,7 +123,7 @@ _CHOICE_BEFORE = re.compile(
 # In a marked answer: the letter of a second option with its text, as in "A. Paris or B. Rome".
 _CHOICE_LATER = re.compile(r"(?:\b(?:or|and)|[,;/&])\s+(?:[(\[](?P<marked>[A-Z])[)\]]|(?P<bare>[A-Z])[).:]\s)")
 _CHOICE_DENIED = re.compile(
-    r"(?:\b(?:not|never|neither|nor)|n['’]t)\s(?:option\s|choice\s)?[*$\"'(\[]*\Z", re.IGNORECASE
+    r"(?:\b(?:cannot|not|never|neither|nor)|n['’]t)\s(?:be\s)?(?:option\s|choice\s)?[*$\"'(\[]*\Z", re.IGNORECASE
 )
 
 

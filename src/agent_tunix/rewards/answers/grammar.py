@@ -178,8 +178,8 @@ class _Parser(CommandParser):
             self.expect("\\}")
             return Node("builder", (inside, condition))
         self.expect("\\}")
-        if inside.kind == "ratio" and len(inside.args) == 2 and inside.args[1].kind == "relation":
-            return Node("builder", inside.args)
+        if (split := _at_colon(inside)) is not None:
+            return Node("builder", split)
         return Node("set", inside.args[1:] if inside.kind == "list" else (inside,))
 
 
@@ -187,3 +187,19 @@ def _list(joiner: str, items: list[Node]) -> Node:
     if not items:
         raise UnreadableError("an item is missing")
     return items[0] if len(items) == 1 else Node("list", (joiner, *items))
+
+
+def _at_colon(inside: Node) -> tuple[Node, Node] | None:
+    """Return the value and the condition of `2k : k ∈ Z`, where the colon was read as that of a ratio."""
+    first, *others = inside.args[1:] if inside.kind == "list" else (inside,)
+    if first.kind != "relation":
+        return None
+    operators, *operands = first.args
+    place = next((number for number, operand in enumerate(operands) if operand.kind == "ratio"), len(operators))
+    if place == len(operators) or len(operands[place].args) != 2:
+        return None
+    value, name = operands[place].args
+    if place:
+        value = Node("relation", (operators[:place], *operands[:place], value))
+    condition = Node("relation", (operators[place:], name, *operands[place + 1 :]))
+    return value, _list(",", [condition, *others])

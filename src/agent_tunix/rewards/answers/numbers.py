@@ -116,8 +116,8 @@ _BOUND_BEFORE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _BOUND_AFTER = re.compile(
-    r"""[^,.;]*?\b(?: (?P<least> at\s(?:the\s)?least | and\s(?:above|up|over|more) | minimum )
-      | (?P<most> at\s(?:the\s)?most | and\s(?:below|under|less) | maximum ) )\b[\s$).]*\Z""",
+    r"""[^,.;]*?\b(?: (?P<least> at\s(?:the\s)?least | and\s(?:above|up|over|more) | (?<!the\s)minimum )
+      | (?P<most> at\s(?:the\s)?most | and\s(?:below|under|less) | (?<!the\s)maximum ) )\b[\s$).]*\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 _BOUNDS = {"below": "<", "above": ">", "most": "≤", "least": "≥"}
@@ -155,6 +155,7 @@ _MINUS_WORD = re.compile(r"\A(?:minus|negative)\s++(?=[\d.$])", re.IGNORECASE | 
 _MINUS_SIGNS = str.maketrans({**dict.fromkeys("−–﹣－", "-"), "⁄": "/", "∕": "/"})
 _LATEX = (
     (re.compile(r"\\(?:text|textnormal|mathrm|mbox|textbf|mathbf)\{([^{}]*+)\}"), r"\1"),
+    (re.compile(r"\\[dt]?frac\s*\{\s*([A-Za-z]{1,4})\s*\}\s*\{\s*([A-Za-z]{1,4})\s*\}"), r"\1/\2"),
     (re.compile(r"(?<=\d)\\[,!](?=\d{3}(?!\d))", re.ASCII), ""),
     (re.compile(r"\{,\}|\\!,|,\\!"), ","),
     (re.compile(r"\^\{?\\circ\}?"), "°"),

@@ -12,6 +12,10 @@ _FEWEST_DIGITS = 6
 # Digits that Python prints of a float that is not a short decimal, and the largest relative error of a few operations.
 _FLOAT_DIGITS = 16
 _LARGEST_FLOAT_ERROR = Fraction(1, 10**14)
+# Words beside an unknown that are no unit.
+_PROPERTIES = frozenset(
+    ("even", "odd", "prime", "composite", "positive", "negative", "integer", "rational", "irrational", "not")
+)
 SCALARS = frozenset(
     [
         "number",
@@ -84,7 +88,10 @@ def is_number(node: Node) -> bool:
 def is_evaluated(node: Node) -> bool:
     """Return True if a value has no sum and no product, except a number times a power of ten: `3·10^4`."""
     if node.kind == "relation":
-        return is_evaluated(result_of(node))
+        result = result_of(node)
+        if symbols(result):  # 7 = xy
+            result = next((part for part in reversed(node.args[1:]) if not symbols(part)), result)
+        return is_evaluated(result)
     if node.kind == "sum" or (node.kind == "product" and not _is_scientific(node)):
         return False
     return all(is_evaluated(part) for part in node.args if isinstance(part, Node))
@@ -136,9 +143,17 @@ def bare(node: Node) -> Node:
 
 
 def same_units(given: Node, true: Node) -> bool:
-    """Return False for quantities with units that differ."""
+    """Return False for quantities with units that differ, and for an unknown with other properties: `n odd`."""
+    if _properties(given) != _properties(true):
+        return False
     units = [parse_unit(node.args[1]) if node.kind == "quantity" else None for node in (given, true)]
     return not units_differ(*units)
+
+
+def _properties(node: Node) -> frozenset[str]:
+    if node.kind != "quantity" or node.args[0].kind != "symbol":
+        return frozenset()
+    return _PROPERTIES.intersection(node.args[1].lower().split())
 
 
 def is_float_of(decimal: Fraction, value: Fraction) -> bool:

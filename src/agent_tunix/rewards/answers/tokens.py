@@ -110,6 +110,7 @@ _TIDY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\\(?:mathbb|mathbf|Bbb)\s*\{?\s*([RZNQC])\s*\}?(?![A-Za-z])"), r"\\set\1 "),
     (re.compile(r"\\([RZNQ])(?![A-Za-z])"), r"\\set\1 "),
     (re.compile(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?"), r"\\degrees "),
+    (re.compile(r"(\\\}|\\set[RZNQC])\s*-\s*(?=\\\{)"), r"\1 \\setminus "),
     (re.compile(r"\\(?:colon|vcentcolon)(?![A-Za-z])"), ":"),
 )
 _INTERVAL = re.compile(r"([(\[\]])([^()\[\],;]*+[,;][^()\[\]]*+)([)\]\[])")
@@ -158,7 +159,13 @@ RELATIONS = {
     "\\subseteq": "⊆",
     "\\propto": "∝",
 }
-SET_OPERATIONS = {"\\cup": "union", "\\bigcup": "union", "\\cap": "intersection", "\\setminus": "difference"}
+SET_OPERATIONS = {
+    "\\cup": "union",
+    "\\bigcup": "union",
+    "\\cap": "intersection",
+    "\\setminus": "difference",
+    "\\backslash": "difference",
+}
 FUNCTIONS = words(
     "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan arccot asin acos atan ln log lg exp max min gcd "
     "lcm det sgn arg Re Im"
@@ -195,6 +202,10 @@ _INTEGER = re.compile(
     (?: \$?\b(?P<first>[A-Za-z])\b\$?\s+(?:(?:is|are)\s)?\s*(?:(?:an|any|arbitrary)\s)?\s*integers?\b
       | integers?\s+\$?(?P<last>[A-Za-z])\b\$? ) \)?""",
     re.VERBOSE,
+)
+# "2kπ (k ∈ Z)"
+_DECLARATION = re.compile(
+    r"(?<=[^\s,(\\~])(?:\s|~|\\(?:[ ,;:!]|q?quad))*+\(\s*([A-Za-z]\s*\\in(?![A-Za-z])[^()]*)\)(?=[\s$.]*\Z)"
 )
 _SET_WORD = re.compile(r"real|integer|natural|rational|complex|empty|solution", re.IGNORECASE)
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mbox)\s*\{([^{}]*+)\}")
@@ -239,6 +250,8 @@ def _tidy(text: str, commas: str) -> str:
     text = as_cases(text)
     if "integer" in text:
         text = _INTEGER.sub(lambda found: rf", {found['first'] or found['last']}\in\setZ ", _TEXT.sub(r" \1 ", text))
+    if "\\in" in text or "∈" in text:
+        text = _DECLARATION.sub(r", \1", text)
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
     if "[" in text or "]" in text:

@@ -9,6 +9,7 @@ UNITS = {
         "m": "meter meters metre metres",
         "cm": "centimeter centimeters centimetre centimetres",
         "mm": "millimeter millimeters millimetre millimetres",
+        "dm": "decimeter decimeters decimetre decimetres",
         "km": "kilometer kilometers kilometre kilometres",
         "nm": "nanometer nanometers nanometre nanometres",
         "kg": "kilogram kilograms kgs",
@@ -19,7 +20,7 @@ UNITS = {
         "oz": "ounce ounces",
         "ft": "foot feet",
         "in": "inch inches",
-        "yd": "yard yards",
+        "yd": "yds yard yards",
         "mi": "mile miles",
         "s": "sec secs second seconds",
         "ms": "millisecond milliseconds",
@@ -35,16 +36,22 @@ UNITS = {
         "yen": "¥",
         "rupee": "rupees ₹",
         "mL": "ml milliliter milliliters millilitre millilitres",
+        "dL": "dl deciliter deciliters decilitre decilitres",
         "L": "l liter liters litre litres",
         "gal": "gallon gallons",
         "cup": "cups",
+        "qt": "qts quart quarts",
+        "tbsp": "tbsps tablespoon tablespoons",
+        "tsp": "tsps teaspoon teaspoons",
         "acre": "acres",
         "ha": "hectare hectares",
-        "mph": "",
-        "kph": "kmh kmph",
         "rpm": "",
+        "bpm": "",
+        "ppm": "",
         "N": "newton newtons",
         "kN": "kilonewton kilonewtons",
+        "lbf": "",
+        "hp": "horsepower",
         "J": "joule joules",
         "kJ": "kilojoule kilojoules",
         "eV": "",
@@ -92,6 +99,16 @@ UNITS = {
     }.items()
     for name in (usual, *names.split())
 }
+# Names of units that consist of others.
+_COMPOUNDS = {
+    "mph": {"mi": 1, "h": -1},
+    **{name: {"km": 1, "h": -1} for name in ("kph", "kmh", "kmph")},
+    "mpg": {"mi": 1, "gal": -1},
+    "fps": {"ft": 1, "s": -1},
+    "sqft": {"ft": 2},
+    "sqm": {"m": 2},
+    "cc": {"cm": 3},
+}
 _MONEY = frozenset(("dollar", "euro", "pound", "yen", "rupee", "cent"))
 _TEMPERATURES = frozenset(("C", "F", "K"))
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3, "²": 2, "³": 3}
@@ -108,7 +125,7 @@ Unit = dict[str, int]
 
 def is_unit(name: str) -> bool:
     """Return True for the name of a known unit."""
-    return name in UNITS or (len(name) > 1 and name.lower() in UNITS)
+    return name in UNITS or name in _COMPOUNDS or (len(name) > 1 and name.lower() in UNITS)
 
 
 def are_factors(letters: str, *, attached: bool) -> bool:
@@ -141,6 +158,7 @@ _NO_FACTORS = frozenset(
     for words in (
         "st nd rd th is of to in at by no we us it on as an if so",
         "do he be my up or me am pm rs ok vs",
+        "sq cu sky try dry fry cry gym spy fly shy my by why tv tvs dvd dvds ct pkg pkgs ppl",
     )
     for word in words.split()
 )
@@ -170,6 +188,8 @@ def parse_unit(text: str) -> Unit | None:
             power = _POWERS[word]
         elif word in _POWERS and name:
             unit[name] *= _POWERS[word]
+        elif word in _COMPOUNDS:
+            unit |= _COMPOUNDS[word]
         elif word:
             name = UNITS.get(word) or UNITS.get(word.lower(), word)
             if "°" in unit and name in _TEMPERATURES:
