@@ -223,7 +223,7 @@ def _imports_of(file: Path) -> list[Path]:
 def _starts_of(module: str, file: Path, places: list[Path]) -> list[Path]:
     """Return the directories in which the first part of a module may lie; one for a relative import."""
     level = len(module) - len(module.lstrip("."))
-    return places if level == 0 else [Path(*[file.parent, *[".."] * (level - 1)])]
+    return places if level == 0 else [file.parent.joinpath(*[".."] * (level - 1))]
 
 
 def _file_of(module: str, directory: Path) -> Path | None:
