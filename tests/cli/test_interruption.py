@@ -64,6 +64,34 @@ hydra_programs.train(sys.argv[2:])
 """
 
 
+# Forks a process as an inline reward may, and sends Ctrl-C to both, as a terminal does.
+FORKED = """
+import multiprocessing, os, signal, time
+from agent_tunix.runs.stopping import StopRequest
+from agent_tunix.startup.interruption import ends_at_once
+
+def wait():
+    ready.wait()
+    time.sleep(20)
+
+with ends_at_once("at once"), StopRequest() as stop:
+    context = multiprocessing.get_context("fork")
+    ready = context.Barrier(4)
+    processes = [context.Process(target=wait) for _ in range(3)]
+    for process in processes:
+        process.start()
+    ready.wait()
+    os.killpg(0, signal.SIGINT)
+    while stop.signal_number is None:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    print(stop.signal_number, *(process.exitcode for process in processes))
+    for process in processes:
+        process.terminate()
+        process.join()
+"""
+
+
 def overrides_of(root: Path, *more: str) -> list[str]:
     return [*SMALL_RUN, "tracking.progress=none", "evaluation.num_samples=0", *more, assign("hydra.run.dir", str(root))]
 
@@ -104,6 +132,13 @@ def test_a_second_signal_ends_a_compilation_at_once(number: signal.Signals, tmp_
         assert process.wait(timeout=60) == 128 + number
         assert b"resume from the last checkpoint" in process.stderr.read()
     assert read_outcome(tmp_path / "run").status is RunStatus.STOPPED
+
+
+def test_processes_that_a_program_forks_do_not_count_as_a_second_signal(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, cwd=tmp_path, timeout=60, start_new_session=True
+    )
+    assert (done.returncode, done.stdout) == (0, f"{int(signal.SIGINT)} None None None\n"), done.stderr
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Edits of the user's files while workers are replaced: every worker runs the code that was loaded first."""
 
+import ast
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,65 @@ def test_a_worker_that_starts_after_an_edit_runs_the_code_of_before(name: str, d
         assert [score.value for score in runner.reward.score([Sample("x")] * 3)] == [1.111] * 3
     if (directory / name.strip()).exists():
         assert fingerprint(mixture).to_data() == before
+
+
+# Files, in which the last one holds the value. A call imports all but the first.
+LAYOUTS = {
+    "relative import from the package above": {
+        "my_reward.py": "def reward(response):\n    from layout_a.inner.b import VALUE\n    return VALUE\n",
+        "layout_a/inner/b.py": "from ..c import VALUE\n",
+        "layout_a/c.py": "VALUE = 0.1\n",
+    },
+    "package by its own name": {
+        "my_reward.py": "def reward(response):\n    import layout_b.b\n    return layout_b.b.VALUE\n",
+        "layout_b/__init__.py": "",
+        "layout_b/b.py": "from layout_b.c import VALUE\n",
+        "layout_b/c.py": "VALUE = 0.1\n",
+    },
+    "package of a relative import": {
+        "my_reward.py": "def reward(response):\n    import layout_c.b\n    return layout_c.b.VALUE\n",
+        "layout_c/__init__.py": "",
+        "layout_c/b.py": "from .inner.c import VALUE\n",
+        "layout_c/inner/c.py": "from . import VALUE\n",
+        "layout_c/inner/__init__.py": "VALUE = 0.1\n",
+    },
+    "directory that the file adds to sys.path": {
+        "my_reward.py": "import sys\nsys.path.append(__file__.replace('my_reward.py', 'library'))\n"
+        "def reward(response):\n    import layout_d\n    return layout_d.VALUE\n",
+        "library/layout_d.py": "VALUE = 0.1\n",
+    },
+    "import_module": {
+        "my_reward.py": "import importlib\ndef reward(response):\n"
+        "    return importlib.import_module('layout_e').VALUE\n",
+        "layout_e.py": "VALUE = 0.1\n",
+    },
+}
+
+
+@pytest.mark.parametrize("after", ["edited", "removed"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_call_imports_is_kept_wherever_it_lies(
+    layout: str, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    root = tmp_path / "of rewards"
+    for name, text in LAYOUTS[layout].items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    mixture = resolve_reward(f"{root}/my_reward.py:reward", working_directory=tmp_path)
+    with make_runner(mixture, "process", num_workers=1, recycle_after=1) as runner:
+        runner.reward.score([Sample("x")])
+        if after == "edited":
+            spoil(root / name)
+            assert root / name in sources.edited()
+        else:
+            root.rename(tmp_path / "moved")
+        assert [score.value for score in runner.reward.score([Sample("x")] * 2)] == [0.1, 0.1]
+
+
+def test_a_project_beside_an_interpreter_is_not_installed() -> None:
+    assert not sources.is_installed(Path(sys.base_prefix).resolve() / "src" / "app" / "my_reward.py")
+    assert sources.is_installed(Path(ast.__file__).resolve())
 
 
 def test_a_file_that_is_loaded_again_after_an_edit_is_read_again(directory: Path) -> None:

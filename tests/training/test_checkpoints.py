@@ -279,7 +279,7 @@ def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints: Checkpoints, 
     flip(directory / "step_000010")
     with raises(CheckpointError, "checkpoint_damaged") as caught:
         checkpoints.restore_latest(make_state(0))
-    assert re.search(r"(?s)step_000010.*step_000005.*Remove", str(caught.value))
+    assert re.search(r"(?s)step_000010.*step_000005.*another hydra.run.dir", str(caught.value))
     with raises(CheckpointError, "checkpoint_damaged"):
         checkpoints.restore(5, make_state(0))
 

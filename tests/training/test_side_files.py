@@ -99,6 +99,8 @@ def test_a_resume_needs_checkpoint_and_configuration_alone(
     assert [row["step"] for row in found][-2:] == [3, 4]
     assert first_difference([expected[row["step"]] for row in found], found) is None
     assert from_yaml(root / "config.yaml").training.num_batches == 4
+    if damage is DAMAGES["config.yaml removed"]:
+        assert "config.yaml is missing and is replaced by the settings of this command" in log
     assert json.loads((root / "environment.json").read_text())["method"] == "grpo"
 
 
@@ -144,6 +146,20 @@ def test_nothing_is_cut_while_later_checkpoints_are_elsewhere(finished: Path, co
     assert str(other) in str(caught.value)
     assert str(third) in str(caught.value)
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_nothing_is_cut_while_the_disk_of_the_checkpoints_is_not_mounted(
+    finished: Path, config: Config, tmp_path: Path
+) -> None:
+    root, disk = copy_run(finished, tmp_path / "run"), tmp_path / "disk"
+    shutil.move(root / "checkpoints", tmp_path / "unmounted")
+    disk.mkdir()
+    (root / "checkpoints.json").write_text(json.dumps({"step": 4, "directories": [str(disk)]}))
+    config.training.checkpoint_dir = str(disk)
+    with raises(CheckpointError, "checkpoints_elsewhere") as caught:
+        resume(root, config)
+    assert str(caught.value).count(str(disk)) == 2
+    assert [row["step"] for row in read_rows(root / "metrics.jsonl")][-1] == 4
 
 
 def test_a_directory_of_the_stored_configuration_counts_without_a_record(

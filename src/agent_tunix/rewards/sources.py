@@ -65,6 +65,9 @@ class _Finder(importlib.machinery.FileFinder):
         if found is not None and found.loader is not None:
             return found
         package = os.path.join(self.path, fullname.rpartition(".")[2])
+        if found is None and _holds_texts(package) and os.path.realpath(f"{package}.py") not in _texts:
+            found = ModuleSpec(fullname, None, is_package=True)  # a namespace package
+            found.submodule_search_locations = [package]
         for file, inner in ((os.path.join(package, "__init__.py"), [package]), (f"{package}.py", None)):
             if os.path.realpath(file) in _texts:
                 loader = SourceLoader(fullname, file)
@@ -85,7 +88,7 @@ def keep_imports() -> None:
 
 
 def _hook(directory: str) -> _Finder:
-    if not os.path.isdir(directory) or _is_foreign(directory):
+    if _is_foreign(directory) or not (os.path.isdir(directory) or _holds_texts(directory)):
         raise ImportError
     return _Finder(
         directory,
@@ -93,6 +96,12 @@ def _hook(directory: str) -> _Finder:
         (SourceLoader, SOURCE_SUFFIXES),
         (importlib.machinery.SourcelessFileLoader, BYTECODE_SUFFIXES),
     )
+
+
+def _holds_texts(directory: str) -> bool:
+    """Return True in a worker if a directory, which may have been removed, held a kept text."""
+    inside = os.path.join(os.path.realpath(directory), "")
+    return _is_given and any(path.startswith(inside) for path in _texts)
 
 
 def _is_foreign(directory: str) -> bool:
@@ -109,15 +118,21 @@ def is_installed(file: Path) -> bool:
 
 @functools.cache
 def _places() -> tuple[Path, ...]:
-    places = {sys.prefix, sys.base_prefix, site.getusersitepackages(), *sysconfig.get_paths().values()}
-    return tuple(Path(place).resolve() for place in places)
+    paths = sysconfig.get_paths()
+    del paths["data"]  # the prefix, such as /usr, which may also hold a project
+    return tuple(Path(place).resolve() for place in {site.getusersitepackages(), *paths.values()})
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
 def snapshot() -> dict[str, bytes]:
-    """Return the kept texts by real path, for a worker."""
+    """Return the kept texts by real path, for a worker.
+
+    A module that has been loaded may have changed `sys.path`, so what it imports is looked up once more.
+    """
+    for path in list(_texts):
+        _keep_imported(Path(path))
     return dict(_texts)
 
 
@@ -239,13 +254,21 @@ def _reached_from(file: Path) -> set[Path]:
 
 
 def _imports_of(file: Path) -> list[Path]:
-    """Return the files beside a file, or in the working directory, that it imports."""
+    """Return the files of the user that a file imports."""
     try:
         names = _imported_names(read(file))
     except OSError:
         return []
-    found = (_file_of(name, directory) for name in names for directory in (file.parent, Path.cwd()))
-    return [path for path in found if path is not None]
+    places = [file.parent, Path.cwd(), *map(Path, sys.path)]
+    mine = [place for place in dict.fromkeys(places) if not _is_foreign(str(place))]
+    found = (_file_of(name, directory) for name in names for directory in _starts_of(name, file, mine))
+    return [path for path in dict.fromkeys(found) if path is not None]
+
+
+def _starts_of(module: str, file: Path, places: list[Path]) -> list[Path]:
+    """Return the directories in which the first part of a module may lie; one for a relative import."""
+    level = len(module) - len(module.lstrip("."))
+    return places if level == 0 else [file.parent.joinpath(*[".."] * (level - 1))]
 
 
 def _file_of(module: str, directory: Path) -> Path | None:
@@ -256,7 +279,7 @@ def _file_of(module: str, directory: Path) -> Path | None:
     return None
 
 
-@functools.lru_cache
+@functools.lru_cache(maxsize=4096)
 def _imported_names(source: bytes) -> list[str]:
     """Return the modules that a source imports anywhere in it; relative ones start with a dot."""
     try:
@@ -270,11 +293,19 @@ def _imported_names(source: bytes) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             names += [module, *(f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and _name_of(node.func) in ("import_module", "__import__"):
+            names += [
+                one.value for one in node.args[:1] if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
     whole = [name for name in names if name.strip(".")]
     # A module inside a package also imports the package.
     return list(dict.fromkeys(package for name in whole for package in (*_packages_of(name), name)))
 
 
+def _name_of(function: ast.expr) -> str:
+    return str(getattr(function, "attr", getattr(function, "id", "")))
+
+
 def _packages_of(module: str) -> list[str]:
-    parts = module.split(".")
-    return [] if module.startswith(".") else [".".join(parts[:end]) for end in range(1, len(parts))]
+    """Return the packages that hold a module, outermost first."""
+    return [module[:end] for end, letter in enumerate(module) if letter == "." and module[:end].strip(".")]

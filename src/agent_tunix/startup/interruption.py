@@ -62,7 +62,26 @@ def _start() -> int:
         reading, _pipe = os.pipe()
         os.set_blocking(_pipe, False)
         threading.Thread(target=_attend, args=(reading,), name="signals", daemon=True).start()
+        os.register_at_fork(after_in_child=_leave_to_parent)
     return _pipe
+
+
+def _leave_to_parent() -> None:
+    """Give a fork of this process, such as a worker of `multiprocessing`, reactions to signals of its own.
+
+    It has no thread that reacts, and what it writes to the pipe would count as a second Ctrl-C in this process. If this
+    process goes on after the first Ctrl-C, which a terminal sends to both, the fork does too.
+    """
+    if (other := signal.set_wakeup_fd(-1)) not in (-1, _pipe):
+        signal.set_wakeup_fd(other)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is leave_to_thread:
+            passes = _request is not None and number != signal.SIGTERM  # which ends a pool of processes
+            signal.signal(number, _let_pass if passes else signal.SIG_DFL)
+
+
+def _let_pass(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)
 
 
 def _attend(reading: int) -> None:

@@ -158,11 +158,12 @@ def pin(config: Config, paths: RunPaths) -> Config:
     A resumed run keeps the revisions that it recorded, and the longest prompt that it measured.
     """
     recorded = _recorded(paths)
-    if recorded is None and paths.config.exists():
+    if recorded is None and (paths.config.exists() or any(paths.checkpoints.glob("step_*"))):
         _LOGGER.warning(
-            "%s is damaged and is replaced by the settings of this command; the newest revisions of a hub's model and "
-            "data are used",
+            "%s is %s and is replaced by the settings of this command; the newest revisions of a hub's model and data "
+            "are used",
             paths.config,
+            "damaged" if paths.config.exists() else "missing",
         )
     if recorded is not None and config.generation.max_prompt_length is None:
         measured = recorded.generation.max_prompt_length

@@ -116,9 +116,9 @@ def _how_to_restore_rows(metadata: dict[str, Any], config: Config) -> str:
 
 
 def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
-    """Refuse to go on from an earlier step than that of a checkpoint that the run has in another directory.
+    """Refuse to go on from an earlier step than that of a checkpoint that the run has where it cannot be found now.
 
-    Going on would remove the rows and rollouts of the steps after it.
+    Its disk may not be mounted. Going on would remove the rows and rollouts of the steps after it.
 
     Args:
         record: The newest checkpoint that the run completed.
@@ -126,21 +126,23 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
         paths: Paths of the run, with its present directory of checkpoints.
 
     Raises:
-        CheckpointError: The newest checkpoint is in another directory, where it cannot be found now.
+        CheckpointError: The directory of the newest checkpoint holds no checkpoints now.
     """
     elsewhere = record.directories[0]
-    if elsewhere == paths.checkpoints or any(elsewhere.glob("step_*")):
+    is_first = record.step is None and elsewhere == paths.checkpoints  # no checkpoint has been completed
+    if is_first or any(elsewhere.glob("step_*")):
         return
     rows = read_rows(paths.metrics) if paths.metrics.exists() else []
     newest = max((row["step"] for row in rows), default=0) if record.step is None else record.step
     if step >= newest or (record.step is None and step > 0):
         return
-    found = f"its newest one is of step {step}" if step else "it has none"
+    found = f"the newest one is of step {step}" if step else "there are none"
+    here = "" if elsewhere == paths.checkpoints else f" In {paths.checkpoints}, {found}."
     raise CheckpointError(
-        f"the run reached step {newest} with its checkpoints in {elsewhere}, where they cannot be found now. In "
-        f"{paths.checkpoints}, {found}, so going on would remove the metrics and rollouts of later steps. Restore "
-        f"{elsewhere}, or set training.checkpoint_dir to the directory that has the checkpoints; to train those steps "
-        "again, start a new run in another directory",
+        f"the run reached step {newest} with its checkpoints in {elsewhere}, where they cannot be found now.{here} "
+        f"Going on would remove the metrics and rollouts of later steps. Restore {elsewhere}, or set "
+        "training.checkpoint_dir to the directory that has the checkpoints; to train those steps again, start a new "
+        "run in another directory",
         code="checkpoints_elsewhere",
     )
 

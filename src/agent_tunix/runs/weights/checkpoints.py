@@ -196,9 +196,10 @@ class Checkpoints:
         def check() -> None:
             try:
                 self.best_step()
-            except CheckpointError as error:
-                _LOGGER.warning("%s; it is removed, and no earlier checkpoint counts as the best", error)
-                (self._directory / "best.json").unlink(missing_ok=True)
+            except CheckpointError:
+                mark = self._directory / "best.json"
+                _LOGGER.warning("%s is damaged and is removed; no earlier checkpoint counts as the best", mark)
+                mark.unlink(missing_ok=True)
 
         self._processes.from_first(check)
 
@@ -240,7 +241,7 @@ class Checkpoints:
             raise CheckpointError(
                 "every checkpoint is damaged:\n  "
                 + "\n  ".join(damaged)
-                + f"\nRemove {self._directory} to start from the beginning.",
+                + "\nTo start from the beginning, choose another hydra.run.dir.",
                 code="checkpoint_damaged",
             )
         return None
