@@ -205,7 +205,7 @@ _INTEGER = re.compile(
 )
 # "2kπ (k ∈ Z)"
 _DECLARATION = re.compile(
-    r"(?<=[^\s,(\\~])(?:\s|~|\\(?:[ ,;:!]|q?quad))*+\(\s*([A-Za-z]\s*\\in(?![A-Za-z])[^()]*)\)(?=[\s$.]*\Z)"
+    r"(?<=[^\s,(\\~])(?>(?:\s|~|\\(?:[ ,;:!]|q?quad))*)\(\s*([A-Za-z]\s*\\in(?![A-Za-z])[^()]*)\)(?=[\s$.]*\Z)"
 )
 _SET_WORD = re.compile(r"real|integer|natural|rational|complex|empty|solution", re.IGNORECASE)
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mbox)\s*\{([^{}]*+)\}")
