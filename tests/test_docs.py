@@ -287,8 +287,11 @@ def run_console(block: Block, directory: Path, check: Check | None) -> None:
             check("train", shlex.split(training["rest"]), False)
             continue
         printed = run("bash", "-c", command, directory=directory, may_fail=bool(expected.strip()))
-        pattern = ".*".join(re.escape(part.strip()) for part in re.split(r"…|\n", expected))
-        assert re.search(pattern, printed, flags=re.DOTALL), f"{command}\nprinted\n{printed}\nand not\n{expected}"
+        place = 0
+        for part in re.split(r"…|\n", expected):
+            place = printed.find(part.strip(), place)
+            assert place >= 0, f"{command}\nprinted\n{printed}\nand not {part!r} of\n{expected}"
+            place += len(part.strip())
 
 
 def run(*command: str, directory: Path, may_fail: bool = False) -> str:

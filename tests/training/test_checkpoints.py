@@ -333,7 +333,7 @@ from agent_tunix.errors import CheckpointError
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 limit, value, directory = sys.argv[1:]
 checkpoints = Checkpoints(Path(directory), 3)
-state = {"weights": {f"w{number}": jnp.zeros(200_000) for number in range(16)}}
+state = {"weights": {f"w{number}": jnp.arange(200_000.0) for number in range(16)}}
 number = getattr(resource, limit)
 value = int(value) + (len(os.listdir("/proc/self/fd")) if limit == "RLIMIT_NOFILE" else 0)
 resource.setrlimit(number, (value, value))

@@ -28,6 +28,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 # Real path → text that this process compiled, or will compile at the first import.
 _texts: dict[str, bytes] = {}
 _compiled: set[str] = set()
+# Where the imports of all kept texts were last looked up: the working directory, and `sys.path`.
+_searched: tuple[str, ...] = ()
 # True in a worker, which never reads another text than those that it was given.
 _is_given = False
 # The files that the user's code wrote last, in order.
@@ -104,6 +106,7 @@ def _holds_texts(directory: str) -> bool:
     return _is_given and any(path.startswith(inside) for path in _texts)
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_foreign(directory: str) -> bool:
     """Return True for a directory that holds no modules of the user."""
     path = Path(directory).resolve()
@@ -129,10 +132,13 @@ def _places() -> tuple[Path, ...]:
 def snapshot() -> dict[str, bytes]:
     """Return the kept texts by real path, for a worker.
 
-    A module that has been loaded may have changed `sys.path`, so what it imports is looked up once more.
+    A module that has been loaded may have changed `sys.path`; then what the modules import is looked up once more.
     """
-    for path in list(_texts):
-        _keep_imported(Path(path))
+    global _searched
+    if _searched != (os.getcwd(), *sys.path):
+        for path in list(_texts):
+            _keep_imported(Path(path))
+        _searched = (os.getcwd(), *sys.path)
     return dict(_texts)
 
 
@@ -259,23 +265,26 @@ def _imports_of(file: Path) -> list[Path]:
         names = _imported_names(read(file))
     except OSError:
         return []
-    places = [file.parent, Path.cwd(), *map(Path, sys.path)]
-    mine = [place for place in dict.fromkeys(places) if not _is_foreign(str(place))]
+    places = dict.fromkeys(map(os.path.abspath, (file.parent, "", *sys.path)))
+    mine = [place for place in places if not _is_foreign(place)]
     found = (_file_of(name, directory) for name in names for directory in _starts_of(name, file, mine))
-    return [path for path in dict.fromkeys(found) if path is not None]
+    return [Path(path) for path in dict.fromkeys(found) if path is not None]
 
 
-def _starts_of(module: str, file: Path, places: list[Path]) -> list[Path]:
+def _starts_of(module: str, file: Path, places: list[str]) -> list[str]:
     """Return the directories in which the first part of a module may lie; one for a relative import."""
     level = len(module) - len(module.lstrip("."))
-    return places if level == 0 else [file.parent.joinpath(*[".."] * (level - 1))]
+    if level:
+        return [os.path.join(file.parent, *[".."] * (level - 1))]
+    return [] if module.partition(".")[0] in sys.stdlib_module_names else places
 
 
-def _file_of(module: str, directory: Path) -> Path | None:
-    path = directory.joinpath(*module.lstrip(".").split("."))
-    for candidate in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
-        if os.access(candidate, os.R_OK) and not _is_foreign(str(candidate.parent)):
-            return candidate.resolve()
+def _file_of(module: str, directory: str) -> str | None:
+    """Return the real path of a module's file below a directory; None if it is not there, or none of the user's."""
+    path = os.path.join(directory, *module.lstrip(".").split("."))
+    for candidate in (f"{path}.py", os.path.join(path, "__init__.py")):
+        if os.access(candidate, os.R_OK) and not _is_foreign(os.path.dirname(candidate)):
+            return os.path.realpath(candidate)
     return None
 
 
