@@ -100,5 +100,5 @@ def test_a_reference_that_is_no_text_trains_and_accuracy_is_said_to_be_unmeasure
     assert len([row for row in steps if row["step"] > 0]) == NUM_STEPS
     assert steps[0].get("eval/accuracy") is None
     log = (tmp_path / "run" / "train.log").read_text()
-    assert "eval/accuracy is not available" in log
+    assert "eval/accuracy is n/a" in log
     assert "is not a number or a formula" in log

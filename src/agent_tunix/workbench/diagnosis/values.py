@@ -24,7 +24,7 @@ CONSTANT_STEPS = 3
 CONSTANT_COMPLETIONS = 96
 """Completions before a constant is reported: if one in thirty earns the reward, 96 contain none in 4 % of the cases."""
 UNTAUGHT_COMPLETIONS = 48
-"""The same for a run in which every group of every step was dead. That it learns nothing is then certain."""
+"""The same for a component of several, and if every group was dead. That nothing was taught is then certain."""
 
 
 @dataclass
@@ -87,13 +87,12 @@ class Constant(Detector):
         self._untaught = self._untaught and dead is not None and dead >= lowest_reaching(1.0)
         self._steps += 1
         self._completions += int(number(row, "rewards/outcomes/scored") or 0)
-        least = UNTAUGHT_COMPLETIONS if self._untaught else CONSTANT_COMPLETIONS
-        if self._steps < CONSTANT_STEPS or self._completions < least:
+        if self._steps < CONSTANT_STEPS or self._completions < UNTAUGHT_COMPLETIONS:
             return
         component = self._constant_component()
         if component is not None:
             yield self._of_component(component)
-        elif self._total.constant is not None:
+        elif self._total.constant is not None and (self._untaught or self._completions >= CONSTANT_COMPLETIONS):
             yield self._of_total(self._total.constant)
 
     def _constant_component(self) -> str | None:
