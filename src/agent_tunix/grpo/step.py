@@ -266,8 +266,9 @@ class GrpoTrainer:
             total_weight=total_weight,
         )
         finite = bool(records[-1]["finite"])
-        if skipped and finite:
-            policy |= {name: None for name in policy if name.startswith(("grad_norm", "update_"))}
+        if skipped:
+            if finite:  # an error about a norm that is not finite names it
+                policy |= {name: None for name in policy if name.startswith(("grad_norm", "update_"))}
             return policy, finite, 0
         return policy, finite, (len(records) - (not finite)) // self.updater.accumulation
 
