@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -194,9 +193,9 @@ def test_a_terminal_that_closes_leaves_a_checkpoint(tmp_path: Path) -> None:
     root = tmp_path / "run"
     command = [sys.executable, "-m", "agent_tunix", "train", *overrides_of(root, "training.num_batches=2000")]
     command.remove("tracking.progress=none")
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(sys.executable, command)
+    terminal, inside = os.openpty()
+    process = subprocess.Popen(["setsid", "--ctty", *command], stdin=inside, stdout=inside, stderr=inside)
+    os.close(inside)
     seen = b""
     while not (root / "metrics.jsonl").exists() or (root / "metrics.jsonl").read_bytes().count(b"\n") < 2:
         try:
@@ -204,7 +203,6 @@ def test_a_terminal_that_closes_leaves_a_checkpoint(tmp_path: Path) -> None:
         except OSError:
             raise AssertionError(seen.decode(errors="replace")) from None
     os.close(terminal)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (128 + signal.SIGHUP, 1)
+    assert process.wait() in (128 + signal.SIGHUP, 1)
     assert read_outcome(root).status is RunStatus.STOPPED
     assert Checkpoints(root / "checkpoints", 2).steps()
