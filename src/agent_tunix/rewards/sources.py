@@ -265,7 +265,7 @@ def _imports_of(file: Path) -> list[Path]:
         names = _imported_names(read(file))
     except OSError:
         return []
-    places = dict.fromkeys(map(os.path.abspath, (file.parent, "", *sys.path)))
+    places = dict.fromkeys(os.path.abspath(place) for place in (str(file.parent), "", *sys.path))
     mine = [place for place in places if not _is_foreign(place)]
     found = (_file_of(name, directory) for name in names for directory in _starts_of(name, file, mine))
     return [Path(path) for path in dict.fromkeys(found) if path is not None]
