@@ -34,7 +34,7 @@ def tear(path: Path) -> None:
 
 
 def zero(path: Path) -> None:
-    """What a power cut leaves of data that was never flushed."""
+    """Data that was never flushed, as a power cut leaves it."""
     path.write_bytes(bytes(path.stat().st_size))
 
 
