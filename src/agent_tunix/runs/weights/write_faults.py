@@ -89,21 +89,24 @@ def told_once() -> Iterator[None]:
 
     After an error their threads may go on for a while, so this lasts until the program ends.
     """
-    logger, hook = logging.getLogger("absl"), sys.unraisablehook
+    # asyncio tells of each write whose error nobody read, when its future is collected.
+    loggers, hook = [logging.getLogger(name) for name in ("absl", "asyncio")], sys.unraisablehook
 
     def filtered(unraisable: Any) -> None:
         # Callbacks for an event loop that is closed, and the loop's own end if it could not be opened.
         if not isinstance(unraisable.exc_value, RuntimeError | AttributeError):
             hook(unraisable)
 
-    logger.addFilter(_has_no_traceback)
+    for logger in loggers:
+        logger.addFilter(_has_no_traceback)
     sys.unraisablehook = filtered
     try:
         yield
     except BaseException:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         raise
-    logger.removeFilter(_has_no_traceback)
+    for logger in loggers:
+        logger.removeFilter(_has_no_traceback)
     sys.unraisablehook = hook
 
 
