@@ -133,7 +133,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/uploaded/source.py", "exec"): (1, "an upload, in its isolated process"),
     ("rewards/uploaded/source.py", "types.FunctionType"): (1, "code of ours, with the signature of an upload"),
     # --- templates and compiled programs
-    ("policy/chat/limited_jinja.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox, with limits"),
+    ("policy/chat/chat_template.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox"),
     ("tracking/report/page.py", "from_string"): (1, SHIPPED),
     ("service/inspector/pages.py", "get_template"): (1, SHIPPED),
     # --- libraries
