@@ -70,10 +70,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("data/sources/tfds.py", "builder_from_directory"): (1, "as above"),
     ("data/sources/tfds.py", "tensorflow_datasets.builder"): (1, "as above"),
     ("data/sources/huggingface.py", "load_from_disk"): (1, "Arrow files; no program of the dataset's is run"),
-    ("data/sources/huggingface.py", "load_dataset_builder"): (
-        1,
-        "no program of the dataset's is run, no file elsewhere",
-    ),
+    ("data/sources/huggingface.py", "load_dataset"): (1, "runs no program of the dataset's"),
     # --- rewards: REWARD_OF_USER
     ("rewards/loading.py", "exec_module"): (1, REWARD_OF_USER),
     ("rewards/loading.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
