@@ -214,12 +214,6 @@ def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -
     assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))
 
 
-@pytest.mark.parametrize("revision", ["{directory}/commit", "../../commit"])
-def test_a_revision_names_no_file(dataset_hub: LoopbackHub, revision: str, tmp_path: Path) -> None:
-    (tmp_path / "commit").write_text("0" * 40)
-    refusal("unknown_revision", config_of(revision=revision.format(directory=tmp_path)))
-
-
 @pytest.mark.parametrize("streaming", [False, True])
 def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.png"

@@ -39,11 +39,6 @@ def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind 
     """
     from huggingface_hub import HfApi
 
-    if revision is not None and (revision.startswith("/") or ".." in revision):  # the cache has a file of that name
-        raise request.refuse(
-            f"has the revision {revision!r}, which is no name of a branch, tag or commit; omit it for the latest",
-            code="unknown_revision",
-        )
     try:
         with explaining(request, repo_id, revision, kind):
             info = HfApi().repo_info(repo_id, revision=revision, repo_type=kind, timeout=10.0)
