@@ -19,6 +19,7 @@ from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
 from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
+from agent_tunix.hubs.request import Unreachable
 
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -41,8 +42,8 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
                     rows = _load_from_cache(place, commit.sha, split)
             for number, columns in enumerate(_undecoded(rows), start=1):
                 yield Row(number, dict(columns), is_padded=True)
-    except hub.Unreachable as error:
-        raise place.request.refuse(f"{error}, and there is no cached copy; {error.remedy}", code=error.code) from error
+    except Unreachable as error:
+        raise place.request.refuse_without_copy(error, "there is no cached copy") from error
 
 
 def _load_from_cache(place: RemoteLocation, commit: str, split: Split) -> Any:
