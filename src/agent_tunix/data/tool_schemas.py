@@ -41,18 +41,18 @@ def read_tools(columns: Mapping[str, Any], *, is_padded: bool = False) -> list[d
     Raises:
         RowError: The column holds something else.
     """
-    given = columns.get(TOOLS_COLUMN)
-    tools = _parsed(given)
+    value = columns.get(TOOLS_COLUMN)
+    tools = _parsed(value)
     if tools is _UNREADABLE:
-        raise _refused("text that is neither JSON nor a Python literal", given)
+        raise _refused("text that is neither JSON nor a Python literal", value)
     if tools is None or tools in ({}, [], ()):
         return []
     if isinstance(tools, Mapping):
         tools = [tools]
     if not isinstance(tools, list | tuple):
-        raise _refused(f"{type(tools).__name__} instead of a list", given)
+        raise _refused(f"{type(tools).__name__} instead of a list", value)
     # What was written as text inside a padded row has no padding.
-    padded = is_padded and not isinstance(given, str)
+    padded = is_padded and not isinstance(value, str)
     return [_declaration(tool, padded) for tool in tools]
 
 

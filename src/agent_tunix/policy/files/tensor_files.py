@@ -55,8 +55,8 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
             unsupported type. Or `config.json` does not account for a tensor, so that the model would not be computed as
             in training.
     """
-    found = _without_others(directory, architecture, _read_heads(directory))
-    embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
+    by_name = _without_others(directory, architecture, _read_heads(directory))
+    embeddings = [name for name in by_name if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
     if not embeddings:
         raise ModelError(
             f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; check that all files are downloaded",
@@ -68,18 +68,18 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
             code="several_decoders",
         )
     prefix = embeddings[0].removesuffix(_EMBEDDING)
-    heads = [name for name in found if name == _HEAD or name.endswith(f".{_HEAD}")]
+    heads = [name for name in by_name if name == _HEAD or name.endswith(f".{_HEAD}")]
     located = {}
     missing = []
     for tensor in list_tensors(architecture):
         # The head is outside the decoder, so it does not have the decoder's prefix.
         name = prefix + tensor.name if tensor.name != _HEAD else heads[0] if heads else _HEAD
-        if name in found:
-            located[tensor] = found[name]
+        if name in by_name:
+            located[tensor] = by_name[name]
         else:
             missing.append(name)
     known = {stored.name for stored in located.values()} | set(heads[:1])
-    unknown = [name for name in found if name not in known]
+    unknown = [name for name in by_name if name not in known]
     if unknown:
         raise ModelError(
             f"{directory} has {_some(unknown)}, which the model_type {architecture.model_type} of its config.json "
@@ -94,21 +94,21 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     for tensor, stored in located.items():
         _check_stored(directory, tensor, stored)
     if architecture.tied_embeddings and heads:
-        _check_copy(directory, found[heads[0]], found[embeddings[0]])
+        _check_copy(directory, by_name[heads[0]], by_name[embeddings[0]])
     return located
 
 
-def _without_others(directory: Path, architecture: Architecture, found: dict[str, Stored]) -> dict[str, Stored]:
+def _without_others(directory: Path, architecture: Architecture, by_name: dict[str, Stored]) -> dict[str, Stored]:
     """Return the tensors without those that the decoder does not need, such as those of a vision tower."""
     others = _TOWERS.get(architecture.model_type, frozenset())
-    parts = {name: name.split(".") for name in found}
+    parts = {name: name.split(".") for name in by_name}
     unused = [name for name, of_name in parts.items() if not others.isdisjoint(of_name)]
     if unused:
         held = " and ".join(sorted(part for part in others if any(part in parts[name] for name in unused)))
         _LOGGER.info("%s: only the text model is used, not the %d tensors of %s", directory, len(unused), held)
     return {
         name: stored
-        for name, stored in found.items()
+        for name, stored in by_name.items()
         if name not in unused and not _is_set_aside(parts[name], architecture)
     }
 
@@ -168,19 +168,19 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
 
 def _read_heads(directory: Path) -> dict[str, Stored]:
     """Return the tensors in the files, by full name."""
-    found: dict[str, Stored] = {}
+    by_name: dict[str, Stored] = {}
     for file in list_files(directory):
         with open_tensors(file) as tensors:
             for name in tensors.keys():  # noqa: SIM118  # not a dictionary
-                if name in found:
+                if name in by_name:
                     raise ModelError(
-                        f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files "
+                        f"{directory} has {name} in {by_name[name].file.name} and in {file.name}; remove the files "
                         "that do not belong to this model",
                         code="duplicate_tensor",
                     )
                 part = tensors.get_slice(name)
-                found[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
-    return found
+                by_name[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
+    return by_name
 
 
 def list_files(directory: Path) -> list[Path]:
