@@ -8,7 +8,7 @@ import numpy as np
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.files.model_files import INDEX, indexed_files, open_tensors
+from agent_tunix.policy.files.model_files import indexed_files, open_tensors
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
 _LOGGER = logging.getLogger("agent_tunix.model")
@@ -187,7 +187,7 @@ def list_files(directory: Path) -> list[Path]:
     """Return the weight files of a model: `model.safetensors`, those that an index names, or all in the directory.
 
     Raises:
-        ModelError: The index is damaged, or names a missing file.
+        ModelError: The index is damaged.
     """
     whole = directory / "model.safetensors"
     if whole.is_file():
@@ -197,10 +197,4 @@ def list_files(directory: Path) -> list[Path]:
         # `consolidated` is a second copy in some repositories, and an adapter is not part of the model.
         names = sorted(directory.glob("*.safetensors"))
         return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
-    if missing := [file.name for file in files if not file.is_file()]:
-        raise ModelError(
-            f"{INDEX} in {directory} names {len(files)} files, but {', '.join(missing)}"
-            f" {'is' if len(missing) == 1 else 'are'} not there; complete the download",
-            code="missing_weights",
-        )
     return files
