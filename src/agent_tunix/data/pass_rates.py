@@ -109,10 +109,10 @@ class PassRateOrder:
     def _score(self) -> NDArray[np.float64]:
         step = self._observed + 1
         weights = np.maximum(_LEAST_WEIGHT, 4 * self._rates * (1 - self._rates))  # NaN without a rate
-        known = ~np.isnan(weights)
-        typical = float(weights[known].mean()) if known.any() else 1.0
+        has_rate = ~np.isnan(weights)
+        typical = float(weights[has_rate].mean()) if has_rate.any() else 1.0
         rested = (step - self._last) / _REST_STEPS
-        scores = np.where(self._last > 0, np.where(known, weights, typical) * rested, typical)
+        scores = np.where(self._last > 0, np.where(has_rate, weights, typical) * rested, typical)
         random = np.random.PCG64([self.seed, step]).random_raw(len(scores))
         return np.asarray(scores * (0.5 + random / 2.0**64))
 

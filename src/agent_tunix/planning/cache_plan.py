@@ -136,7 +136,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         plan("training", config.training.batch_size, config.grpo.num_generations),
         plan("evaluation", max(1, min(evaluation.batch_size, evaluation.num_samples)), 1),
     )
-    return max(plans, key=lambda found: found.bytes)
+    return max(plans, key=lambda cache: cache.bytes)
 
 
 def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:

@@ -84,8 +84,8 @@ class Finder:
         own = loading.load_file(file) if file.is_file() else None
         return [module for module in (packaged, own) if module is not None]
 
-    def _adapt(self, given: Any, name: str, spec: str) -> Convention:
-        return adapt(given, name, settings=self.settings, recipe=self._recipe(spec, name))
+    def _adapt(self, definition: Any, name: str, spec: str) -> Convention:
+        return adapt(definition, name, settings=self.settings, recipe=self._recipe(spec, name))
 
     def _recipe(self, spec: str, name: str) -> RewardRecipe:
         return RewardRecipe(
@@ -127,14 +127,14 @@ class Finder:
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:
         """Return a recipe: by name if other processes register it too, else by place in a file; None if it has none."""
-        module = str(getattr(reward.given, "__module__", ""))
+        module = str(getattr(reward.definition, "__module__", ""))
         is_registered_anywhere = (
             module in self.modules
             or module.startswith("agent_tunix.")
             or (module in sys.modules and loading.is_loaded_file(sys.modules[module]))
             or registry.is_entry_point(name)
         )
-        place = name if is_registered_anywhere else loading.place_of(reward.given)
+        place = name if is_registered_anywhere else loading.place_of(reward.definition)
         return None if place is None else self._recipe(place, reward.name)
 
     def _from_file(self, spec: str) -> Convention:

@@ -169,7 +169,7 @@ def summary_of(reward: Any) -> str:
 
 def function_of(reward: Any) -> Any:
     """Return the function, class or object that the user wrote."""
-    written = getattr(reward, "given", None) or getattr(reward, "function", reward)
+    written = getattr(reward, "definition", None) or getattr(reward, "function", reward)
     return inspect.unwrap(written) if callable(written) else written
 
 

@@ -169,7 +169,7 @@ def is_shipped(name: str) -> bool:
 
 def _is_same(one: Convention, other: Convention) -> bool:
     """Return True if two rewards are one function, perhaps imported twice."""
-    return one.given is other.given or one.origin == other.origin is not None
+    return one.definition is other.definition or one.origin == other.origin is not None
 
 
 def installed_rewards(name: str | None = None) -> list[importlib.metadata.EntryPoint]:
@@ -201,9 +201,9 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     (point,) = points
     try:
         with served_imports():
-            given = point.load()
+            definition = point.load()
     except (Exception, SystemExit) as error:  # an installed package may raise anything
         raise RewardError(
             f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}", code="import_failed"
         ) from error
-    return adapt(given, name)
+    return adapt(definition, name)

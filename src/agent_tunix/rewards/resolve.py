@@ -267,7 +267,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
                 requires=entry.requires,
                 transforms=entry.transforms,
                 route=entry.route,
-                cost=_default_cost(function.given) if entry.cost is None else entry.cost,
+                cost=_default_cost(function.definition) if entry.cost is None else entry.cost,
                 kind=entry.kind,
                 reason=entry.reason,
             )

@@ -203,14 +203,14 @@ class _Writer:
     Attributes:
         model: The decoder.
         rules: Rules of the choice of tokens.
-        noise_LN2: Random numbers of `draw_noise`; None if sampling is greedy.
+        noise: [L, N, 2] random numbers of `draw_noise`; None if sampling is greedy.
         num_prompts: B.
         first_slot: Slot of the cache for the turn's first token.
     """
 
     model: Any
     rules: TokenRules
-    noise_LN2: Float[Array, "L N 2"] | None
+    noise: Float[Array, "L N 2"] | None
     num_prompts: int
     first_slot: Int[Array, ""]
 
@@ -219,8 +219,8 @@ class _Writer:
     ) -> tuple[jax.Array, jax.Array, SampledTokens]:
         """Sample token t of each row; return the tokens, the rows that are done, and the turn so far."""
         noise_n2 = None
-        if self.noise_LN2 is not None:
-            noise_n2 = self.noise_LN2.at[inputs.written + t, inputs.rows].get(mode="clip")
+        if self.noise is not None:
+            noise_n2 = self.noise.at[inputs.written + t, inputs.rows].get(mode="clip")
         token_n, turn = self.rules.sample(t, logits_nV, noise_n2, done_n, turn)
         return token_n, done_n | turn.ended | (turn.lengths >= inputs.limits), turn
 

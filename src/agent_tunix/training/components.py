@@ -258,9 +258,9 @@ def load_batches(
     _LOGGER.info("%s", report.describe())
     train_prompts = _encode("training", train_examples, tokenizer, config, context, overhead)
     held_out = _encode("evaluation", held_out_examples, tokenizer, config, context, overhead)
-    measured = train_prompts.measured.joined(held_out.measured)
+    measurements = train_prompts.measured.joined(held_out.measured)
     limit = prompt_limit(config, context)
-    settled = _with_measured_length(config, lambda: with_prompt_length(config, measured, limit, overhead))
+    settled = _with_measured_length(config, lambda: with_prompt_length(config, measurements, limit, overhead))
     order = make_order(train_prompts.examples, settled)
     if isinstance(order, BatchOrder) and (remainder := order.describe_remainder()):
         _LOGGER.warning("%s", remainder)
