@@ -75,12 +75,6 @@ def test_a_template_that_is_none_is_refused(template: str) -> None:
         assert "must contain columns as {name}, not {name" in str(caught.value)
 
 
-@pytest.mark.parametrize("template", ["x" * 100_001, "{question}" * 101])
-def test_a_template_that_multiplies_rows_is_refused(template: str) -> None:
-    with raises(ConfigError, "invalid_template"):
-        messages_for(PromptConfig(template=template), example())
-
-
 # Worked examples.
 
 

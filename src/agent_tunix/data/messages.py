@@ -15,10 +15,6 @@ from agent_tunix.errors import ConfigError, DataError
 
 Message = dict[str, Any]
 
-# Size of `prompt.template`, which is filled for every row.
-_MOST_CHARACTERS = 100_000
-_MOST_COLUMNS = 100
-
 # The same slots that the format rewards find in `prompt.format`.
 _SLOT = re.compile(r"\{(\w*)\}")
 
@@ -100,7 +96,7 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
     """Yield the pieces of `prompt.template`: literal text, and the column after it or None.
 
     Raises:
-        ConfigError: The template has an unmatched brace, or something other than a name between braces, or is too long.
+        ConfigError: The template has an unmatched brace, or something other than a name between braces.
     """
     try:
         pieces = list(string.Formatter().parse(template))
@@ -108,13 +104,6 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
         raise ConfigError(
             f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces", code="invalid_template"
         ) from error
-    columns = sum(name is not None for _, name, _, _ in pieces)
-    if len(template) > _MOST_CHARACTERS or columns > _MOST_COLUMNS:
-        raise ConfigError(
-            f"prompt.template must have at most {_MOST_CHARACTERS:,} characters and {_MOST_COLUMNS} columns, "
-            f"not {len(template):,} and {columns:,}; shorten it",
-            code="invalid_template",
-        )
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
             field = f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"

@@ -120,13 +120,13 @@ class PassRateOrder:
         """Return the rows of one batch after `ahead` other batches have taken theirs."""
         if len(ranked) < count:
             return np.resize(ranked, count)
-        left = chosen = ranked
+        rows_left = rows = ranked
         for _ in range(ahead + 1):
-            left = left if len(left) >= count else ranked
-            is_new = self._last[left] == 0
+            rows_left = rows_left if len(rows_left) >= count else ranked
+            is_new = self._last[rows_left] == 0
             first_new = np.flatnonzero(is_new)[: -(-count // _ROWS_PER_NEW_ONE)]
-            is_chosen = np.zeros(len(left), np.bool_)
+            is_chosen = np.zeros(len(rows_left), np.bool_)
             is_chosen[first_new] = True
             is_chosen[np.flatnonzero(~is_chosen)[: count - len(first_new)]] = True
-            chosen, left = left[is_chosen], left[~is_chosen]
-        return chosen
+            rows, rows_left = rows_left[is_chosen], rows_left[~is_chosen]
+        return rows

@@ -196,7 +196,7 @@ _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]
 
 def _end_of_thought(text: str, read: _Reader, tools: Sequence[Tool]) -> int | None:
     """Return the position after the last `</think>` outside the arguments; 0 for no thought, None for an open one."""
-    ends = [found.end() for found in re.finditer(_THOUGHT_ENDS, text)]
+    ends = [match.end() for match in re.finditer(_THOUGHT_ENDS, text)]
     if not ends:
         return None if "<think>" in text else 0
     starts = [0, *ends[:-1]][:_STARTS_TRIED]

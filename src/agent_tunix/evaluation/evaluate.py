@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from agent_tunix.evaluation.intervals import mean_interval
 from agent_tunix.evaluation.judging import is_enough, judge, reason_not_to_judge, warn_if_unknown
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.builtin.form import has_tags
+from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.rewards.statistics.episodes import episode_metrics
 from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
-
-Scorer = Callable[[Sequence[Sample]], list[Score]]
 
 _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
@@ -67,8 +66,8 @@ class Evaluator:
         config: Config,
         prompts: Prompts,
         components: Sequence[str],
-        reward: Scorer | None,
-        correct: Scorer | None,
+        reward: ScoringFunction | None,
+        correct: ScoringFunction | None,
         max_steps: int,
     ) -> None:
         self._config = config

@@ -77,8 +77,8 @@ def _accumulator(state: Any) -> Any:
     return state["opt_state"] if "opt_state" in state and "acc_grads" in state["opt_state"] else None
 
 
-def _state_name(held: Any, state: Any) -> str:
-    return "opt_state" if held is state else "inner_opt_state"
+def _state_name(accumulator: Any, state: Any) -> str:
+    return "opt_state" if accumulator is state else "inner_opt_state"
 
 
 def _clear(accumulator: Any) -> None:

@@ -109,8 +109,8 @@ class Finder:
             settings = self.settings if convention == "auto" else replace(self.settings, convention=convention)
             return reward.configured(settings, self._registered_recipe(registered, reward))
         for module in self._custom_modules():
-            if (found := loading.find_reward(module, name)) is not None:
-                return self._adapt(found, name, name)
+            if (module_reward := loading.find_reward(module, name)) is not None:
+                return self._adapt(module_reward, name, name)
         if self.reward_file(name):
             raise RewardError(
                 f"the function of a component must be a single reward, but {name!r} is a mixture of several; name one "
@@ -163,8 +163,8 @@ class Finder:
     def _from_dotted_path(self, spec: str) -> Convention:
         path, _, name = spec.rpartition(".")
         packaged = loading.load_module(f"agent_tunix.{path}")
-        if packaged and (found := loading.find_reward(packaged, name)) is not None:
-            return self._adapt(found, name, spec)
+        if packaged and (reward := loading.find_reward(packaged, name)) is not None:
+            return self._adapt(reward, name, spec)
         module = self._module(path)
         if module is None and packaged is None:
             raise UnknownRewardError(
@@ -184,8 +184,8 @@ class Finder:
 
 
 def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
-    found = loading.find_reward(module, name) if module else None
-    if module is None or found is None:
+    reward = loading.find_reward(module, name) if module else None
+    if module is None or reward is None:
         names = loading.rewards_of(module) if module else []
         inside = loading.place_inside(module, name) if module else ""
         raise UnknownRewardError(
@@ -193,19 +193,19 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
             f"{prefix.rstrip(':.')} has: {_choices(names, prefix)}.",
             code="unknown_function",
         )
-    return found
+    return reward
 
 
 def _only_reward(module: ModuleType, file: str) -> str:
     """Return the name of a file's reward: the one with a library's usual name, or else the only one."""
     names = loading.rewards_of(module)
     supported = [name for name in names if not is_unsupported(getattr(module, name))]
-    found = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
-    if len(found) != 1:
+    candidates = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
+    if len(candidates) != 1:
         raise RewardError(
-            f"{file} is a file; name one of its functions: {_choices(found, f'{file}:')}", code="missing_function"
+            f"{file} is a file; name one of its functions: {_choices(candidates, f'{file}:')}", code="missing_function"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _is_file(spec: str) -> bool:
@@ -220,9 +220,9 @@ def _choices(names: Iterable[str], prefix: str) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: this package's name for it, or the closest match."""
     names = list(names)
-    known = synonym(name)
-    if known in names:
-        return f"; the closest here is {known!r}."
+    usual_name = synonym(name)
+    if usual_name in names:
+        return f"; the closest here is {usual_name!r}."
     matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {matches[0]!r}?" if matches else "."
 

@@ -15,9 +15,6 @@ from jaxtyping import Int
 
 from agent_tunix.errors import ConfigError
 
-# The table takes memory and time for each character and each token. A run of another user may have many of them.
-_MOST_CHARACTERS = 200
-
 # State after a stop string.
 STOPPED = -1
 
@@ -30,14 +27,8 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
         stop_strings: Strings, none of them empty.
 
     Raises:
-        ConfigError: They have too many characters, or one that no token has whole: its bytes are then several tokens.
+        ConfigError: They have a character that no token has whole: its bytes are then several tokens.
     """
-    if (characters := sum(map(len, stop_strings))) > _MOST_CHARACTERS:
-        raise ConfigError(
-            f"generation.stop_strings must have at most {_MOST_CHARACTERS:,} characters in all, not {characters:,}; "
-            "use fewer or shorter ones",
-            code="stop_strings_too_long",
-        )
     whole = set().union(*token_texts)
     if unwritable := sorted(set("".join(stop_strings)) - whole):
         raise ConfigError(

@@ -158,11 +158,13 @@ def take_turn(
         model, TokenRules(sampling, pad_id, eos_ids, stop_table), noise_LN2, prefix.mask.shape[0], chunk_slot + C
     )
     with jax.named_scope("decode"):
-        turn = SampledTokens.empty(n, T, pad_id, None if stop_table is None else inputs.stop_states)
-        token_n, done_n, turn = writer.sample(jnp.int32(0), logits_nV, inputs.limits <= 0, turn, inputs)
+        turn = SampledTokens.empty(n, T, pad_id, None if stop_table is None else jnp.asarray(inputs.stop_states))
+        token_n, done_n, turn = writer.sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, turn, inputs)
         carry, rows = _Carry(jnp.int32(0), token_n, done_n, cache, turn), _Rows(inputs, seen_nS)
         carry = writer.write(carry, rows, prefix, None, _next(stages, 0))
-        turn, cache, arrangement = carry.turn, carry.cache, None
+        turn, cache = carry.turn, carry.cache
+        before: Arrangement | None
+        arrangement: Arrangement | None = None
         for number, stage in enumerate(stages[1:], 1):
             before, arrangement = arrangement, arrange(live_rows(carry.done, writer.num_prompts, arrangement), stage)
             carry, rows = move_rows((carry, rows), before, arrangement)

@@ -17,8 +17,9 @@ from typing import Any
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.evaluation.evaluate import Evaluator
-from agent_tunix.grpo.step import Scorer, StepResult
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
+from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
@@ -101,8 +102,8 @@ class RunSession:
         validated: ValidatedConfig,
         opened: OpenedRun,
         components: TrainingComponents,
-        score: Scorer | None = None,
-        correct: Scorer | None = None,
+        score: ScoringFunction | None = None,
+        correct: ScoringFunction | None = None,
     ) -> None:
         self._method = method
         self._validated = validated

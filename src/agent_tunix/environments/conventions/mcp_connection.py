@@ -5,7 +5,6 @@ import contextlib
 import inspect
 import logging
 import os
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -29,9 +28,6 @@ logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
 _START_S = 60.0
 _END_S = 10.0
 _CONNECTION_CLOSED = -32000
-_MOST_PAGES = 100
-# Each episode asks for the tools again. No prompt holds so many.
-_MOST_TOOLS = 1000
 _SHOWN_BYTES = 1000
 _LARGEST_MESSAGE = 2**26
 
@@ -139,6 +135,7 @@ class McpConnection:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
         from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
 
         server = self._server
         async with contextlib.AsyncExitStack() as ending:
@@ -152,7 +149,7 @@ class McpConnection:
                 if problem := problem_with_proxies(server.url):
                     raise ConnectionError(problem)
                 with without_proxies() if is_loopback(server.url) else contextlib.nullcontext():
-                    client = _http_client()
+                    client = create_mcp_http_client()
                 await ending.enter_async_context(client)
                 transport = streamable_http_client(server.url, http_client=client, **limit)
             else:
@@ -214,57 +211,18 @@ async def _accept(name: str, result: object) -> None:
     """Accept a result unchecked, because a pattern in the server's schema could keep all threads busy for ever."""
 
 
-def _http_client() -> Any:
-    """Return an HTTP client of the SDK that refuses compressed and very large answers before they take memory."""
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
-    client: Any = create_mcp_http_client(headers={"Accept-Encoding": "identity"})
-    library = sys.modules[type(client).__module__.partition(".")[0]]
-
-    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined,misc]  # httpx or httpx2
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            num_left = _LARGEST_MESSAGE
-            async for data in self._stream:
-                num_left -= len(data)
-                if num_left < 0:
-                    raise ConnectionError(f"an answer of the server has more than {_LARGEST_MESSAGE:,} bytes")
-                yield data
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    async def check(response: Any) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise ConnectionError("an answer of the server is compressed")
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = Bounded(response.stream)
-
-    client.event_hooks = {"response": [check]}
-    return client
-
-
 async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:
     """Yield the tools of all pages."""
-    num_left, num_tools = _LARGEST_MESSAGE, 0
-    page = await session.list_tools()
-    for _ in range(_MOST_PAGES):
+    from mcp.types import PaginatedRequestParams
+
+    cursor = None
+    while True:
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         description = page.model_dump(by_alias=True, mode="json")
-        num_left -= len(page.model_dump_json())
-        if num_left < 0:
-            raise ConnectionError(f"the tools of the server have more than {_LARGEST_MESSAGE:,} bytes")
-        num_tools += len(description["tools"])
-        if num_tools > _MOST_TOOLS:
-            raise ConnectionError(f"the server has more than {_MOST_TOOLS:,} tools")
         for tool in description["tools"]:
             yield tool
         if not (cursor := description.get("nextCursor")):
             return
-        from mcp.types import PaginatedRequestParams
-
-        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
 
 
 def _text_of(result: Mapping[str, Any]) -> str:

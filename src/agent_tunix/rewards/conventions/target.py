@@ -212,26 +212,26 @@ def _signature_of(target: Target, method: str) -> inspect.Signature:
     return signature
 
 
-def _outermost(function: Any, shown: inspect.Signature) -> inspect.Signature:
+def _outermost(function: Any, signature: inspect.Signature) -> inspect.Signature:
     """Return the wrapped function's signature, or the wrapper's own if it cannot be called with the wrapped one.
 
     `inspect.signature` shows the wrapped function of `functools.wraps`. A wrapper that makes a batch reward of a
     function of one response, for instance, requires `completions`.
     """
     if not hasattr(function, "__wrapped__"):
-        return shown
+        return signature
     try:
         own = inspect.signature(function, follow_wrapped=False)
     except ValueError:  # a wrapper in C, such as that of `functools.lru_cache`, takes what the wrapped function takes
-        return shown
-    parameters = shown.parameters.values()
+        return signature
+    parameters = signature.parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
     own_parameters = {p.name: None for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     try:
         own.bind(*positional, **own_parameters)
     except TypeError:
         return own
-    return shown
+    return signature
 
 
 def _is_async(target: Target, method: str) -> bool:

@@ -156,9 +156,9 @@ class Mixture:
             return []
         parts: dict[str, list[Score | None]] = {}
         verdicts: dict[str, list[GateVerdict]] = {}
-        waiting = self._in_order()
-        while waiting:
-            ready = [component for component in waiting if parts.keys() >= component.requires.keys()]
+        components_left = self._in_order()
+        while components_left:
+            ready = [component for component in components_left if parts.keys() >= component.requires.keys()]
             for component in ready:
                 verdicts[component.name] = _decide_all(component, samples, parts, verdicts)
             earlier = {c.name: _known_scores(known or {}, c.name, verdicts[c.name]) for c in ready}
@@ -173,7 +173,7 @@ class Mixture:
             }
             own |= {name: future.result() for name, future in futures.items()}
             parts |= {name: _spread(name, places[name], own[name], samples, verdicts[name]) for name in rewards}
-            waiting = [component for component in waiting if component.name not in parts]
+            components_left = [component for component in components_left if component.name not in parts]
         totals = self._combine(parts, verdicts, samples, self.weights(samples[0].step))
         if self.on_failure == "raise":
             for index, total in enumerate(totals):

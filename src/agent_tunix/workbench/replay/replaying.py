@@ -134,9 +134,9 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
 
 
 def _score(mixture: Mixture, recorded: RecordedStep, reuse: Collection[str]) -> list[Score]:
-    stored = {
+    stored_scores = {
         component.name: [score.parts.get(component.name) for score in recorded.scores]
         for component in mixture.components
         if component.name in reuse
     }
-    return mixture.score(recorded.samples, known=stored)
+    return mixture.score(recorded.samples, known=stored_scores)

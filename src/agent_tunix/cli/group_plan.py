@@ -14,7 +14,7 @@ from agent_tunix.overrides import assign
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
     from agent_tunix.training.pilot import Pilot
-    from agent_tunix.workbench.planning import Plan
+    from agent_tunix.workbench.group_plan import Plan
 
 _MANY_CUT = 0.1
 
@@ -82,7 +82,7 @@ def plan(
         raise click.UsageError(f"--group-size must be at most --samples {samples}, not {too_large[0]}")
     shortcuts = _shortcuts(data, model, reward)
     pilot = _pilot(_compose([*shortcuts, *overrides]), problems, samples, temperatures)
-    from agent_tunix.workbench.planning import make_plan
+    from agent_tunix.workbench.group_plan import make_plan
 
     group_plan = make_plan(pilot.totals, sizes, target)
     if write is not None:
