@@ -47,7 +47,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     # --- the user's own command line and configuration
     ("cli/hydra_programs.py", "hydra.main"): (1, "composes the user's command line over `conf/`"),
     ("cli/hydra_programs.py", "preflight"): (2, "the configuration that the user composed, to train"),
-    ("cli/plans.py", "preflight"): (1, "the configuration that the user composed, to plan"),
+    ("cli/group_plan.py", "preflight"): (1, "the configuration that the user composed, to plan"),
     ("cli/rewards/commands.py", "import_module"): (1, "`--module` of the command line"),
     ("cli/rewards/options.py", "yaml.safe_load"): (1, "a value of the command line"),
     ("config/compose.py", "OmegaConf.to_container"): (2, "without resolving"),

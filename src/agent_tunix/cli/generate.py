@@ -145,11 +145,16 @@ def generate(
     if talking and (num_generations > 1 or output is not None or score):
         raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
     try:
-        found = _find(source, step, score, prompt_config, raw)
-        examples = None if talking else _examples(found, prompt, file)
-        sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
-        with _scoring(found, examples if score else None, trust) as mixture, _acting(found, trust) as environments:
-            generator = _generator(found, sampling, num_generations, seed, mixture, environments)
+        policy_source = _find(source, step, score, prompt_config, raw)
+        examples = None if talking else _examples(policy_source, prompt, file)
+        sampling = _sampling(
+            policy_source, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations
+        )
+        with (
+            _scoring(policy_source, examples if score else None, trust) as mixture,
+            _acting(policy_source, trust) as environments,
+        ):
+            generator = _generator(policy_source, sampling, num_generations, seed, mixture, environments)
             if examples is None:
                 _talk(generator)
             elif output is not None:
@@ -168,28 +173,28 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
     """Return the policy to sample from, without loading its weights."""
     from agent_tunix.training.generation import find_source, with_prompt
 
-    found = with_prompt(find_source(source, None if step == "latest" else step), prompt_config, raw=raw)
-    if score and not found.is_run:
+    policy_source = with_prompt(find_source(source, None if step == "latest" else step), prompt_config, raw=raw)
+    if score and not policy_source.is_run:
         raise ConfigError(
             f"--score requires a run, whose reward it uses, but {source} is a model directory; remove --score",
             code="missing_reward",
         )
-    if found.prompts is not None:
-        echo(f"prompts as in training, by {found.prompts}; --raw or --prompt-config makes others", err=True)
-    return found
+    if policy_source.prompts is not None:
+        echo(f"prompts as in training, by {policy_source.prompts}; --raw or --prompt-config makes others", err=True)
+    return policy_source
 
 
-def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
+def _examples(policy_source: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
     from agent_tunix.data import make_problem, read_problems
 
-    data = found.run.config.data
+    data = policy_source.run.config.data
     if file is not None:
         return read_problems(file, data)
     return [make_problem({data.prompt_column: prompt, "question": prompt}, 1, data)]
 
 
 def _sampling(
-    found: "PolicySource",
+    policy_source: "PolicySource",
     inference_config: str | None,
     temperature: float | None,
     top_p: float | None,
@@ -202,8 +207,10 @@ def _sampling(
     from agent_tunix.startup import devices
     from agent_tunix.training.generation import choose_sampling
 
-    devices.prepare(found.run.config.distributed)
-    longest = turn_tokens(found.run.config) if found.is_run or found.prompts else _LONGEST_OF_A_MODEL
+    devices.prepare(policy_source.run.config.distributed)
+    longest = (
+        turn_tokens(policy_source.run.config) if policy_source.is_run or policy_source.prompts else _LONGEST_OF_A_MODEL
+    )
     sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
     if sampling.greedy and num_generations > 1:
         raise ConfigError(
@@ -215,7 +222,9 @@ def _sampling(
 
 
 @contextlib.contextmanager
-def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
+def _scoring(
+    policy_source: "PolicySource", examples: "list[Example] | None", trust: bool
+) -> "Iterator[Mixture | None]":
     """Yield the run's reward in its workers; None without examples to score."""
     if examples is None:
         yield None
@@ -224,23 +233,23 @@ def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: boo
     from agent_tunix.runs.trust import settle_trust
     from agent_tunix.training.generation import resolve_scoring
 
-    config = settle_trust(found.run.config, found.run.root, working_directory=Path.cwd(), trust=trust)
-    with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
+    config = settle_trust(policy_source.run.config, policy_source.run.root, working_directory=Path.cwd(), trust=trust)
+    with make_reward_runner(resolve_scoring(config, examples, policy_source.run.root), config.rewards) as runner:
         yield runner.reward
 
 
 @contextlib.contextmanager
-def _acting(found: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | None]":
+def _acting(policy_source: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | None]":
     """Yield the environments in which the run's policy acts; None without any."""
     from agent_tunix.config.episodes import has_environment
     from agent_tunix.runs.environment_setup import open_environments
     from agent_tunix.runs.trust import settle_trust
 
-    config = found.run.config
+    config = policy_source.run.config
     if has_environment(config):
         config = settle_trust(
             config,
-            found.run.root,
+            policy_source.run.root,
             working_directory=Path.cwd(),
             trust=trust,
             with_reward=False,
@@ -251,7 +260,7 @@ def _acting(found: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | No
 
 
 def _generator(
-    found: "PolicySource",
+    policy_source: "PolicySource",
     sampling: "SamplingParams",
     num_generations: int,
     seed: int,
@@ -264,10 +273,10 @@ def _generator(
     from agent_tunix.startup import devices
     from agent_tunix.training.generation import Generator
 
-    devices.require(found.run.config.distributed)
+    devices.require(policy_source.run.config.distributed)
     absl.logging.set_verbosity(absl.logging.ERROR)
     return Generator(
-        found, sampling, num_generations=num_generations, seed=seed, mixture=mixture, environments=environments
+        policy_source, sampling, num_generations=num_generations, seed=seed, mixture=mixture, environments=environments
     )
 
 

@@ -203,8 +203,8 @@ def _train(cfg: DictConfig) -> None:
     with spend("checks"):
         config = compose.to_typed(cfg)
         check_directory(root, config)
-        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
-    begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
+        validated = preflight(config, Path.cwd(), root if config.training.resume else None)
+    begin_verifiers(validated.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
     _join(config)
     with spend("imports"):
@@ -213,7 +213,7 @@ def _train(cfg: DictConfig) -> None:
         from agent_tunix.training.train import train as train_grpo
 
     garbage.never_sought_in_imports()
-    train_grpo(checked, root, job.overrides.task)
+    train_grpo(validated, root, job.overrides.task)
 
 
 @_job()
@@ -229,15 +229,15 @@ def _sft(cfg: DictConfig) -> None:
     with spend("checks"):
         config = compose.to_typed(cfg)
         check_directory(root, config)
-        checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
-    devices.prepare(checked.config.distributed)
-    _join(checked.config)
+        validated = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
+    devices.prepare(validated.config.distributed)
+    _join(validated.config)
     with spend("imports"):
-        devices.require(checked.config.distributed)
+        devices.require(validated.config.distributed)
 
         from agent_tunix.training import sft
 
-    sft.train_supervised(checked, root, job.overrides.task)
+    sft.train_supervised(validated, root, job.overrides.task)
 
 
 @_job()

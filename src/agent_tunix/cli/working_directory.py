@@ -46,18 +46,18 @@ def load_env_file() -> None:
         from dotenv import dotenv_values
 
         try:
-            found = dotenv_values(Path(".env"), interpolate=False)
+            variables = dotenv_values(Path(".env"), interpolate=False)
         except (UnicodeDecodeError, OSError) as error:
             raise ConfigError(
                 f".env must contain lines NAME=VALUE in UTF-8, but: {error}; correct or move it",
                 code="invalid_env_file",
             ) from error
-        if refused := sorted(name for name in found if not _KEYS.fullmatch(name)):
+        if malformed := sorted(name for name in variables if not _KEYS.fullmatch(name)):
             raise ConfigError(
                 ".env may only set variables that end in _KEY, _TOKEN, _SECRET, _PASSWORD or _USERNAME, but sets "
-                f"{', '.join(refused)}; remove it there, and export it in your shell if you need it",
+                f"{', '.join(malformed)}; remove it there, and export it in your shell if you need it",
                 code="refused_in_env",
             )
-        for name, value in found.items():
+        for name, value in variables.items():
             if value is not None:
                 os.environ.setdefault(name, value)

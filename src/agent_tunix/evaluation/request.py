@@ -61,7 +61,7 @@ class EvaluationRequest:
         return self.subject.run.root
 
 
-def read_request(asked: EvaluateConfig) -> EvaluationRequest:
+def read_request(settings: EvaluateConfig) -> EvaluationRequest:
     """Find the run and make all checks that need no JAX.
 
     Raises:
@@ -69,16 +69,16 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         UntrustedRunError: A run is neither the user's own nor trusted, and would execute code or read private files.
         DataError, RewardError: The run's reward is requested, but cannot be resolved or does not fit the data.
     """
-    replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
-    subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
-    with_reward = asked.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
+    replaced = {group: getattr(settings, group) for group in EVALUATE_GROUPS if getattr(settings, group)}
+    subject = _read_subject("checkpoint_dir", settings.checkpoint_dir, "step", settings.step, settings, replaced)
+    with_reward = settings.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
     if subject.is_run:
         config = settle_trust(
             subject.run.config,
             subject.run.root,
             working_directory=subject.working_directory,
-            trust=asked.trust,
-            own_parts=[*_own_data_parts(replaced, subject.run.root), *_own_correct_parts(asked)],
+            trust=settings.trust,
+            own_parts=[*_own_data_parts(replaced, subject.run.root), *_own_correct_parts(settings)],
             with_reward=with_reward,
             with_correct=True,
             with_data=True,
@@ -87,22 +87,24 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         subject = _with_config(subject, config)
     subject = _with_config(subject, settle_prompts(subject.run.config))
     other = None
-    if asked.compare_with is not None:
+    if settings.compare_with is not None:
         # The other run keeps its own model and prompt settings. It answers the problems of the first.
         data = {group: values for group, values in replaced.items() if group == "data"}
-        other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
+        other = _read_subject(
+            "compare_with", settings.compare_with, "compare_step", settings.compare_step, settings, data
+        )
         settled = settle_trust(
             other.run.config,
             other.run.root,
             working_directory=other.working_directory,
-            trust=asked.trust,
+            trust=settings.trust,
             own_parts=_own_data_parts(data, other.run.root),
             with_reward=False,
             with_data=True,
             with_environment=True,
         )
         other = _with_config(other, settle_prompts(settled))
-    elif asked.compare_step is not None:
+    elif settings.compare_step is not None:
         raise ConfigError(
             "compare_step requires compare_with, the directory of a run, but it is null; set compare_with=RUN",
             code="compare_step_without_run",
@@ -119,10 +121,10 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
         subject.run.root if subject.is_run else None,
         with_reward=with_reward,
     )
-    output = None if asked.output is None else Path(asked.output).expanduser().absolute()
+    output = None if settings.output is None else Path(settings.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(
-            f"output must be a .json file, next to which the problems are written as .jsonl, not {asked.output}",
+            f"output must be a .json file, next to which the problems are written as .jsonl, not {settings.output}",
             code="invalid_output",
         )
     if output is not None:
@@ -132,19 +134,19 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
 
 def _require_other_file(output: Path, config: Config) -> None:
     """Raise ConfigError if the evaluation would write over the problems that it reads, or over files of a run."""
-    written = output.with_suffix(".jsonl")
-    taken = {output.name, written.name} & {*PARTS}
-    if taken and (output.parent / "config.yaml").exists():
+    samples_file = output.with_suffix(".jsonl")
+    names = {output.name, samples_file.name} & {*PARTS}
+    if names and (output.parent / "config.yaml").exists():
         raise ConfigError(
-            f"output must leave {output.parent / taken.pop()} as it is, because it belongs to the run; give output "
+            f"output must leave {output.parent / names.pop()} as it is, because it belongs to the run; give output "
             "another name",
             code="output_is_of_run",
         )
-    for given in filter(None, (config.data.path, config.training.test_data_dir)):
-        place = _place(given)
-        if written in (place, place / f"{config.data.test_split}.jsonl"):
+    for path in filter(None, (config.data.path, config.training.test_data_dir)):
+        place = _place(path)
+        if samples_file in (place, place / f"{config.data.test_split}.jsonl"):
             raise ConfigError(
-                f"output must leave {written} as it is, because it holds the problems; give output another name",
+                f"output must leave {samples_file} as it is, because it holds the problems; give output another name",
                 code="output_is_data",
             )
 
@@ -159,11 +161,11 @@ def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list
     return [part for part in parts if part.component != "training.checkpoint_dir"]
 
 
-def _own_correct_parts(asked: EvaluateConfig) -> list[CodePart]:
+def _own_correct_parts(settings: EvaluateConfig) -> list[CodePart]:
     """Return the code parts of a reward that the user names as `correct`."""
     own = Config()
-    if asked.correct is not None:
-        own.evaluation.correct = _absolute(asked.correct)
+    if settings.correct is not None:
+        own.evaluation.correct = _absolute(settings.correct)
     return correct_parts(own, Path.cwd())
 
 
@@ -178,18 +180,18 @@ def _read_subject(
     directory: str | None,
     step_key: str,
     step: object,
-    asked: EvaluateConfig,
+    settings: EvaluateConfig,
     replaced: Mapping[str, Mapping[str, Any]],
 ) -> Subject:
-    checked = check_step(step, step_key)
+    checked_step = check_step(step, step_key)
     if directory is None:
-        return _plain_model(checked, asked, replaced)
+        return _plain_model(checked_step, settings, replaced)
     run = find_run(directory, key)
-    config = _with_evaluation(_with_own(run.config, replaced), asked)
-    return _with_config(Subject(run, checked, str(run.root), _working_directory(run.root)), config)
+    config = _with_evaluation(_with_own(run.config, replaced), settings)
+    return _with_config(Subject(run, checked_step, str(run.root), _working_directory(run.root)), config)
 
 
-def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
+def _plain_model(step: Step, settings: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
     """Return a model directory as a run with default settings; an export has the prompts of its run.
 
     Raises:
@@ -214,39 +216,43 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
     if (prompts := find_prompts(Path(path).expanduser())) is not None:
         config = with_prompts(config, prompts)
     config = _with_own(config, {**replaced, "model": model})
-    run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
+    run = FoundRun(Path.cwd(), _with_evaluation(config, settings), Path.cwd() / "checkpoints")
     return Subject(run, 0, path, Path.cwd(), is_run=False)
 
 
 def _with_own(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
     """Return a configuration with the user's values; problems that are not the run's own are measured whole."""
-    changed = with_values(config, values)
+    new_config = with_values(config, values)
     own = values.get("data", {})
     if "source" in own:
-        changed = dataclasses.replace(changed, training=dataclasses.replace(changed.training, data_source=None))
+        new_config = dataclasses.replace(
+            new_config, training=dataclasses.replace(new_config.training, data_source=None)
+        )
     if "test_split" in own:
-        changed = dataclasses.replace(changed, training=dataclasses.replace(changed.training, train_fraction=1.0))
+        new_config = dataclasses.replace(
+            new_config, training=dataclasses.replace(new_config.training, train_fraction=1.0)
+        )
     path = own.get("path")
     if not isinstance(path, str) or config.data.path in (path, str(_place(path))):
-        return changed
-    source = changed.training.data_source or changed.data.source
+        return new_config
+    source = new_config.training.data_source or new_config.data.source
     is_file = _place(path).is_file() and (source in SUFFIXES or source == "auto")
-    training = dataclasses.replace(changed.training, train_fraction=1.0, test_data_dir=path if is_file else None)
-    return dataclasses.replace(changed, training=training)
+    training = dataclasses.replace(new_config.training, train_fraction=1.0, test_data_dir=path if is_file else None)
+    return dataclasses.replace(new_config, training=training)
 
 
-def _place(given: str) -> Path:
-    return Path(os.path.abspath(os.path.expanduser(given)))
+def _place(name: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(name)))
 
 
-def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
+def _with_evaluation(config: Config, settings: EvaluateConfig) -> Config:
     evaluation = dataclasses.replace(
         config.evaluation,
-        inference_config=asked.inference_config,
-        num_passes=asked.num_passes,
-        num_samples=config.evaluation.num_samples if asked.num_samples is None else asked.num_samples,
-        correct=config.evaluation.correct if asked.correct is None else _absolute(asked.correct),
-        correct_at=config.evaluation.correct_at if asked.correct_at is None else asked.correct_at,
+        inference_config=settings.inference_config,
+        num_passes=settings.num_passes,
+        num_samples=config.evaluation.num_samples if settings.num_samples is None else settings.num_samples,
+        correct=config.evaluation.correct if settings.correct is None else _absolute(settings.correct),
+        correct_at=config.evaluation.correct_at if settings.correct_at is None else settings.correct_at,
     )
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)
@@ -263,7 +269,7 @@ def _working_directory(root: Path) -> Path:
     If it is not recorded or no longer exists, return the current directory.
     """
     try:
-        recorded = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
-        return recorded if recorded.is_dir() else Path.cwd()
+        directory = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
+        return directory if directory.is_dir() else Path.cwd()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Path.cwd()

@@ -50,8 +50,8 @@ def prepare_cache(setting: str) -> None:
     Args:
         setting: Directory, or `auto` for one in the user's cache directory.
     """
-    if given := os.environ.get(_VARIABLE):
-        if Path(given).is_dir() and (problem := why_others_can_write(Path(given))) is not None:
+    if directory_of_user := os.environ.get(_VARIABLE):
+        if Path(directory_of_user).is_dir() and (problem := why_others_can_write(Path(directory_of_user))) is not None:
             del os.environ[_VARIABLE]
             _LOGGER.warning(
                 "compiled programs are not cached, because they are code: %s; set %s again", problem, _VARIABLE
@@ -167,12 +167,12 @@ def _is_whole(program: bytes) -> bool:
 def _remove_least_used(directory: Path) -> None:
     """Remove the least recently used programs if all together exceed `MAX_BYTES`."""
     with contextlib.suppress(OSError):
-        found = [(path, path.stat()) for path in directory.glob(f"*{_SUFFIX}")]
-        total = sum(status.st_size for _, status in found)
+        programs = [(path, path.stat()) for path in directory.glob(f"*{_SUFFIX}")]
+        total = sum(status.st_size for _, status in programs)
         if total <= MAX_BYTES:
             return
         # Without access times, the oldest files go first.
-        for path, status in sorted(found, key=lambda entry: max(entry[1].st_atime_ns, entry[1].st_mtime_ns)):
+        for path, status in sorted(programs, key=lambda entry: max(entry[1].st_atime_ns, entry[1].st_mtime_ns)):
             path.unlink(missing_ok=True)
             total -= status.st_size
             if total <= MAX_BYTES * _KEPT_SHARE:
@@ -181,10 +181,10 @@ def _remove_least_used(directory: Path) -> None:
 
 def processor_kind() -> str:
     """Return an identifier that is equal for processors with the same instruction set."""
-    described = ""
+    description = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        wanted = ("model name", "flags", "Features", "CPU part")
+        keys = ("model name", "flags", "Features", "CPU part")
         # Distinct lines only, because a machine has many cores of one or two kinds.
-        described = "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
-    return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
+        description = "\n".join(sorted({line for line in lines if line.startswith(keys)}))
+    return f"{platform.machine()}-{hashlib.sha256(description.encode()).hexdigest()[:12]}"

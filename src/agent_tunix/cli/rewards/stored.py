@@ -70,13 +70,13 @@ def replay(
             "only one of --reuse, which scores no component again, and --repeats, which scores all, is allowed; "
             "remove one of them"
         )
-    stored = StoredRun(run)
+    stored_run = StoredRun(run)
     spec = None if reward is None else read_spec(reward)
-    config = stored_rewards.change_reward(stored.config, spec, overrides)
-    own, own_parts = stored_rewards.own_changes(stored.config, spec, overrides)
+    config = stored_rewards.change_reward(stored_run.config, spec, overrides)
+    own, own_parts = stored_rewards.own_changes(stored_run.config, spec, overrides)
     config = settle_trust(
         config,
-        stored.root,
+        stored_run.root,
         working_directory=Path.cwd(),
         trust=trust,
         own=own,
@@ -84,24 +84,26 @@ def replay(
         with_advantages=True,
     )
     register_own_algorithm(config, Path.cwd(), with_loss=False)
-    stored_rewards.check_tokenizer(stored)
-    recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
+    stored_rewards.check_tokenizer(stored_run)
+    steps_recorded, rows = stored_rewards.recorded_steps(stored_run, steps), stored_run.rows
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     if repeats > 1:
         mixtures = [
-            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored, is_own=reward is None))
+            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored_run, is_own=reward is None))
             for _ in range(repeats)
         ]
         with stored_rewards.placed(mixtures, config) as placed:
-            _print(replays.repeat(placed, recorded, rows, num_generations=group_size, scaling=scaling), as_json)
+            _print(replays.repeat(placed, steps_recorded, rows, num_generations=group_size, scaling=scaling), as_json)
         return
-    mixture = stored_rewards.resolve_for_replay(config, stored, is_own=reward is None)
-    kept = stored_rewards.unchanged_components(stored, mixture) if reuse else []
-    with stored_rewards.placed([mixture], config) as (ready,):
-        replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
-        comparison = replays.compare(replayed, group_size, num_shown)
+    mixture = stored_rewards.resolve_for_replay(config, stored_run, is_own=reward is None)
+    reused = stored_rewards.unchanged_components(stored_run, mixture) if reuse else []
+    with stored_rewards.placed([mixture], config) as (placed_reward,):
+        report = replays.replay(
+            placed_reward, steps_recorded, rows, num_generations=group_size, scaling=scaling, reuse=reused
+        )
+        comparison = replays.compare(report, group_size, num_shown)
     if not as_json:
-        for line in stored_rewards.changed_since_run(stored, mixture):
+        for line in stored_rewards.changed_since_run(stored_run, mixture):
             echo(f"changed: {line}")
     _print(comparison, as_json)
     raise SystemExit(_SAME if comparison.identical else _DIFFERS)
@@ -153,8 +155,8 @@ def diff(
     difference = compare_rewards(*mixtures)
     comparison = None
     if run is not None:
-        stored = StoredRun(run)
-        config = with_own_limits(stored.config, stored.root, Path.cwd())
+        stored_run = StoredRun(run)
+        config = with_own_limits(stored_run.config, stored_run.root, Path.cwd())
         if algorithm_parts(config, Path.cwd(), with_loss=False):
             settle_trust(
                 config, run, working_directory=Path.cwd(), trust=trust, with_reward=False, with_advantages=True
@@ -167,8 +169,8 @@ def diff(
             contrasted = contrast(
                 before,
                 after,
-                stored_rewards.recorded_steps(stored, steps),
-                stored.rows,
+                stored_rewards.recorded_steps(stored_run, steps),
+                stored_run.rows,
                 num_generations=group_size,
                 scaling=config.grpo.advantage_scaling,
             )
@@ -176,12 +178,12 @@ def diff(
     if as_json:
         echo_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
-        told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
-        echo("\n".join(map(one_line, told)))
+        lines = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
+        echo("\n".join(map(one_line, lines)))
     raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
 
 
-def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
+def _reward_of(spec: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """Return the reward of a specification or of a run's directory."""
     from agent_tunix.cli.rewards.options import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
@@ -189,13 +191,13 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     from agent_tunix.runs.trust import settle_trust
     from agent_tunix.tracking.stored_run import StoredRun
 
-    if not (Path(named) / "config.yaml").is_file():
-        return resolve(named, ListedFinding(modules))
-    stored = StoredRun(named)
-    config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
-    for line in changed_since_run(stored, resolve_for_replay(config, stored)):
-        echo(f"since {named} was trained: {line}", err=True)
-    return resolve_from_config(config, Path.cwd(), stored.root)
+    if not (Path(spec) / "config.yaml").is_file():
+        return resolve(spec, ListedFinding(modules))
+    stored_run = StoredRun(spec)
+    config = settle_trust(stored_run.config, stored_run.root, working_directory=Path.cwd(), trust=trust)
+    for line in changed_since_run(stored_run, resolve_for_replay(config, stored_run)):
+        echo(f"since {spec} was trained: {line}", err=True)
+    return resolve_from_config(config, Path.cwd(), stored_run.root)
 
 
 def _print(report: Any, as_json: bool) -> None:
