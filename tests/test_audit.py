@@ -70,10 +70,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("data/sources/tfds.py", "builder_from_directory"): (1, "as above"),
     ("data/sources/tfds.py", "tensorflow_datasets.builder"): (1, "as above"),
     ("data/sources/huggingface.py", "load_from_disk"): (1, "Arrow files; no program of the dataset's is run"),
-    ("data/sources/huggingface.py", "load_dataset_builder"): (
-        1,
-        "no program of the dataset's is run, no file elsewhere",
-    ),
+    ("data/sources/huggingface.py", "load_dataset"): (1, "runs no program of the dataset's"),
     # --- rewards: REWARD_OF_USER
     ("rewards/loading.py", "exec_module"): (1, REWARD_OF_USER),
     ("rewards/loading.py", "find_spec"): (1, "of a name without a dot, which imports nothing"),
@@ -133,7 +130,7 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("rewards/uploaded/source.py", "exec"): (1, "an upload, in its isolated process"),
     ("rewards/uploaded/source.py", "types.FunctionType"): (1, "code of ours, with the signature of an upload"),
     # --- templates and compiled programs
-    ("policy/chat/limited_jinja.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox, with limits"),
+    ("policy/chat/chat_template.py", "from_string"): (1, "a model's chat template, in Jinja's sandbox"),
     ("tracking/report/page.py", "from_string"): (1, SHIPPED),
     ("service/inspector/pages.py", "get_template"): (1, SHIPPED),
     # --- libraries
