@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.file_locks import has_no_locks
 from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
-from agent_tunix.regular_files import has_no_locks
 
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 _DIGITS = 16

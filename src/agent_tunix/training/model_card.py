@@ -1,6 +1,5 @@
 """The README.md of an exported model: its base model, data, reward, settings and results."""
 
-import contextlib
 import json
 import re
 import tempfile
@@ -13,7 +12,6 @@ from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
@@ -213,14 +211,10 @@ def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
     """
     with tempfile.TemporaryDirectory() as scratch:
         drawn = run.root / "plots"
-        if drawn.is_symlink() or not drawn.is_dir():
+        if not drawn.is_dir():
             write_report(run, Path(scratch))
             drawn = Path(scratch) / "plots"
-        pictures = {}
-        for path in sorted(drawn.glob("*.png")):
-            # A link in a foreign run could lead to a private file, which would then be published.
-            with contextlib.suppress(OSError):
-                pictures[path.name] = read_regular(path, follow=False)
+        pictures = {path.name: path.read_bytes() for path in sorted(drawn.glob("*.png"))}
     if pictures:
         directory.mkdir()
     for name, content in pictures.items():

@@ -13,7 +13,6 @@ from typing import Any
 
 from agent_tunix.data.sources.remote import RemoteLocation
 from agent_tunix.errors import DataError
-from agent_tunix.regular_files import read_regular
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 # Wildcards of a pattern for files, of each kind. Matching takes time to the power of their number. The library's own
@@ -257,7 +256,7 @@ def check_saved(place: RemoteLocation, directory: Path) -> None:
 def _read_saved(place: RemoteLocation, path: Path, names_in: Callable[[Any], list[Any]]) -> list[str]:
     """Return the names in a description of a saved dataset; none without a file. Refuse names outside its directory."""
     try:
-        names = [str(name) for name in names_in(json.loads(read_regular(path)))]
+        names = [str(name) for name in names_in(json.loads(path.read_bytes()))]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

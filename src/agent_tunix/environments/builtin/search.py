@@ -1,14 +1,11 @@
 """Tool `search`: full-text search in a local corpus, by SQLite's FTS5."""
 
 import functools
-import io
 import json
 import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-
-from agent_tunix.regular_files import open_regular
 
 _MOST_RESULTS = 20
 _MOST_WORDS = 32
@@ -70,8 +67,7 @@ def _index_of(path: str, modified: int, size: int) -> sqlite3.Connection:
 
 
 def _passages(file: Path) -> Iterator[tuple[str, str]]:
-    # Somebody else's run may name the file. It may then be a pipe or a device, which has no end.
-    with io.TextIOWrapper(open_regular(file), encoding="utf-8-sig") as lines:
+    with file.open(encoding="utf-8-sig") as lines:
         if file.suffix != ".jsonl":
             for passage in re.split(r"\n\s*\n", lines.read()):
                 if passage.strip():

@@ -9,7 +9,6 @@ from typing import Any
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import LayerKind, Rope
-from agent_tunix.regular_files import read_regular
 
 # Parameters that each kind of rotary embedding needs besides its base.
 _ROPE_KEYS = {
@@ -64,7 +63,7 @@ class ConfigFile:
             ModelError: The file cannot be read, or is not a JSON object.
         """
         try:
-            values = json.loads(read_regular(path))
+            values = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
         if not isinstance(values, dict):

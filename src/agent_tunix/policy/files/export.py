@@ -27,7 +27,7 @@ from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.files.tensors import WeightPath
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection, Scale
-from agent_tunix.regular_files import is_private, read_regular
+from agent_tunix.regular_files import is_private
 
 MAX_FILE_BYTES = 5 * 10**9
 # Files of a model directory with weights in any format, or with descriptions of the original model.
@@ -64,7 +64,7 @@ def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, d
         _check_link(file)
     _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
     _copy_others(source, directory)
-    config = json.loads(read_regular(source / "config.json"))
+    config = json.loads((source / "config.json").read_bytes())
     write_json(directory / "config.json", _with_dtype(_without_code(config), dtype.name))
 
 
@@ -280,7 +280,7 @@ def _remove_code(file: Path) -> None:
         ExportError: The file is not JSON.
     """
     try:
-        content = json.loads(read_regular(file))
+        content = json.loads(file.read_bytes())
         if (cleaned := _without_code(content)) != content:
             write_json(file, cleaned)
     except (OSError, ValueError, RecursionError) as error:

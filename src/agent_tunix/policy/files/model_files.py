@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ModelError
-from agent_tunix.regular_files import read_regular
 
 INDEX = "model.safetensors.index.json"
 # Files besides the weights. The tokenizer is read from tokenizer.json; its other files name its special tokens.
@@ -116,7 +115,7 @@ def indexed_files(directory: Path) -> set[str]:
     if not path.is_file():
         return set()
     try:
-        index: Any = json.loads(read_regular(path))
+        index: Any = json.loads(path.read_bytes())
         names = {str(name) for name in index["weight_map"].values()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(

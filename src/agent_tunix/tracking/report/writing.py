@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.atomic_files import replacing, write_atomically
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.regular_files import replacing
 from agent_tunix.rewards import RewardAnalysis
 from agent_tunix.tracking.findings_file import read_findings
 from agent_tunix.tracking.metrics_file import iterate_metrics
@@ -127,9 +127,7 @@ def write_whole(path: Path, content: bytes) -> None:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(content)
+        write_atomically(path, content)
     except OSError as error:
         remedy = "free some space, correct the permissions, or choose another directory with --to"
         raise RunDirectoryError(
@@ -194,12 +192,6 @@ def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:
 def _write_plots(pictures: Pictures, directory: Path) -> None:
     from agent_tunix.tracking.report.plots import draw_section
 
-    if directory.is_symlink():
-        raise RunDirectoryError(
-            f"{directory} is a link, so pictures would be written and removed elsewhere; remove it, or choose"
-            " another directory with --to",
-            code="links_in_run",
-        )
     written = set()
     for section in pictures.sections:
         path = directory / f"{section.key}.png"
