@@ -216,7 +216,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before_with_a_warning(
 
 
 def sign_off(step: Path) -> None:
-    """Write a manifest that is true, as a stranger who changes a checkpoint does."""
+    """Write a manifest of the files as they are now."""
     files = (path for path in step.rglob("*") if path.is_file() and path != step / "manifest.json")
     digests = {path.relative_to(step).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     (step / "manifest.json").write_text(json.dumps(digests))
@@ -241,28 +241,6 @@ def test_a_checkpoint_that_lies_is_an_error_of_ours(
     sign_off(directory / "step_000001")
     with pytest.raises(CheckpointError):
         checkpoints.restore_latest(make_state(0))
-
-
-def test_pieces_larger_than_their_array_are_not_read(checkpoints: Checkpoints, directory: Path) -> None:
-    """They may unpack to gigabytes from a few kilobytes."""
-    import tensorstore
-
-    save(checkpoints, 5)
-    spec = {
-        "driver": "zarr",
-        "kvstore": {
-            "driver": "ocdbt",
-            "base": f"file://{directory / 'step_000005' / 'weights'}/",
-            "path": "['layer']['w']/",
-        },
-        "metadata": {"shape": [64, 33], "chunks": [64, 66], "dtype": "<f4"},
-        "create": True,
-        "delete_existing": True,
-    }
-    tensorstore.open(spec).result().write(np.ones((64, 33), np.float32)).result()
-    sign_off(directory / "step_000005")
-    with raises(CheckpointError, "checkpoint_unreadable"):
-        checkpoints.restore(5, make_state(0))
 
 
 def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints: Checkpoints, directory: Path) -> None:

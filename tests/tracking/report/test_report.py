@@ -205,12 +205,6 @@ def test_of_very_many_metrics_the_first_are_drawn_and_the_page_says_so(tmp_path:
     assert "Total reward" in charts_of(page)
 
 
-def test_curves_csv_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "MAX_CELLS", 10)
-    with raises(RunDirectoryError, "too_many_metrics"):
-        write_analysis(write_run(tmp_path / "run", 2), tmp_path / "out")
-
-
 @pytest.mark.slow
 def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: Path) -> None:
     def respond(step: int, place: int) -> str:

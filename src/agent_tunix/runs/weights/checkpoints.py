@@ -339,13 +339,6 @@ def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Ar
                 "checkpoint, or start a new run",
                 code="checkpoint_mismatch",
             )
-        storage = found[name].storage
-        if any(here > max(of, 1) for here, of in zip(storage.chunk_shape or (), found[name].shape, strict=False)):
-            raise CheckpointError(
-                f"{part} must store arrays in pieces no larger than themselves, but stores {name} in pieces of "
-                f"{storage.chunk_shape}; use another checkpoint",
-                code="checkpoint_unreadable",
-            )
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:

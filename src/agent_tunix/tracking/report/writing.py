@@ -30,8 +30,6 @@ from agent_tunix.tracking.summary import components_of
 
 # Most rollouts that are read: more would take longer than a minute.
 MAX_READ = 200_000
-# Most cells of curves.csv, in which every row has a cell for every metric of the run.
-MAX_CELLS = 100_000_000
 
 
 def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
@@ -205,14 +203,8 @@ def _write_plots(pictures: Pictures, directory: Path) -> None:
 def _write_curves(rows: Rows, path: Path) -> None:
     """Write every number of the rows, one column per metric."""
     names: dict[str, None] = {}
-    for num_rows, row in enumerate(rows(), start=1):
+    for row in rows():
         names.update(dict.fromkeys(name for name, value in row.items() if _is_number(value)))
-        if num_rows * len(names) > MAX_CELLS:
-            raise RunDirectoryError(
-                f"{path} may have {MAX_CELLS:,} cells, but after {num_rows:,} steps with {len(names):,} different "
-                "metrics it has more; read metrics.jsonl instead",
-                code="too_many_metrics",
-            )
     try:
         with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
             writer = csv.DictWriter(text, list(names), extrasaction="ignore")
