@@ -6,19 +6,13 @@ from typing import Any
 
 import yaml
 
-_INT_TAG, _FLOAT_TAG = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
-_TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)\Z")
-_FLOAT = re.compile(
-    r"(?:[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
-)
+_FLOAT_TAG, _TIMESTAMP_TAG = "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
-    """Safe loader in which `1e-4` is a number, dates and times are text, and no key may occur twice."""
+    """Safe loader in which `1e-4` is a number, a date is text, and no key may occur twice."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -28,11 +22,14 @@ class _PlainLoader(_SafeLoader):  # type: ignore[misc]  # chosen above
 
 
 _PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_INT_TAG, _FLOAT_TAG, _TIMESTAMP_TAG)]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP_TAG]
     for first, resolvers in _PlainLoader.yaml_implicit_resolvers.items()
 }
-_PlainLoader.add_implicit_resolver(_INT_TAG, _INT, list("-+0123456789"))
-_PlainLoader.add_implicit_resolver(_FLOAT_TAG, _FLOAT, list("-+0123456789."))
+_PlainLoader.add_implicit_resolver(
+    _FLOAT_TAG,
+    re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)\Z"),
+    list("-+0123456789."),
+)
 
 
 def load_plain_yaml(content: bytes | str) -> Any:

@@ -20,8 +20,6 @@ from agent_tunix.config.compose import (
     to_evaluate,
     to_typed,
     to_yaml,
-    with_overrides,
-    with_values,
 )
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
@@ -245,16 +243,6 @@ def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> Non
         (b"seed: many\n", "wrong_type", "seed"),
         (b"training: {batchsize: 3}\n", "unknown_key", "did you mean training.batch_size"),
         (b"".join(b"key_%d: 1\n" % number for number in range(20_000)), "unknown_key", "and 19,995 more"),
-        (b"seed: 1\nseed: 2\n", "damaged_run_config", "occurs twice"),
-        (b"seed: !!python/object/apply:os.system ['true']\n", "damaged_run_config", "python/object"),
-        (b"model: {_target_: os.system}\n", "unknown_key", "_target_"),
-        (b"defaults: [other]\n", "unknown_key", "defaults"),
-        (b"prompt: {system: '${oc.env:HOME}'}\n", "stored_interpolation", "prompt.system"),
-        (b"prompt: {system: '\\\\${oc.env:HOME}'}\n", "stored_interpolation", "prompt.system"),
-        (b"rewards: {args: {x: {y: ['${oc.env:HOME}']}}}\n", "stored_interpolation", "rewards.args.x.y"),
-        (b"project_name: ???\n", "missing_value", "project_name"),
-        (b"seed: 2026-01-01 00:00:00\n", "wrong_type", "seed"),
-        (b"reward: {components: [math]}\n", "wrong_type", "reward.components"),
     ],
 )
 def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: str, tmp_path: Path) -> None:
@@ -278,21 +266,6 @@ def test_a_text_that_begins_with_many_digits_is_read_at_once() -> None:
     config = Config()
     config.prompt.system = f"{'1' * 1_000_000} x"
     assert from_yaml_text(to_yaml(config).replace("'", "")).prompt.system == config.prompt.system
-
-
-@pytest.mark.parametrize("text", ["12:30", "2026-01-01", "1e4x", ".", "-"])
-def test_text_that_is_almost_a_number_is_text(text: str) -> None:
-    assert from_yaml_text(f"prompt: {{system: {text}}}").prompt.system == text
-
-
-def test_text_that_looks_like_an_interpolation_stays_text() -> None:
-    text = "${oc.env:HOME} and \\${x}"
-    config = Config()
-    config.prompt.system = text
-    stored = from_yaml_text(to_yaml(config))
-    assert stored.prompt.system == text
-    assert with_values(stored, {"data": {"name": "${oc.env:HOME}"}}).prompt.system == text
-    assert with_overrides(stored, ["seed=3"]).prompt.system == text
 
 
 def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:

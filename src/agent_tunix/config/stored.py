@@ -1,8 +1,8 @@
 """Reading of configurations that runs wrote, as data.
 
 A run's directory may come from somebody else. Nothing in its `config.yaml` is interpreted: no interpolation,
-environment variables, YAML tags or imports. Text is read as the run received it, and values of the wrong type are
-refused.
+environment variables, YAML tags or imports. Text is read as the run received it, and values of the wrong type
+are refused.
 """
 
 import dataclasses
