@@ -1,7 +1,7 @@
 """Reading of configurations that runs wrote, as data.
 
 A run's directory may come from somebody else. Nothing in its `config.yaml` is interpreted: no interpolation,
-environment variables, YAML tags, aliases or imports. Text is read as the run received it, and values of the wrong type
+environment variables, YAML tags or imports. Text is read as the run received it, and values of the wrong type
 are refused.
 """
 
@@ -16,8 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from agent_tunix.config.checks import suggest_key
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.plain_yaml import MAX_BYTES, load_plain_yaml
-from agent_tunix.regular_files import open_regular
+from agent_tunix.plain_yaml import load_plain_yaml
 
 T = TypeVar("T")
 
@@ -77,8 +76,7 @@ def check_yaml(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> bytes:
     try:
-        with open_regular(path) as file:
-            return file.read(MAX_BYTES + 1)
+        return path.read_bytes()
     except FileNotFoundError as error:
         text = f"{path} does not exist; give the directory of a run, which contains a config.yaml"
         raise ConfigError(text, code="missing_run_config") from error
