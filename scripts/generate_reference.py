@@ -38,6 +38,7 @@ from omegaconf import OmegaConf
 from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
+from agent_tunix.config.limits import OneOf, limit_of
 from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY, WITHOUT_KEY_BY_BEGINNING
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
@@ -238,7 +239,7 @@ def _key_table(prefix: str, fields: "list[dataclasses.Field[Any]]", defaults: di
     for name, field, value in _leaves(prefix, fields, defaults):
         default = json.dumps(value, ensure_ascii=False)
         help_text = field.metadata["help"]
-        rows.append(f"| `{name}`{{ #{name} }} | {yaml_type(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
+        rows.append(f"| `{name}`{{ #{name} }} | {_values(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
     return "\n".join(rows) + "\n"
 
 
@@ -275,10 +276,24 @@ def _heading_comment(file: Path) -> str:
     return f": {' '.join(comment)}" if comment else ""
 
 
+def _values(annotation: Any) -> str:
+    """Return the values of a key in words: its choices, or its type and range, and null."""
+    limit = limit_of(annotation)
+    if limit is None:
+        return yaml_type(annotation)
+    null = " or null" if type(None) in typing.get_args(annotation) else ""
+    if isinstance(limit, OneOf):
+        choices = ", ".join(f"`{choice}`" for choice in limit.choices)
+        return f"{choices}{', or your own' if limit.own else ''}{null}"
+    return f"{yaml_type(annotation).removesuffix(' or null')}, {limit}{null and f',{null}'}"
+
+
 def yaml_type(annotation: Any) -> str:
     """Return a type in the words of a YAML file: `int | None` is "integer or null"."""
     arguments = typing.get_args(annotation)
-    if isinstance(annotation, types.UnionType):
+    if hasattr(annotation, "__metadata__"):
+        return yaml_type(arguments[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return " or ".join(yaml_type(argument) for argument in arguments)
     origin = typing.get_origin(annotation)
     if origin is list:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.raising import raises
 
 from agent_tunix.config.checks import check, micro_batch_size, suggest_key
-from agent_tunix.config.optimizers import OPTIMIZERS, SCHEDULES
-from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.config.schema import OPTIMIZERS, SCHEDULES, Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 
 

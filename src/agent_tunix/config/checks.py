@@ -1,4 +1,4 @@
-"""Checks that need more than the type of one key: choices, ranges, and keys that must agree.
+"""Checks of keys that must agree with one another. `limits` checks the values of single keys.
 
 Every message names the key, what was required, what arrived, and what to do.
 """
@@ -14,65 +14,13 @@ from dataclasses import dataclass, replace
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
+from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
-from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
+from agent_tunix.config.optimizers import optimizer_problems
 from agent_tunix.config.other_names import key_of_other_name, reason_without_key
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.own_functions import POLICY_LOSSES
 from agent_tunix.patterns import compile_pattern
-
-# Conventions of rewards, by the names that `rewards.conventions` gives them.
-REWARD_CONVENTIONS = (
-    "plain",
-    "trl",
-    "miles",
-    "environment",
-    "verl",
-    "openrlhf",
-    "ms_swift",
-    "verifiers",
-    "benchmax",
-)
-
-_CHOICES: dict[str, tuple[str | None, ...]] = {
-    "model.dtype": ("auto", "float32", "bfloat16"),
-    "rewards.on_failure": ("exclude", "zero", "raise"),
-    "rewards.execution": ("auto", "inline", "process", "ray"),
-    "rewards.convention": ("auto", *REWARD_CONVENTIONS),
-    "rewards.completions": ("auto", "text", "messages"),
-    "rewards.on_change": ("warn", "refuse"),
-    "prompt.without_system_role": ("fold", "refuse"),
-    "grpo.loss": POLICY_LOSSES,
-    "grpo.advantage_scaling": ("group", "batch", "batch_centred", "mean", "none", "leave_one_out", "component"),
-    "optimizer.kind": tuple(OPTIMIZERS),
-    "scheduler.kind": tuple(SCHEDULES),
-    "scheduler.decay_shape": (None, *DECAY_SHAPES),
-    "grpo.kl_estimator": ("low_var_kl", "mse_kl", "unbiased_kl"),
-    "grpo.loss_agg_mode": (
-        "sequence-mean-token-mean",
-        "token-mean",
-        "prompt-mean-token-mean",
-        "sequence-mean-token-sum",
-        "sequence-mean-token-sum-norm",
-    ),
-    "grpo.sampler_correction": ("none", "token", "sequence"),
-    "generation.over_long": ("drop", "refuse"),
-    "environment.call_format": ("auto", "hermes", "qwen_xml", "llama3", "gemma", "olmo3"),
-    "environment.execution": ("auto", "inline", "process"),
-    "environment.on_tool_error": ("tell", "fail"),
-    "environment.schedule": ("lockstep", "arrival"),
-    "training.log_level": ("debug", "info", "warning", "error"),
-    "evaluation.inference_config": ("greedy", "standard", "liberal"),
-    "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
-    "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
-    "tracking.progress": ("auto", "live", "plain", "none"),
-    "stopping.mode": ("max", "min"),
-    "data.sampling": ("uniform", "pass_rate"),
-}
-
-# Keys that also take a user's own function: a path, or a name that a module of `grpo.modules` registers.
-_OPEN_CHOICES = ("grpo.loss", "grpo.advantage_scaling")
 
 # Optional clips that a loss ignores.
 _UNREAD_CLIPS = {
@@ -82,134 +30,12 @@ _UNREAD_CLIPS = {
     "gmpo": ("epsilon_c",),
 }
 
-QUANTIZATIONS = ("int8", "nf4")
-
-_AT_LEAST = {
-    "grpo.num_generations": 2,
-    "grpo.num_iterations": 1,
-    "grpo.reference_sync_steps": 0,
-    "grpo.teacher_top_k": 1,
-    "grpo.dynamic_sampling_rounds": 0,
-    "optimizer.warmup_steps": 0,
-    "generation.max_prompt_length": 1,
-    "generation.max_generation_steps": 1,
-    "generation.top_k": 1,
-    "environment.max_turns": 1,
-    "environment.max_turn_tokens": 1,
-    "environment.max_episode_tokens": 1,
-    "environment.max_result_tokens": 1,
-    "environment.memory_mb": 1,
-    "environment.num_workers": 1,
-    "training.batch_size": 1,
-    "training.micro_batch_size": 1,
-    "training.gradient_accumulation_steps": 1,
-    "training.num_batches": 1,
-    "training.num_epochs": 1,
-    "training.num_test_batches": 1,
-    "training.eval_every_n_steps": 0,
-    "training.save_interval_steps": 0,
-    "training.max_checkpoints_to_keep": 1,
-    "training.flush_every_n_steps": 1,
-    "sft.max_target_length": 2,
-    "evaluation.num_samples": 0,
-    "evaluation.batch_size": 1,
-    "evaluation.num_passes": 1,
-    "rewards.memory_mb": 1,
-    "rewards.num_workers": 1,
-    "rewards.max_concurrency": 1,
-    "rewards.recycle_after": 1,
-    "prompt.num_few_shot": 0,
-    "data.num_train": 1,
-    "data.num_test": 1,
-    "data.max_row_bytes": 1,
-    "data.shuffle_buffer": 1,
-    "model.lora_rank": 0,
-    "distributed.num_processes": 1,
-    "distributed.process_id": 0,
-    "distributed.initialization_timeout_s": 1,
-    "distributed.heartbeat_timeout_s": 1,
-    "tracking.histogram_bins": 1,
-    "stopping.patience": 1,
-    "tracking.sample_every_n_steps": 0,
-    "tracking.num_samples": 0,
-}
-
-_SECONDS_OF_A_DAY = 86_400.0
-
-# key: (lowest, highest, True if lowest is allowed, True if highest is allowed)
-_WITHIN = {
-    "optimizer.learning_rate": (0.0, math.inf, True, False),
-    "optimizer.beta1": (0.0, 1.0, True, False),
-    "optimizer.beta2": (0.0, 1.0, True, False),
-    "optimizer.epsilon": (0.0, math.inf, True, False),
-    "optimizer.momentum": (0.0, 1.0, True, False),
-    "optimizer.decay_rate": (0.0, math.inf, False, False),
-    "optimizer.warmup_ratio": (0.0, 1.0, True, True),
-    "optimizer.weight_decay": (0.0, math.inf, True, False),
-    "optimizer.max_grad_norm": (0.0, math.inf, True, False),
-    "scheduler.final_ratio": (0.0, 1.0, True, True),
-    "scheduler.decay_ratio": (0.0, 1.0, True, True),
-    "generation.temperature": (0.0, math.inf, False, False),
-    "generation.top_p": (0.0, 1.0, False, True),
-    "generation.min_p": (0.0, 1.0, True, False),
-    "grpo.beta": (0.0, math.inf, True, False),
-    "grpo.epsilon": (0.0, 1.0, False, False),
-    "grpo.epsilon_high": (0.0, math.inf, False, False),
-    "grpo.tau_positive": (0.0, math.inf, False, False),
-    "grpo.tau_negative": (0.0, math.inf, False, False),
-    "grpo.entropy_coefficient": (0.0, math.inf, True, False),
-    "grpo.entropy_target": (0.0, math.inf, False, False),
-    "grpo.top_entropy_share": (0.0, 1.0, False, True),
-    "grpo.off_policy_threshold": (0.0, math.inf, True, False),
-    "grpo.positive_nll": (0.0, math.inf, True, False),
-    "grpo.sampler_correction_cap": (0.0, math.inf, False, False),
-    "grpo.epsilon_c": (0.0, math.inf, False, False),
-    "grpo.teacher_coefficient": (0.0, math.inf, False, False),
-    "grpo.reference_sync_mix": (0.0, 1.0, False, True),
-    "training.train_fraction": (0.0, 1.0, False, True),
-    "rewards.max_failure_rate": (0.0, 1.0, True, True),
-    "rewards.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
-    "environment.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
-    "rewards.start_timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
-    # XLA starts threads for each virtual device.
-    "distributed.num_cpu_devices": (1, 512, True, True),
-    "evaluation.correct_at": (-math.inf, math.inf, False, False),
-    "model.lora_alpha": (0.0, math.inf, False, False),
-    "stopping.min_delta": (0.0, math.inf, True, False),
-    "rollouts.share": (0.0, 1.0, True, True),
-    "rollouts.max_file_mb": (0.0, math.inf, False, False),
-    # JAX's keys use 32 bits; larger seeds would silently repeat smaller ones.
-    "seed": (0, 2**32 - 1, True, True),
-}
-
-# Advice for keys whose range alone does not say what to do.
-_ADVICE = {
-    "rewards.num_workers": "null starts one per core",
-    "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline sets no limit",
-    "grpo.kl_estimator": "the expected gradient of k1 as a loss is zero",
-    "grpo.num_generations": "an advantage compares the completions of one prompt",
-    "generation.top_k": "null keeps every token",
-    "generation.temperature": "0.01 is nearly greedy",
-    "generation.top_p": "1 keeps every token",
-    "generation.min_p": "0 keeps every token",
-    "training.num_batches": "null goes through all rows",
-    "training.max_checkpoints_to_keep": "resuming requires one",
-    "training.train_fraction": "1 trains on every row",
-    "model.lora_rank": "0 trains all weights",
-}
-
 
 def check(config: Config) -> None:
     """Raise ConfigError, with a line for each problem, if a configuration cannot run; nothing costly is loaded."""
     problems = list(_problems(config))
     if problems:
         raise ConfigError("\n".join(problems), code="invalid_setting")
-
-
-def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
-    """Return `; did you mean X?` for the nearest known name, or ""."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def suggest_key(key: str, schema: type) -> str:
@@ -241,31 +67,8 @@ def _keys_of(schema: type, prefix: str = "") -> Iterator[str]:
             yield from _keys_of(field.type, f"{prefix}{field.name}.")
 
 
-def _value(config: Config, key: str) -> object:
-    value: object = config
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value
-
-
 def _problems(config: Config) -> Iterator[str]:
-    for key, choices in _CHOICES.items():
-        value = _value(config, key)
-        is_own = key in _OPEN_CHOICES and ("." in str(value) or bool(config.grpo.modules))
-        if value not in choices and not is_own:
-            names = tuple(choice for choice in choices if choice is not None)
-            hint = _advice(key) or suggest(str(value), names)
-            if key in _OPEN_CHOICES:
-                hint = f" (or your own: file.py:function, or a name that a file of grpo.modules registers){hint}"
-            yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"
-    yield from _too_low(config, _AT_LEAST)
-    for key, (low, high, low_ok, high_ok) in _WITHIN.items():
-        value = _value(config, key)
-        if value is None:
-            continue
-        assert isinstance(value, int | float)
-        if not ((low < value or (low_ok and value == low)) and (value < high or (high_ok and value == high))):
-            yield f"{key} must {_describe_range(low, high, low_ok, high_ok)}, not {value}{_advice(key)}"
+    yield from value_problems(config)
     yield from _model_problems(config)
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
     yield from _batch_problems(config)
@@ -308,15 +111,6 @@ def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
         yield f"distributed.local_device_ids must be numbers from 0, not {distributed.local_device_ids}"
 
 
-def _too_low(config: Config, keys: Iterable[str], prefix: str = "") -> Iterator[str]:
-    """Yield a line for each key below its minimum; `prefix` replaces the key's group in messages."""
-    for key in keys:
-        value = _value(config, key)
-        if value is not None and not value >= _AT_LEAST[key]:  # type: ignore[operator]
-            name = prefix + key.rpartition(".")[2] if prefix else key
-            yield f"{name} must be at least {_AT_LEAST[key]}, not {value}{_advice(key)}"
-
-
 def _data_problems(config: Config) -> Iterator[str]:
     data = config.data
     yield from data_problems(data, "data.", streaming=data.streaming)
@@ -336,9 +130,8 @@ def _data_problems(config: Config) -> Iterator[str]:
         return
     for name, of_mixture in data_sets(config).items():
         own, prefix = data.mixture[name], f"data.mixture.{name}."
-        keys = [key for key in _AT_LEAST if key.startswith("data.") and key.rpartition(".")[2] in own]
-        yield from _too_low(of_mixture.config, keys, prefix)
-        if own.keys() & {"answer_mark", "curriculum", "problems", "tasks"}:
+        yield from value_problems(of_mixture.config.data, prefix, own)
+        if own.keys() & {"curriculum", "tasks"}:
             yield from data_problems(of_mixture.config.data, prefix, streaming=data.streaming)
 
 
@@ -378,17 +171,6 @@ def _names_a_column(template: str) -> bool:
         return any(name is not None for _, name, _, _ in string.Formatter().parse(template))
     except ValueError:
         return True
-
-
-def _advice(key: str) -> str:
-    return f"; {_ADVICE[key]}" if key in _ADVICE else ""
-
-
-def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str:
-    lower = f"{'be at least' if low_ok else 'be above'} {low:g}"
-    if high == math.inf:
-        return f"{lower} and finite"
-    return f"{lower} and {'at most' if high_ok else 'below'} {high:.10g}"
 
 
 def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) -> Iterator[str]:
@@ -481,18 +263,11 @@ def _model_problems(config: Config) -> Iterator[str]:
             compile_pattern(model.lora_module_path)
         except ValueError as error:
             yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r:.200}: {error}"
-
-    if model.quantization is not None:
-        if model.quantization not in QUANTIZATIONS:
-            yield (
-                f"model.quantization must be null, {' or '.join(QUANTIZATIONS)}, not {model.quantization!r}"
-                f"{suggest(model.quantization, QUANTIZATIONS)}"
-            )
-        if model.lora_rank == 0:
-            yield (
-                f"model.quantization={model.quantization} requires an adapter, because it freezes the base; set "
-                "model.lora_rank above 0 (for example 16), or model.quantization=null"
-            )
+    if model.quantization is not None and model.lora_rank == 0:
+        yield (
+            f"model.quantization={model.quantization} requires an adapter, because it freezes the base; set "
+            "model.lora_rank above 0 (for example 16), or model.quantization=null"
+        )
 
 
 def _batch_problems(config: Config) -> Iterator[str]:
