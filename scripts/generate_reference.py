@@ -39,7 +39,7 @@ from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
 from agent_tunix.config.limits import OneOf, limit_of
-from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY, WITHOUT_KEY_BY_BEGINNING
+from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
 
@@ -77,8 +77,8 @@ and compared.
 OTHER_NAMES_INTRO = """\
 # Names in other libraries
 
-Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, in this order, and the key that does the same here. Long
-names with dots are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
+Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, and the key that does the same here. Long names with dots
+are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
 """
 
 API_INTROS = {
@@ -333,12 +333,8 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
 
 def other_names_page() -> str:
     """Return the Markdown of the settings of other libraries: the key that each has here, or why it has none."""
-    rows = []
-    for name, found in OTHER_NAMES.items():
-        key, remark = (found, "") if isinstance(found, str) else found
-        rows.append(f"| `{name}` | `{key}` | {remark} |")
-    rows += [f"| `{name}` | | {remark} |" for name, remark in WITHOUT_KEY.items()]
-    rows += [f"| `{start}…` | | {remark} |" for start, remark in WITHOUT_KEY_BY_BEGINNING.items()]
+    rows = [f"| `{name}` | `{key}` | {remark} |" for name, (key, remark) in sorted(OTHER_NAMES.items())]
+    rows += [f"| `{name.replace('*', '…')}` | | {reason} |" for name, reason in sorted(WITHOUT_KEY.items())]
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raising import raises
 
-from agent_tunix.config.checks import check, micro_batch_size, suggest_key
+from agent_tunix.config.checks import check, micro_batch_size
+from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.schema import OPTIMIZERS, SCHEDULES, Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
 

@@ -5,7 +5,6 @@ Every message names the key, what was required, what arrived, and what to do.
 
 import dataclasses
 import datetime
-import difflib
 import math
 import re
 import string
@@ -17,7 +16,6 @@ from agent_tunix.config.episodes import environment_problems, episode_tokens, ha
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
-from agent_tunix.config.other_names import key_of_other_name, reason_without_key
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.patterns import compile_pattern
@@ -36,35 +34,6 @@ def check(config: Config) -> None:
     problems = list(_problems(config))
     if problems:
         raise ConfigError("\n".join(problems), code="invalid_setting")
-
-
-def suggest_key(key: str, schema: type) -> str:
-    """Return `; did you mean training.batch_size?` for an unknown key of a configuration, or "".
-
-    Names of other libraries come first, then keys with the same last name in other groups, then similar spellings.
-    If a name of theirs has no equivalent here, the text gives the reason instead.
-    """
-    known = [*_keys_of(schema), "hydra.run.dir", "hydra.sweep.dir"]
-    if key in known:
-        return ""
-    if (other := key_of_other_name(key)) is not None and other[0] in known:
-        return f"; did you mean {other[0]}?" + (f" ({key.rpartition('.')[2]}: {other[1]})" if other[1] else "")
-    leaf = key.rpartition(".")[2]
-    if (reason := reason_without_key(key)) is not None:
-        return f"; it has no counterpart here: {reason}"
-    meant = [name for name in known if name.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, known, n=1)
-    if not meant:
-        leaves = {name.rpartition(".")[2]: name for name in known}
-        meant = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, n=1)]
-    return f"; did you mean {' or '.join(meant)}?" if meant else ""
-
-
-def _keys_of(schema: type, prefix: str = "") -> Iterator[str]:
-    """Yield the groups and dotted keys of a schema."""
-    for field in dataclasses.fields(schema):
-        yield prefix + field.name
-        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
-            yield from _keys_of(field.type, f"{prefix}{field.name}.")
 
 
 def _problems(config: Config) -> Iterator[str]:
