@@ -3,18 +3,16 @@
 Every message names the key, what was required, what arrived, and what to do.
 """
 
-import dataclasses
 import datetime
 import math
 import re
 import string
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
 from agent_tunix.config.limits import value_problems
-from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
+from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
@@ -240,104 +238,48 @@ def _model_problems(config: Config) -> Iterator[str]:
 
 
 def _batch_problems(config: Config) -> Iterator[str]:
-    training = config.training
+    """Yield a line if the batch, its parts and the devices do not divide evenly, with values that do."""
+    training, generations = config.training, config.grpo.num_generations
+    size, micro, steps = training.batch_size, training.micro_batch_size, training.gradient_accumulation_steps
+    if any(number is not None and number < 1 for number in (size, micro, steps, generations)):
+        return  # their ranges are reported already
+    if micro is not None and steps is not None and micro * steps != size:
+        remedies = [f"training.batch_size={micro * steps}"]
+        remedies += [f"training.gradient_accumulation_steps={size // micro}"] if size % micro == 0 else []
+        remedies += [f"training.micro_batch_size={size // steps}"] if size % steps == 0 else []
+        yield (
+            "training.micro_batch_size × training.gradient_accumulation_steps must be training.batch_size, but "
+            f"{micro} × {steps} = {micro * steps} is not {size}; use {' or '.join(remedies)}"
+        )
+        return
+    divisor = micro or steps or 1
+    if size % divisor:
+        key = f"training.{'gradient_accumulation_steps' if micro is None else 'micro_batch_size'}"
+        below = max(number for number in range(1, divisor) if size % number == 0)
+        yield (
+            f"training.batch_size must be divisible by {key}, but {size} is not divisible by {divisor}; use "
+            f"training.batch_size={_multiple(size, divisor)} or {key}={below}"
+        )
+        return
     try:
         shape = read_mesh_shape(config.model.mesh_shape)
     except ValueError:
         return  # reported already
-    batch = _Batch(
-        size=training.batch_size,
-        micro=training.micro_batch_size,
-        steps=training.gradient_accumulation_steps,
-        generations=config.grpo.num_generations,
-        devices=1 if shape is None else shape.row_shards,
-    )
-    if any(number is not None and number < 1 for number in dataclasses.astuple(batch)):
-        return  # their ranges are reported already
-    if problem := batch.problem():
-        yield problem + batch.remedy(shape)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Settings that divide a step's prompts."""
-
-    size: int  # prompts per step
-    micro: int | None  # prompts per micro-batch; None if the others determine it
-    steps: int | None  # micro-batches per step; None if the others determine it
-    generations: int  # completions per prompt
-    devices: int  # number of devices that share the completions of a micro-batch
-
-    def problem(self) -> str | None:
-        """Return the first disagreement; None if there is none."""
-        return self._division_problem() or self._device_problem()
-
-    def remedy(self, shape: MeshShape | None) -> str:
-        """Return a hint with values that fix all problems, or else at least the uneven division."""
-        for problem_of in (_Batch.problem, _Batch._division_problem):
-            found = []
-            for name, values in self._candidates().items():
-                good = next((value for value in values if problem_of(replace(self, **{name: value})) is None), None)
-                if good is not None:
-                    found.append(f"{_BATCH_KEYS[name]}={good}")
-            if found:
-                return f"; use {' or '.join(found)}"
-        return f"; use another model.mesh_shape than {shape}"
-
-    def _micro_size(self) -> int:
-        return self.micro or self.size // (self.steps or 1)
-
-    def _division_problem(self) -> str | None:
-        for name, divisor in (("micro", self.micro), ("steps", self.steps)):
-            if divisor is not None and self.size % divisor:
-                return (
-                    f"training.batch_size must be divisible by {_BATCH_KEYS[name]}, but {self.size} is not divisible"
-                    f" by {divisor}"
-                )
-        if self.micro is not None and self.steps is not None and self.micro * self.steps != self.size:
-            return (
-                f"training.micro_batch_size × training.gradient_accumulation_steps must be training.batch_size, but"
-                f" {self.micro} × {self.steps} = {self.micro * self.steps} is not {self.size}"
-            )
-        return None
-
-    def _device_problem(self) -> str | None:
-        rows = self._micro_size() * self.generations
-        if rows % self.devices == 0:
-            return None
-        return (
+    prompts, devices = micro_batch_size(config), 1 if shape is None else shape.row_shards
+    if (prompts * generations) % devices:
+        remedies = [f"grpo.num_generations={_multiple(generations, devices // math.gcd(devices, prompts))}"]
+        if prompts == size:
+            remedies.insert(0, f"training.batch_size={_multiple(size, devices // math.gcd(devices, generations))}")
+        yield (
             "a micro-batch of completions must be divisible by the devices that share its rows (data × fsdp of "
-            f"model.mesh_shape), but {self._micro_size()} prompts × grpo.num_generations {self.generations} = {rows} "
-            f"is not divisible by {self.devices}"
+            f"model.mesh_shape), but {prompts} prompts × grpo.num_generations {generations} = {prompts * generations} "
+            f"is not divisible by {devices}; use {' or '.join(remedies)}"
         )
 
-    def _candidates(self) -> dict[str, Iterable[int]]:
-        """Return values to try for each setting, the nearest first."""
-        unit = self.micro or self.steps or 1
-        first = math.ceil(self.size / unit)
-        both = self.micro is not None and self.steps is not None
-        values: dict[str, Iterable[int]] = {
-            "size": [unit * (self.steps or 1)] if both else (unit * n for n in range(first, first + self.devices))
-        }
-        for name in ("micro", "steps"):
-            if (given := getattr(self, name)) is not None:
-                values[name] = sorted(_divisors(self.size), key=lambda divisor: (divisor > given, abs(divisor - given)))
-        if not self._division_problem():
-            values["generations"] = range(self.generations, self.generations + self.devices)
-        return values
 
-
-_BATCH_KEYS = {
-    "size": "training.batch_size",
-    "micro": "training.micro_batch_size",
-    "steps": "training.gradient_accumulation_steps",
-    "generations": "grpo.num_generations",
-}
-
-
-def _divisors(number: int) -> set[int]:
-    low = {n for n in range(1, math.isqrt(number) + 1) if number % n == 0}
-    return low | {number // n for n in low}
+def _multiple(number: int, unit: int) -> int:
+    """Return the least multiple of a unit that is not below a number."""
+    return math.ceil(number / unit) * unit
 
 
 # Each token that is sampled is compared with all of them.
