@@ -28,7 +28,7 @@ from typing import Any
 
 import click
 from api_pages import api_section
-from error_codes import classes, messages_by_code
+from error_codes import classes, examples_by_code
 from hydra import compose, initialize_config_dir
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -133,8 +133,8 @@ except RewardError as error:
     print(error.code)
 ```
 
-A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, `…` stands for a value. All classes
-derive from `agent_tunix.errors.AgentTunixError`.
+A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, one for each code, `…` stands for a
+value. All classes derive from `agent_tunix.errors.AgentTunixError`.
 """
 
 YAML_TYPES: dict[Any, str] = {
@@ -339,14 +339,15 @@ def other_names_page() -> str:
 
 
 def errors_page() -> str:
-    """Return the page of error classes, their codes and messages."""
-    messages = messages_by_code()
+    """Return the page of error classes and their codes, each with a message."""
+    examples = examples_by_code()
     parts = [ERRORS_INTRO]
     for name, kind in classes().items():
-        codes = sorted((code, texts) for (of, code), texts in messages.items() if of == name)
-        if codes:
-            rows = [f"| `{code}` | {'<br>'.join(map(_message, texts))} |" for code, texts in codes]
-            parts.append("\n".join([f"## {name}", "", _doc_of(kind), "", "| code | message |", "| --- | --- |", *rows]))
+        if examples[name]:
+            rows = [f"| `{code}` | {_message(text)} |" for code, text in sorted(examples[name].items())]
+            parts.append(
+                "\n".join([f"## {name}", "", _doc_of(kind), "", "| code | for example |", "| --- | --- |", *rows])
+            )
     return "\n\n".join(parts) + "\n"
 
 
