@@ -268,7 +268,7 @@ def _batch_problems(config: Config) -> Iterator[str]:
     prompts, devices = micro_batch_size(config), 1 if shape is None else shape.row_shards
     if (prompts * generations) % devices:
         remedies = [f"grpo.num_generations={_multiple(generations, devices // math.gcd(devices, prompts))}"]
-        if prompts == size:
+        if micro is None and prompts == size:
             remedies.insert(0, f"training.batch_size={_multiple(size, devices // math.gcd(devices, generations))}")
         yield (
             "a micro-batch of completions must be divisible by the devices that share its rows (data × fsdp of "
