@@ -172,7 +172,7 @@ async def guarded(verdict: Coroutine[Any, Any, Score]) -> Score:
         score = Score.failed(Outcome.BAD_REFERENCE, str(error))
     except JudgeFault as fault:
         score = Score.failed(fault.outcome, str(fault))
-    except Exception as error:  # the fault of one completion must not affect the batch
+    except (Exception, SystemExit) as error:  # the fault of one completion must not affect the batch or end the loop
         score = Score.failed(Outcome.ERROR, describe_fault(error))
     return replace(score, seconds=time.perf_counter() - started)
 
