@@ -36,7 +36,7 @@ def problem_with_proxies(url: str) -> str:
         httpx.Client(verify=False).close()
     except (ValueError, ImportError) as error:
         return (
-            f"a proxy of the environment cannot be used ({error}); correct or unset HTTP_PROXY, HTTPS_PROXY, ALL_PROXY"
+            f"a proxy of the environment cannot be used ({error}); unset or correct it"
         )
     return ""
 
