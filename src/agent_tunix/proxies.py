@@ -35,9 +35,7 @@ def problem_with_proxies(url: str) -> str:
     try:
         httpx.Client(verify=False).close()
     except (ValueError, ImportError) as error:
-        return (
-            f"a proxy of the environment cannot be used ({error}); unset or correct it"
-        )
+        return f"a proxy of the environment cannot be used ({error}); unset or correct it"
     return ""
 
 

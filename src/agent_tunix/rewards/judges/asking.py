@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import TypeVar
 
 import openai
 
@@ -13,7 +13,7 @@ from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
 from agent_tunix.rewards.judges.endpoint import Endpoint
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
 from agent_tunix.rewards.judges.limits import Pool, Timing
-from agent_tunix.rewards.judges.prompts import Message
+from agent_tunix.rewards.judges.prompts import Question
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
 T = TypeVar("T")
@@ -65,31 +65,19 @@ class Asker:
                 self._cache.close()
                 await client.close()
 
-    async def ask(
-        self,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        read: Callable[[str], T],
-        receipt: Receipt,
-    ) -> T:
-        """Ask a question, within a `session`.
-
-        Args:
-            messages: The conversation.
-            schema: JSON schema of the reply; None: a text.
-            read: Function that turns the reply into a value. If it raises MalformedVerdict, the model is asked again.
-                Only a reply that it can read is cached.
-            receipt: Account that the question is added to.
+    async def ask(self, question: Question[T], receipt: Receipt) -> T:
+        """Ask a question, within a `session`, and add it to an account. Only a reply that can be read is cached.
 
         Raises:
             JudgeFault: There is no reply, or none that can be read.
         """
         deciding = self.settings.model_dump(mode="json", include=_DECIDING)
-        key = cache_key({"version": prompts.VERSION, "messages": list(messages), "schema": schema, **deciding})
+        asked = {"version": prompts.VERSION, "messages": list(question.messages), "schema": question.schema}
+        key = cache_key({**asked, **deciding})
         spent = Receipt(questions=1)
         failed = True
         try:
-            value = await self._ask(key, messages, schema, read, spent)
+            value = await self._ask(key, question, spent)
             failed = False
             return value
         finally:
@@ -97,14 +85,7 @@ class Asker:
                 account.count(spent, failed=failed)
             receipt.add(spent)
 
-    async def _ask(
-        self,
-        key: str,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        read: Callable[[str], T],
-        receipt: Receipt,
-    ) -> T:
+    async def _ask(self, key: str, question: Question[T], receipt: Receipt) -> T:
         while (twin := self._under_way.get(key)) is not None:
             try:
                 reply = await asyncio.shield(twin)
@@ -114,16 +95,16 @@ class Asker:
                     raise
                 continue  # the first caller was cancelled, this one was not
             receipt.cache_hits = 1
-            return read(reply)
+            return question.read(reply)
         if (kept := self._cache.get(key)) is not None:
             with contextlib.suppress(MalformedVerdict):
-                value = read(kept)
+                value = question.read(kept)
                 receipt.cache_hits = 1
                 return value
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._under_way[key] = future
         try:
-            reply, value = await self._ask_endpoint(messages, schema, read, receipt)
+            reply, value = await self._ask_endpoint(question, receipt)
             self._cache.put(key, reply)
             future.set_result(reply)
             return value
@@ -135,15 +116,12 @@ class Asker:
             del self._under_way[key]
             future.cancel()
 
-    async def _ask_endpoint(
-        self, messages: Sequence[Message], schema: dict[str, Any] | None, read: Callable[[str], T], receipt: Receipt
-    ) -> tuple[str, T]:
+    async def _ask_endpoint(self, question: Question[T], receipt: Receipt) -> tuple[str, T]:
         assert self._client is not None
         for attempt in range(TRIES_FOR_A_VERDICT):
             try:
-                seed = self.settings.seed + attempt
-                reply = await self._endpoint.ask(self._client, messages, schema, receipt, seed)
-                return reply, read(reply)
+                reply = await self._endpoint.ask(self._client, question, self.settings.seed + attempt, receipt)
+                return reply, question.read(reply)
             except MalformedVerdict as fault:
                 last = fault
         raise last

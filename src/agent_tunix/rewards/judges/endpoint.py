@@ -6,15 +6,12 @@ not retried. After an endpoint has refused a parameter, requests leave it out. R
 """
 
 import asyncio
-import dataclasses
 import email.utils
 import json
 import logging
 import math
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import openai
@@ -32,7 +29,7 @@ from agent_tunix.rewards.judges.faults import (
     UnsupportedParameter,
 )
 from agent_tunix.rewards.judges.limits import JudgeBudget, Pool, Timing
-from agent_tunix.rewards.judges.prompts import Message
+from agent_tunix.rewards.judges.prompts import Question
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -45,7 +42,6 @@ _QUIET_S = 10.0
 SHORTEST_KEY = 8  # shorter ones are placeholders, such as the `x` that some local servers require
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
-_STRUCTURES = ("json_schema", "json_object", "text")
 
 
 class _TokenDetails(BaseModel):
@@ -80,27 +76,6 @@ class ChatAnswer(BaseModel):
     usage: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """Parameters that an endpoint accepts, as far as known."""
-
-    structure: str
-    seed: bool = True
-    temperature: bool = True
-    max_tokens_name: str = "max_tokens"
-
-    def without(self, parameter: str) -> "Dialect":
-        """Return the dialect that avoids a parameter."""
-        if parameter == "response_format":
-            following = _STRUCTURES[min(_STRUCTURES.index(self.structure) + 1, len(_STRUCTURES) - 1)]
-            return dataclasses.replace(self, structure=following)
-        if parameter == "max_tokens":
-            return dataclasses.replace(self, max_tokens_name="max_completion_tokens")
-        return dataclasses.replace(
-            self, seed=self.seed and parameter != "seed", temperature=self.temperature and parameter != "temperature"
-        )
-
-
 class Endpoint:
     """Client of an endpoint and its model.
 
@@ -114,7 +89,8 @@ class Endpoint:
         self._timing = timing
         self._place = f"{settings.base_url}{describe_proxy(settings.base_url)}"
         self._quiet_until = -math.inf
-        self._dialect = Dialect("json_schema" if settings.structured == "auto" else settings.structured)
+        # Optional parameters that the endpoint has refused. Of `response_format`, it is the type.
+        self._refused: set[str] = set()
 
     def open(self) -> openai.AsyncOpenAI:
         """Return a client, which the caller closes.
@@ -144,22 +120,8 @@ class Endpoint:
             api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
         )
 
-    async def ask(
-        self,
-        client: openai.AsyncOpenAI,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        receipt: Receipt,
-        seed: int,
-    ) -> str:
-        """Ask until there is a reply, and return its text.
-
-        Args:
-            client: Client from `open`.
-            messages: The conversation.
-            schema: JSON schema of the reply, enforced if the endpoint can; None: a text.
-            receipt: Account that the requests are added to.
-            seed: Seed of the model's sampling.
+    async def ask(self, client: openai.AsyncOpenAI, question: Question[Any], seed: int, receipt: Receipt) -> str:
+        """Ask until there is a reply, and return its text. The receipt is the account that the requests are added to.
 
         Raises:
             JudgeFault: There is no reply.
@@ -173,11 +135,17 @@ class Endpoint:
             reraise=True,
         )
         while True:
-            dialect = self._dialect
             try:
-                return await retrying(self._ask_once, client, messages, schema, receipt, seed)
+                return await retrying(self._ask_once, client, question, seed, receipt)
             except UnsupportedParameter as fault:
-                self._do_without(dialect, fault)
+                if fault.parameter in ("seed", "temperature") and fault.parameter not in self._refused:
+                    logger.warning(
+                        "%s at %s does not support `%s`, so its verdicts may vary",
+                        self.settings.model,
+                        self.settings.base_url,
+                        fault.parameter,
+                    )
+                self._refused.add(fault.parameter)
             except TransientFault as fault:
                 tries = f" after {self.settings.tries} tries" if self.settings.tries > 1 else ""
                 raise JudgeFault(f"{fault}{tries}") from None
@@ -197,27 +165,8 @@ class Endpoint:
             state.outcome.exception() if state.outcome else "",
         )
 
-    def _do_without(self, before: Dialect, fault: UnsupportedParameter) -> None:
-        following = self._dialect.without(fault.parameter) if self._dialect == before else self._dialect
-        is_fixed = fault.parameter == "response_format" and self.settings.structured != "auto"
-        if following == before or is_fixed:
-            raise JudgeFault(str(fault))
-        if following != self._dialect and fault.parameter in ("seed", "temperature"):
-            logger.warning(
-                "%s at %s does not support `%s`, so its verdicts may vary", self.settings.model, self.settings.base_url,
-                fault.parameter,
-            )  # fmt: skip
-        self._dialect = following
-
-    async def _ask_once(
-        self,
-        client: openai.AsyncOpenAI,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        receipt: Receipt,
-        seed: int,
-    ) -> str:
-        estimate = estimate_usage(messages, schema, self.settings.max_tokens)
+    async def _ask_once(self, client: openai.AsyncOpenAI, question: Question[Any], seed: int, receipt: Receipt) -> str:
+        estimate = estimate_usage(question, self.settings.max_tokens)
         reserved = self._cost(estimate)
         async with self._pool.gate:
             self._budget.reserve(reserved)
@@ -228,12 +177,12 @@ class Endpoint:
                 started = time.perf_counter()
                 used = estimate  # a request that is given up may still be billed
                 try:
-                    answer = await self._post(client, self._body(messages, schema, seed))
+                    answer = await self._post(client, self._body(question, seed))
                 except JudgeFault as fault:
                     used = estimate if fault.may_be_billed else _NOTHING
                     raise
                 receipt.latency_s += time.perf_counter() - started
-                used = _usage_of(answer, messages)
+                used = _usage_of(answer, question)
                 slot.tokens = used.prompt_tokens + used.completion_tokens
                 return _reply_of(answer)
             finally:
@@ -247,18 +196,19 @@ class Endpoint:
     def _cost(self, usage: Usage) -> float:
         return self.settings.cost(usage.prompt_tokens, usage.completion_tokens)
 
-    def _body(self, messages: Sequence[Message], schema: dict[str, Any] | None, seed: int) -> dict[str, Any]:
-        dialect = self._dialect
-        body: dict[str, Any] = {"model": self.settings.model, "messages": list(messages)}
-        body[dialect.max_tokens_name] = self.settings.max_tokens
-        if dialect.temperature:
-            body["temperature"] = self.settings.temperature
-        if dialect.seed:
-            body["seed"] = seed
-        if schema is not None and dialect.structure == "json_schema":
-            json_schema = {"name": "verdict", "strict": True, "schema": schema}
+    def _body(self, question: Question[Any], seed: int) -> dict[str, Any]:
+        settings = self.settings
+        optional = {"temperature": settings.temperature, "seed": seed}
+        limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
+        body = {"model": settings.model, "messages": list(question.messages), limit: settings.max_tokens}
+        body |= {name: value for name, value in optional.items() if name not in self._refused}
+        structure = settings.structured
+        if structure == "auto":
+            structure = next(name for name in ("json_schema", "json_object", "text") if name not in self._refused)
+        if question.schema is not None and structure == "json_schema":
+            json_schema = {"name": "verdict", "strict": True, "schema": question.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
-        if schema is not None and dialect.structure == "json_object":
+        elif question.schema is not None and structure == "json_object":
             body["response_format"] = {"type": "json_object"}
         return body
 
@@ -273,7 +223,7 @@ class Endpoint:
         except TimeoutError:
             raise SlowEndpoint(f"the judge took longer than {self.settings.timeout_s:g} s (timeout_s)") from None
         except openai.APIStatusError as error:
-            raise self._refusal(error) from None
+            raise self._refusal(error, body) from None
         except openai.APIConnectionError as error:
             raise self._lost_connection(error.__cause__ or error) from None
         return _read_answer(self._without_key(response.text))
@@ -289,10 +239,10 @@ class Endpoint:
         was_sent = "Connect" not in kind and "Proxy" not in kind
         return TransientFault(f"the connection to {self._place} failed: {reason}", may_be_billed=was_sent)
 
-    def _refusal(self, error: openai.APIStatusError) -> JudgeFault:
-        """Return the fault that the status of an answer means."""
-        status, body = error.status_code, error.body
-        message = str(body["message"]) if isinstance(body, dict) and body.get("message") else error.response.text
+    def _refusal(self, error: openai.APIStatusError, body: dict[str, Any]) -> JudgeFault:
+        """Return the fault that the status of the answer to a request means."""
+        status, told = error.status_code, error.body
+        message = str(told["message"]) if isinstance(told, dict) and told.get("message") else error.response.text
         message = shorten(self._without_key(message))
         detail = f"{self._place} answered {status}: {message}"
         if error.code == "insufficient_quota":
@@ -302,11 +252,21 @@ class Endpoint:
             if wait_s is not None and wait_s > LONGEST_WAIT_S:
                 return JudgeFault(f"{detail} (Retry-After: {wait_s:g} s, above the limit of {LONGEST_WAIT_S:g} s)")
             return TransientFault(detail, wait_s)
-        if status in (400, 404, 415, 422) and (unsupported := unsupported_parameter(f"{error.param} {message}")):
-            return UnsupportedParameter(detail, unsupported)
+        if status in (400, 404, 415, 422) and (refused := self._refused_parameter(f"{error.param} {message}", body)):
+            return UnsupportedParameter(detail, refused)
         if status == 401 and self.settings.api_key_env is None:
             detail += " (no key was sent; set `api_key_env` to its environment variable)"
         return JudgeFault(detail)
+
+    def _refused_parameter(self, text: str, body: dict[str, Any]) -> str | None:
+        """Return the optional parameter of a request that an error is about; None if there is none."""
+        text = text.casefold()
+        is_about_format = any(word in text for word in ("response_format", "json_schema", "json_object", "structured"))
+        if is_about_format and "response_format" in body and self.settings.structured == "auto":
+            return str(body["response_format"]["type"])
+        if "max_completion_tokens" in text and "max_tokens" in body:
+            return "max_tokens"
+        return next((name for name in ("temperature", "seed") if name in text and name in body), None)
 
     def _without_key(self, text: str) -> str:
         """Return the text without the key, which an endpoint may repeat. It must not get into logs and caches."""
@@ -333,29 +293,19 @@ def retry_after(value: str) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def unsupported_parameter(message: str) -> str | None:
-    """Return the optional parameter that an error is about; None if there is none."""
-    text = message.casefold()
-    if any(word in text for word in ("response_format", "json_schema", "json_object", "structured output")):
-        return "response_format"
-    if "max_completion_tokens" in text:
-        return "max_tokens"
-    return next((name for name in ("temperature", "seed") if name in text), None)
+def estimate_usage(question: Question[Any], num_tokens: int) -> Usage:
+    """Return an upper estimate of a request's usage, from the length of its text and the tokens of the reply."""
+    size = sum(len(message["content"].encode("utf-8", "replace")) for message in question.messages)
+    size += len(json.dumps(question.schema)) if question.schema else 0
+    return Usage(prompt_tokens=size // BYTES_A_TOKEN + 8 * len(question.messages), completion_tokens=num_tokens)
 
 
-def estimate_usage(messages: Sequence[Message], schema: dict[str, Any] | None, max_tokens: int) -> Usage:
-    """Return an upper estimate of a request's usage, from the length of its text."""
-    size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
-    size += len(json.dumps(schema)) if schema else 0
-    return Usage(prompt_tokens=size // BYTES_A_TOKEN + 8 * len(messages), completion_tokens=max_tokens)
-
-
-def _usage_of(answer: ChatAnswer, messages: Sequence[Message]) -> Usage:
+def _usage_of(answer: ChatAnswer, question: Question[Any]) -> Usage:
     """Return the usage of a reply as the endpoint reports it, or else an estimate."""
     try:
         return Usage.model_validate(answer.usage)
     except ValidationError:
-        return estimate_usage(messages, None, len(answer.model_dump_json()) // BYTES_A_TOKEN)
+        return estimate_usage(question, len(answer.model_dump_json()) // BYTES_A_TOKEN)
 
 
 def _read_answer(text: str) -> ChatAnswer:

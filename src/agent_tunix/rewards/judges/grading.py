@@ -54,7 +54,8 @@ class RubricJudge(Judge[RubricSettings]):
         questions = {name: (criterion.question.strip(), labels[name]) for name, criterion in rubric.rubric.items()}
         messages, code = prompts.grading_messages(questions, self._shared_sections(sample), sample.response)
         receipt = Receipt()
-        verdict = await asker.ask(messages, form.schema(), lambda reply: form.read(reply, code), receipt)
+        question = prompts.Question(messages, form.schema(), lambda reply: form.read(reply, code))
+        verdict = await asker.ask(question, receipt)
         scores = rubric.raw_scores(verdict.labels)
         detail = "; ".join(f"{name} {verdict.labels[name]} ({verdict.reasons[name]})" for name in scores)
         extras = {"verdicts": dict(verdict.labels), "reasons": dict(verdict.reasons), **receipt.to_extras()}

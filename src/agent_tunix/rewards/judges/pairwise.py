@@ -126,7 +126,8 @@ class PairwiseJudge(Judge[PairwiseSettings]):
             receipt = Receipt()
             comparison.receipts.append((first, receipt))
             messages, code = prompts.comparison_messages(arguments.rubric, shared, texts[first], texts[second])
-            verdict = await asker.ask(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code), receipt)
+            question = prompts.Question(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code))
+            verdict = await asker.ask(question, receipt)
             points = _POINTS[verdict.labels["better"]]
             return points if first == i else 1 - points
 
