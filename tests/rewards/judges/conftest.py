@@ -1,4 +1,5 @@
 import asyncio
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,14 @@ from agent_tunix.rewards.judges import load_judge
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.judges.limits import Timing
 from tests.rewards.judges.endpoint_server import EndpointServer
+
+# A directory with a stand-in for DeepEval.
+STAND_IN = Path(__file__).parent / "stand_in"
+
+
+def forget_deepeval() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "deepeval"]:
+        del sys.modules[name]
 
 
 class FakeTime:
