@@ -68,6 +68,7 @@ class Client(Closing):
                 base_url=url.rstrip("/"),
                 headers={"Authorization": f"Bearer {key}"},
                 timeout=timeout_s,
+                verify=httpx.create_ssl_context(),  # also without `trust_env`, SSL_CERT_FILE counts
                 trust_env=not is_loopback(url),
             )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:

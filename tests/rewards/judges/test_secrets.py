@@ -22,9 +22,11 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_key_is_sent_as_a_bearer_token_where_its_variable_is_named(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, KEY)
     bench.ask(api_key_env="PRACTICE_KEY")
     bench.ask()
+    assert [KEY in value for request in bench.server.requests for value in request.headers.values()].count(True) == 1
     assert [request.headers.get("authorization") for request in bench.server.requests] == [f"Bearer {KEY}", None]
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import ssl
 import time
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from agent_tunix.errors import RewardError
 from agent_tunix.proxies import describe_proxy, is_loopback
+from agent_tunix.rewards.judges import OPENAI_KEY
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.faults import (
     JudgeFault,
@@ -102,17 +104,14 @@ class Endpoint:
         for name in ("httpx", "httpx2"):  # they log a line for each request
             if logging.getLogger(name).level == logging.NOTSET:
                 logging.getLogger(name).setLevel(logging.WARNING)
+        is_local, has_tls = is_loopback(url), url.startswith("https:")
+        # Without `trust_env`, which includes the proxies, the client ignores SSL_CERT_FILE.
+        verify = ssl.create_default_context() if is_local and has_tls else has_tls
         try:
-            http_client = openai.DefaultAsyncHttpxClient(
-                trust_env=not is_loopback(url),
-                follow_redirects=False,
-                verify=url.startswith("https:"),  # reading certificates is slow
-            )
+            http_client = openai.DefaultAsyncHttpxClient(trust_env=not is_local, verify=verify, follow_redirects=False)
         except (ValueError, ImportError) as error:
             raise RewardError(
-                f"a proxy of the environment cannot be used for {url}: {error}; correct or unset HTTP_PROXY, "
-                "HTTPS_PROXY and ALL_PROXY",
-                code="unusable_proxy",
+                f"a proxy of the environment cannot be used ({error}); unset or correct it", code="unusable_proxy"
             ) from error
         # `_post` limits the whole request. Without a key, it sends no header with this placeholder.
         timeout = openai.Timeout(None, connect=CONNECT_S)
@@ -213,8 +212,10 @@ class Endpoint:
         return body
 
     async def _post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> ChatAnswer:
-        key = self.settings.api_key_env
-        headers = {} if key else {"Authorization": openai.Omit()}
+        variable = self.settings.api_key_env
+        # The client reads the organisation and the project from the environment; they belong to OpenAI's own key.
+        foreign = () if variable == OPENAI_KEY else ("OpenAI-Organization", "OpenAI-Project")
+        headers = dict.fromkeys((*foreign, *(() if variable else ("Authorization",))), openai.Omit())
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 response = await client.chat.completions.with_raw_response.create(
