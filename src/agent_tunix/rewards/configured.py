@@ -98,8 +98,8 @@ class ConfiguredReward(abc.ABC, Generic[A]):
 
     def explain(self, response: str, **columns: Any) -> Score:
         """Score one response and give the reason in `Score.detail`. The arguments are those of a call."""
-        known = {name: columns.pop(name) for name in ("prompt", "step") if name in columns}
-        return self.score([Sample(response, columns=columns, **known)])[0]
+        context = {name: columns.pop(name) for name in ("prompt", "step") if name in columns}
+        return self.score([Sample(response, columns=columns, **context)])[0]
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""

@@ -72,8 +72,8 @@ class Asker:
             JudgeFault: There is no reply, or none that can be read.
         """
         deciding = self.settings.model_dump(mode="json", include=_DECIDING)
-        asked = {"version": prompts.VERSION, "messages": list(question.messages), "schema": question.schema}
-        key = cache_key({**asked, **deciding})
+        content = {"version": prompts.VERSION, "messages": list(question.messages), "schema": question.schema}
+        key = cache_key({**content, **deciding})
         spent = Receipt(questions=1)
         failed = True
         try:
@@ -96,9 +96,9 @@ class Asker:
                 continue  # the first caller was cancelled, this one was not
             receipt.cache_hits = 1
             return question.read(reply)
-        if (kept := self._cache.get(key)) is not None:
+        if (cached := self._cache.get(key)) is not None:
             with contextlib.suppress(MalformedVerdict):
-                value = question.read(kept)
+                value = question.read(cached)
                 receipt.cache_hits = 1
                 return value
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()

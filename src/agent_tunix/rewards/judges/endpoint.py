@@ -242,8 +242,9 @@ class Endpoint:
 
     def _refusal(self, error: openai.APIStatusError, body: dict[str, Any]) -> JudgeFault:
         """Return the fault that the status of the answer to a request means."""
-        status, told = error.status_code, error.body
-        message = str(told["message"]) if isinstance(told, dict) and told.get("message") else error.response.text
+        status, details = error.status_code, error.body
+        has_message = isinstance(details, dict) and details.get("message")
+        message = str(details["message"]) if has_message else error.response.text
         message = shorten(self._without_key(message))
         detail = f"{self._place} answered {status}: {message}"
         if error.code == "insufficient_quota":

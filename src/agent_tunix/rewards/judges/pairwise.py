@@ -88,8 +88,8 @@ class PairwiseJudge(Judge[PairwiseSettings]):
 
     async def _judge_all(self, asker: "Asker", samples: Sequence[Sample]) -> list[Score]:
         groups = groups_of(samples)
-        judged = await asyncio.gather(*(self._judge_group(asker, [samples[i] for i in group]) for group in groups))
-        scores = dict(zip(itertools.chain(*groups), itertools.chain(*judged), strict=True))
+        rows = await asyncio.gather(*(self._judge_group(asker, [samples[i] for i in group]) for group in groups))
+        scores = dict(zip(itertools.chain(*groups), itertools.chain(*rows), strict=True))
         return [scores[i] for i in range(len(samples))]
 
     async def _judge_group(self, asker: "Asker", members: list[Sample]) -> list[Score]:
