@@ -242,9 +242,9 @@ class Endpoint:
 
     def _refusal(self, error: openai.APIStatusError, body: dict[str, Any]) -> JudgeFault:
         """Return the fault that the status of the answer to a request means."""
-        status, details = error.status_code, error.body
-        has_message = isinstance(details, dict) and details.get("message")
-        message = str(details["message"]) if has_message else error.response.text
+        status, message = error.status_code, error.response.text
+        if isinstance(error.body, dict):
+            message = str(error.body.get("message") or message)
         message = shorten(self._without_key(message))
         detail = f"{self._place} answered {status}: {message}"
         if error.code == "insufficient_quota":
