@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +25,9 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score
 if TYPE_CHECKING:
     from agent_tunix.rewards.judges.asking import Asker
 
+# Function that compares two members and returns the points of the first.
+Ask = Callable[[int, int], Awaitable[float]]
+
 _FORM = Form({"better": ("first", "second", "tie")})
 _POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
@@ -34,8 +37,6 @@ class _Comparison:
     """Comparison of two members, in one order or in both."""
 
     points: list[float] = field(default_factory=list)  # points of the pair's first member, one for each order asked
-    # Account of each question, with the member that was shown first.
-    receipts: list[tuple[int, Receipt]] = field(default_factory=list)
     fault: JudgeFault | None = None  # reason why there is no result; None if there is one
 
     @property
@@ -107,69 +108,48 @@ class PairwiseJudge(Judge[PairwiseSettings]):
         texts = [member.response for member in members]
         order = sorted(range(len(texts)), key=lambda member: (self._draw(texts[member]), member))
         pairs = ranking.choose_pairs(order, self._required_arguments().opponents)
-        comparisons = await asyncio.gather(*(self._compare(asker, shared, texts, pair) for pair in pairs))
-        return self._scores(len(members), dict(zip(pairs, comparisons, strict=True)))
+        # A question counts for the member that is shown first, so that it counts once in the group.
+        receipts = [Receipt() for _ in members]
 
-    async def _compare(
-        self, asker: "Asker", shared: Mapping[str, str], texts: Sequence[str], pair: Pair
-    ) -> _Comparison:
+        async def ask(first: int, second: int) -> float:
+            """Return the points of the member that is shown first."""
+            rubric = self._required_arguments().rubric
+            messages, code = prompts.comparison_messages(rubric, shared, texts[first], texts[second])
+            question = prompts.Question(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code))
+            verdict = await asker.ask(question, receipts[first])
+            return _POINTS[verdict.labels["better"]]
+
+        comparisons = await asyncio.gather(*(self._compare(ask, texts, pair) for pair in pairs))
+        return self._scores(dict(zip(pairs, comparisons, strict=True)), receipts)
+
+    async def _compare(self, ask: Ask, texts: Sequence[str], pair: Pair) -> _Comparison:
         i, j = pair
-        arguments = self._required_arguments()
         comparison = _Comparison()
         if texts[i] == texts[j]:
             comparison.points.append(0.5)
             return comparison
         in_order = self._draw(*sorted((texts[i], texts[j]))) % 2 == (texts[i] < texts[j])
-        orders = {"both": [(i, j), (j, i)], "random": [(i, j) if in_order else (j, i)]}[arguments.orders]
-
-        async def ask(first: int, second: int) -> float:
-            receipt = Receipt()
-            comparison.receipts.append((first, receipt))
-            messages, code = prompts.comparison_messages(arguments.rubric, shared, texts[first], texts[second])
-            question = prompts.Question(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code))
-            verdict = await asker.ask(question, receipt)
-            points = _POINTS[verdict.labels["better"]]
-            return points if first == i else 1 - points
-
+        orders = [(i, j), (j, i)]
+        if self._required_arguments().orders == "random":
+            orders = [(i, j) if in_order else (j, i)]
         answers = await asyncio.gather(*(ask(*order) for order in orders), return_exceptions=True)
-        for answer in answers:
+        for (first, _), answer in zip(orders, answers, strict=True):
             if isinstance(answer, JudgeFault):
                 comparison.fault = comparison.fault or answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                comparison.points.append(answer)
+                comparison.points.append(answer if first == i else 1 - answer)
         return comparison
 
-    def _scores(self, num_members: int, comparisons: Mapping[Pair, _Comparison]) -> list[Score]:
+    def _scores(self, comparisons: Mapping[Pair, _Comparison], receipts: Sequence[Receipt]) -> list[Score]:
         results = {pair: comparison.result for pair, comparison in comparisons.items() if comparison.fault is None}
         rank = ranking.bradley_terry if self._required_arguments().method == "bradley_terry" else ranking.win_rates
-        values = rank(num_members, results)
+        values = rank(len(receipts), results)
         return [
-            self._score(member, value, {pair: c for pair, c in comparisons.items() if member in pair})
+            _score(member, value, {pair: c for pair, c in comparisons.items() if member in pair}, receipts[member])
             for member, value in enumerate(values)
         ]
-
-    def _score(self, member: int, value: float, comparisons: Mapping[Pair, _Comparison]) -> Score:
-        faults = [comparison.fault for comparison in comparisons.values() if comparison.fault is not None]
-        succeeded = {pair: c for pair, c in comparisons.items() if c.fault is None}
-        if 2 * len(succeeded) < len(comparisons):
-            slow = next((fault for fault in faults if fault.outcome is Outcome.TIMEOUT), faults[0])
-            return Score.failed(slow.outcome, f"{len(faults)} of {len(comparisons)} comparisons failed: {slow}")
-        points = [c.result if pair[0] == member else 1 - c.result for pair, c in succeeded.items()]
-        flips = sum(len(set(c.points)) > 1 for c in succeeded.values())
-        total = Receipt()  # of the questions that showed the member first, so that each counts once in the group
-        for comparison in comparisons.values():
-            for first, receipt in comparison.receipts:
-                if first == member:
-                    total.add(receipt)
-        won, lost = sum(p > 0.5 for p in points), sum(p < 0.5 for p in points)
-        tied = len(points) - won - lost
-        detail = f"won {won}, tied {tied}, lost {lost} of {len(comparisons)} comparisons"
-        if faults:
-            detail += f"; {len(faults)} failed: {faults[0]}"
-        extras = {"won": won, "tied": tied, "lost": lost, "failed": len(faults), "order_decided": flips}
-        return Score(value, detail=detail, extras={**extras, **total.to_extras()})
 
     def _draw(self, *texts: str) -> int:
         """Return a pseudo-random number that depends only on the texts and the seed."""
@@ -177,3 +157,21 @@ class PairwiseJudge(Judge[PairwiseSettings]):
         for text in texts:
             digest.update(b"\0" + text.encode("utf-8", "backslashreplace"))
         return int.from_bytes(digest.digest()[:8], "big")
+
+
+def _score(member: int, value: float, comparisons: Mapping[Pair, _Comparison], receipt: Receipt) -> Score:
+    """Return the score of a member from its comparisons."""
+    faults = [comparison.fault for comparison in comparisons.values() if comparison.fault is not None]
+    succeeded = {pair: c for pair, c in comparisons.items() if c.fault is None}
+    if 2 * len(succeeded) < len(comparisons):
+        slow = next((fault for fault in faults if fault.outcome is Outcome.TIMEOUT), faults[0])
+        return Score.failed(slow.outcome, f"{len(faults)} of {len(comparisons)} comparisons failed: {slow}")
+    points = [c.result if pair[0] == member else 1 - c.result for pair, c in succeeded.items()]
+    flips = sum(len(set(c.points)) > 1 for c in succeeded.values())
+    won, lost = sum(p > 0.5 for p in points), sum(p < 0.5 for p in points)
+    tied = len(points) - won - lost
+    detail = f"won {won}, tied {tied}, lost {lost} of {len(comparisons)} comparisons"
+    if faults:
+        detail += f"; {len(faults)} failed: {faults[0]}"
+    extras = {"won": won, "tied": tied, "lost": lost, "failed": len(faults), "order_decided": flips}
+    return Score(value, detail=detail, extras={**extras, **receipt.to_extras()})
