@@ -51,9 +51,9 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
         question = _text_of(shot, "prompt", "question")
         response = _text_of(shot, "response") or _worked_response(prompt.format, shot)
         if question is None or response is None:
-            missing = "a prompt" if question is None else "an answer"
+            requirement = "a prompt" if question is None else "an answer"
             raise ConfigError(
-                f"{name} must have {missing}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
+                f"{name} must have {requirement}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
             )
         try:
             message = fill_template(prompt.template, question, {"question": question, **shot})
@@ -86,7 +86,7 @@ def fill_template(template: str | None, question: str, columns: Mapping[str, Any
         if name is not None:
             value = question.strip() if name == "prompt" else columns.get(name)
             if value is None:
-                has = ", ".join(key for key, held in columns.items() if held is not None) or "nothing"
+                has = ", ".join(key for key, cell in columns.items() if cell is not None) or "nothing"
                 raise LookupError(f"has no {name!r}, which prompt.template requires; it has {has}")
             parts.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
     return "".join(parts).strip()
@@ -106,9 +106,9 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
         ) from error
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
-            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
+            field = f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
             raise ConfigError(
-                f"prompt.template {template!r} must contain columns as {{{name}}}, not {{{written}}}; write {{{{ and "
+                f"prompt.template {template!r} must contain columns as {{{name}}}, not {{{field}}}; write {{{{ and "
                 "}} for braces",
                 code="invalid_template",
             )
@@ -205,9 +205,9 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
             f"{len(by_problem)} different ones; set it below {len(by_problem)}",
             code="too_few_problems",
         )
-    chosen = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]
-    drawn = [_as_shot(prompt, by_problem[problem]) for problem in chosen]
-    return dataclasses.replace(prompt, few_shot=[*prompt.few_shot, *drawn], num_few_shot=0)
+    problems = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]
+    shots = [_as_shot(prompt, by_problem[problem]) for problem in problems]
+    return dataclasses.replace(prompt, few_shot=[*prompt.few_shot, *shots], num_few_shot=0)
 
 
 def shown_problems(prompt: PromptConfig) -> set[str]:

@@ -41,18 +41,18 @@ def read_tools(columns: Mapping[str, Any], *, is_padded: bool = False) -> list[d
     Raises:
         RowError: The column holds something else.
     """
-    value = columns.get(TOOLS_COLUMN)
-    tools = _parsed(value)
+    declarations = columns.get(TOOLS_COLUMN)
+    tools = _parsed(declarations)
     if tools is _UNREADABLE:
-        raise _refused("text that is neither JSON nor a Python literal", value)
+        raise _refused("text that is neither JSON nor a Python literal", declarations)
     if tools is None or tools in ({}, [], ()):
         return []
     if isinstance(tools, Mapping):
         tools = [tools]
     if not isinstance(tools, list | tuple):
-        raise _refused(f"{type(tools).__name__} instead of a list", value)
+        raise _refused(f"{type(tools).__name__} instead of a list", declarations)
     # What was written as text inside a padded row has no padding.
-    padded = is_padded and not isinstance(value, str)
+    padded = is_padded and not isinstance(declarations, str)
     return [_declaration(tool, padded) for tool in tools]
 
 
@@ -113,15 +113,19 @@ def _json_arguments(text: str) -> Any:
 
 def _declaration(tool: Any, is_padded: bool) -> dict[str, Any]:
     """Return a tool as OpenAI's object."""
-    read = _parsed(tool)
-    if not isinstance(read, Mapping):
+    declaration = _parsed(tool)
+    if not isinstance(declaration, Mapping):
         raise _refused("a tool that is no object", tool)
     if is_padded and not isinstance(tool, str):
-        read = _without_nulls(read)
-    if layout := next((layout for key, layout in _OTHER_LAYOUTS.items() if key in read), None):
+        declaration = _without_nulls(declaration)
+    if layout := next((layout for key, layout in _OTHER_LAYOUTS.items() if key in declaration), None):
         raise _refused(f"a tool in {layout}", tool)
-    is_wrapped = isinstance(read.get("function"), Mapping)
-    function = dict(read["function"]) if is_wrapped else {key: value for key, value in read.items() if key != "type"}
+    is_wrapped = isinstance(declaration.get("function"), Mapping)
+    function = (
+        dict(declaration["function"])
+        if is_wrapped
+        else {key: value for key, value in declaration.items() if key != "type"}
+    )
     for old, new in _SWIFT_NAMES.items():
         if old in function:
             function.setdefault(new, function.pop(old))
@@ -131,7 +135,7 @@ def _declaration(tool: Any, is_padded: bool) -> dict[str, Any]:
         function["parameters"] = _parsed(function["parameters"])
         if not isinstance(function["parameters"], Mapping):
             raise _refused("a tool whose parameters are no object", tool)
-    return {"type": "function", **(read if is_wrapped else {}), "function": function}
+    return {"type": "function", **(declaration if is_wrapped else {}), "function": function}
 
 
 def _parsed(value: Any) -> Any:
