@@ -10,7 +10,7 @@ import pytest
 
 import agent_tunix
 from agent_tunix.rewards import Component, Mixture, fingerprint, resolve_reward
-from agent_tunix.rewards.calling import PlainReward
+from agent_tunix.rewards.conventions import PlainReward
 from agent_tunix.rewards.fingerprint import _imported_by, changes
 
 FILE = '''\
