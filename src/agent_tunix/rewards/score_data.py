@@ -11,7 +11,7 @@ checks and tidies it again: a valid reply can be false, but only about the score
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome, Score, Term
@@ -27,8 +27,8 @@ _LARGEST_INT_BITS = 4096
 # Placeholder for omitted items.
 TOO_MUCH = "… and more"
 
-_FIELDS = frozenset({"value", "outcome", "detail", "extras", "seconds", "components", "metrics"})
-_NESTED = frozenset({"parts", "terms"})
+_FIELDS = frozenset(field.name for field in fields(Score))
+_TERM_FIELDS = frozenset(field.name for field in fields(Term))
 
 ScoreData = dict[str, Any]
 
@@ -44,7 +44,7 @@ def unpack(data: Any) -> Score:
     Raises:
         ValueError: The data is not a score, or has parts, which only a mixture of components makes.
     """
-    if isinstance(data, Mapping) and data.keys() & _NESTED:
+    if isinstance(data, Mapping) and (data.get("parts") or data.get("terms")):
         raise ValueError("the score of a single reward has no parts")
     return tidy(from_data(data))
 
@@ -53,8 +53,8 @@ def unpack(data: Any) -> Score:
 
 
 def to_data(score: Score) -> ScoreData:
-    """Return the fields of a score; `parts` and `terms` only if it has some."""
-    data: ScoreData = {
+    """Return the fields of a score, in JSON's types but for its extras."""
+    return {
         "value": score.value,
         "outcome": score.outcome.value,
         "detail": score.detail,
@@ -62,21 +62,8 @@ def to_data(score: Score) -> ScoreData:
         "seconds": score.seconds,
         "components": dict(score.components),
         "metrics": dict(score.metrics),
-    }
-    if score.parts:
-        data["parts"] = {name: to_data(part) for name, part in score.parts.items()}
-    if score.terms:
-        data["terms"] = {name: _term_data(term) for name, term in score.terms.items()}
-    return data
-
-
-def _term_data(term: Term) -> dict[str, Any]:
-    return {
-        "weight": term.weight,
-        "value": term.value,
-        "outcome": term.outcome.value,
-        "gate_shut": term.gate_shut,
-        "detail": term.detail,
+        "parts": {name: to_data(part) for name, part in score.parts.items()},
+        "terms": {name: asdict(term) | {"outcome": term.outcome.value} for name, term in score.terms.items()},
     }
 
 
@@ -86,7 +73,7 @@ def from_data(data: Any) -> Score:
     Raises:
         ValueError: A field is missing, unknown or of another form, or a number is not finite or too large.
     """
-    if not isinstance(data, Mapping) or not _FIELDS <= data.keys() <= _FIELDS | _NESTED:
+    if not isinstance(data, Mapping) or data.keys() != _FIELDS:
         raise ValueError("a score must be a mapping with the fields of a score")
     return Score(
         _number(data["value"]),
@@ -95,14 +82,14 @@ def from_data(data: Any) -> Score:
         _text(data["detail"]),
         _mapping(data["extras"]),
         _seconds(data["seconds"]),
-        {name: from_data(part) for name, part in _mapping(data.get("parts", {})).items()},
-        {name: _term(term) for name, term in _mapping(data.get("terms", {})).items()},
+        {name: from_data(part) for name, part in _mapping(data["parts"]).items()},
+        {name: _term(term) for name, term in _mapping(data["terms"]).items()},
         {name: _required(value) for name, value in _mapping(data["metrics"]).items()},
     )
 
 
 def _term(data: Any) -> Term:
-    if not isinstance(data, Mapping) or data.keys() != {"weight", "value", "outcome", "gate_shut", "detail"}:
+    if not isinstance(data, Mapping) or data.keys() != _TERM_FIELDS:
         raise ValueError("a term must be a mapping with the fields of a term")
     weight, value = _required(data["weight"], math.inf), _number(data["value"], math.inf)
     return Term(weight, value, Outcome(data["outcome"]), bool(data["gate_shut"]), _text(data["detail"]))
