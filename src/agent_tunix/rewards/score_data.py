@@ -52,6 +52,12 @@ def unpack(data: Any) -> Score:
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
+def show_fields(score: Score, *names: str) -> ScoreData:
+    """Return some of the fields of `to_data`, for a page."""
+    data = to_data(score)
+    return {name: data[name] for name in names}
+
+
 def to_data(score: Score) -> ScoreData:
     """Return the fields of a score, in JSON's types but for its extras."""
     return {
