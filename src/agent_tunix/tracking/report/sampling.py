@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
-from agent_tunix.tracking.report.conversation import as_text, show_conversation
+from agent_tunix.tracking.report.conversation import show_conversation
 from agent_tunix.tracking.report.cutting import cut, to_inert_json
 from agent_tunix.tracking.rollouts.encoding import to_json
 
@@ -220,8 +220,8 @@ def _said(sample: Sample) -> Record:
             ]
             for turn in turns
         ],
-        "stop": cut(as_text(episode.stop_reason), LONGEST_NOTE),
-        "error": cut(as_text(episode.error), LONGEST_NOTE),
+        "stop": cut(episode.stop_reason, LONGEST_NOTE),
+        "error": cut(episode.error, LONGEST_NOTE),
     }
 
 

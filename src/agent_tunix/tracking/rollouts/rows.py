@@ -174,13 +174,10 @@ _Decode = Callable[[str], Any]
 
 
 def _read_sample(row: Mapping[str, Any], decode_once: _Decode) -> Sample:
-    messages = decode_once(row["messages"])
-    if messages and messages[-1].get("content") is RESPONSE:
-        messages = [*messages[:-1], {**messages[-1], "content": row["response"]}]
     return Sample(
         response=row["response"],
         prompt=row["prompt"],
-        messages=tuple(messages),
+        messages=tuple(restore_response(decode_once(row["messages"]), row["response"])),
         columns=decode_once(row["columns"]),
         format=row["format"],
         step=row["step"],
@@ -192,6 +189,13 @@ def _read_sample(row: Mapping[str, Any], decode_once: _Decode) -> Sample:
         tokens=tuple(row["tokens"]),
         episode=None if row.get("episode") is None else _read_episode(decode_once(row["episode"])),
     )
+
+
+def restore_response(messages: Sequence[Mapping[str, Any]], response: str) -> Sequence[Mapping[str, Any]]:
+    """Return decoded messages with the response's text in the last one, if it stands for that."""
+    if messages and messages[-1].get("content") is RESPONSE:
+        return [*messages[:-1], {**messages[-1], "content": response}]
+    return messages
 
 
 def _read_episode(data: Mapping[str, Any]) -> EpisodeSummary:
