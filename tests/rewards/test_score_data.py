@@ -187,3 +187,8 @@ def test_names_and_texts_hold_nothing_hidden() -> None:
     for name in (sent.detail, *sent.components, *sent.metrics, *sent.extras):
         assert name == "a\\x1b[31m\\u202e\\x0ab"
     assert list(sent.extras.values()) == [["a\\x1b[31m\\u202e\nb"]]
+
+
+def test_values_that_a_reward_reads_are_not_escaped() -> None:
+    state = {"a\nb": ["\x1b", "x" * 20_000, *["y" * 20_000] * 9], "seen": {1}}
+    assert plain_mapping(state, shown=False) == state

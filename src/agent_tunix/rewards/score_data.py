@@ -155,13 +155,19 @@ def short_line(text: object) -> str:
     return _cut(one_line(_exact(text, LONGEST_DETAIL)), LONGEST_DETAIL)
 
 
-def plain_mapping(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return named values of users in built-in types, of limited size, without hidden characters.
+def plain_mapping(values: Mapping[Any, Any], *, shown: bool = True) -> dict[str, Any]:
+    """Return named values of users in built-in types, of limited size.
 
     Arrays become lists, and values of other types their `repr`. Once there are too many items or characters, a
     placeholder stands for the rest.
+
+    Args:
+        values: The values by name.
+        shown: True if they are for people: hidden characters are escaped, and all texts together are limited. False
+            if a reward reads them.
     """
-    return _plain_mapping(values, _Room(), _DEEPEST) if values else {}
+    room = _Room() if shown else _Room(characters=math.inf, escapes=False)
+    return _plain_mapping(values, room, _DEEPEST) if values else {}
 
 
 @dataclass(slots=True)
@@ -169,10 +175,19 @@ class _Room:
     """Numbers of items and characters that may still be taken."""
 
     items: int = MOST_ITEMS
-    characters: int = MOST_CHARACTERS
+    characters: float = MOST_CHARACTERS
+    escapes: bool = True
 
-    def take(self, text: str) -> str:
-        """Return the text, or a placeholder if there is no room for it."""
+    def text(self, value: str) -> str:
+        """Return a text, or a placeholder if there is no room for it."""
+        text = _exact(value, LONGEST_TEXT)
+        return self._take(_cut(escape_hidden(text) if self.escapes else text, LONGEST_TEXT))
+
+    def name(self, value: object) -> str:
+        """Return a key as text, or a placeholder if there is no room for it."""
+        return self._take(short_line(value) if self.escapes else _cut(_exact(value, LONGEST_DETAIL), LONGEST_DETAIL))
+
+    def _take(self, text: str) -> str:
         self.characters -= len(text)
         return text if self.characters >= 0 else TOO_MUCH
 
@@ -187,14 +202,14 @@ def _plain(value: Any, room: _Room, depth: int) -> Any:
     if kind is int:
         return value if value.bit_length() < _LARGEST_INT_BITS else "…"
     if kind is str:
-        return room.take(_short_text(value))
+        return room.text(value)
     if depth and kind in (list, tuple, set, frozenset):
         return kind(_plain_items(value, room, depth))
     if depth and isinstance(value, Mapping):
         return _plain_mapping(value, room, depth)
     if hasattr(value, "tolist") and getattr(value, "nbytes", 0) <= 8 * MOST_ITEMS:  # NumPy, PyTorch
         return _plain(value.tolist(), room, depth)
-    return room.take(_short_text(repr(value)))
+    return room.text(repr(value))
 
 
 def _plain_items(values: Iterable[Any], room: _Room, depth: int) -> Iterator[Any]:
@@ -208,7 +223,7 @@ def _plain_items(values: Iterable[Any], room: _Room, depth: int) -> Iterator[Any
 def _plain_mapping(values: Mapping[Any, Any], room: _Room, depth: int) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name, value in values.items():
-        name = room.take(short_line(name))
+        name = room.name(name)
         plain[name] = _plain(value, room, depth - 1)
         if plain[name] is TOO_MUCH:
             break
@@ -219,10 +234,6 @@ def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the first items of a mapping, with names that can be shown."""
     for name, value in itertools.islice(values.items(), MOST_ITEMS):
         yield short_line(name), value
-
-
-def _short_text(text: str) -> str:
-    return _cut(escape_hidden(_exact(text, LONGEST_TEXT)), LONGEST_TEXT)
 
 
 def _exact(text: object, longest: int) -> str:

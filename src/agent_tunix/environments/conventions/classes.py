@@ -105,7 +105,7 @@ class ClassEnvironment(EpisodeEnvironment):
         for name, value in getattr(self._instance, "__dict__", {}).items():
             if not name.startswith("_") and (isinstance(value, _PLAIN) or hasattr(value, "tolist")):
                 with contextlib.suppress(*USER_FAULTS):  # an item's `__repr__` may raise anything
-                    found |= plain_mapping({name: value})
+                    found |= plain_mapping({name: value}, shown=False)
         return found
 
     def close(self) -> None:
