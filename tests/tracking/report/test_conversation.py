@@ -38,7 +38,7 @@ def test_a_time_has_three_figures(seconds: float, time: str) -> None:
 
 
 def test_a_call_that_ended_the_episode_has_no_result() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "assistant", "content": "", "tool_calls": [call("a", "add"), call("b", "add", {"x": 1})]},
         {"role": "tool", "tool_call_id": "a", "content": "3"},
     ]
