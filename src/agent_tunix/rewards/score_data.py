@@ -4,15 +4,15 @@
 text or an extra. `tidy` does: a reward can put anything into its extras, so a tidy score has only built-in types, of
 limited size, without characters that a terminal would obey.
 
-A worker sends `pack(score)` and the trainer reads it with `unpack`. Code in the worker can forge a reply, so `unpack`
-checks and tidies it again: a valid reply can be false, but only about the scores that the code was asked for.
+A worker sends `pack(score)`. Other people's code in a worker can forge a reply, so the trainer reads its replies with
+`unpack`, which tidies them again: a valid reply can be false, but only about the scores that the code was asked for.
 """
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_tunix.rewards.sample import LARGEST_VALUE, Outcome, Score, Term
 from agent_tunix.visible_text import escape_hidden, one_line
@@ -31,6 +31,7 @@ _FIELDS = frozenset(field.name for field in fields(Score))
 _TERM_FIELDS = frozenset(field.name for field in fields(Term))
 
 ScoreData = dict[str, Any]
+Value = TypeVar("Value")
 
 
 def pack(score: Score) -> ScoreData:
@@ -39,7 +40,7 @@ def pack(score: Score) -> ScoreData:
 
 
 def unpack(data: Any) -> Score:
-    """Return the tidy score of a worker's reply.
+    """Return the tidy score of a reply that other people's code may have forged.
 
     Raises:
         ValueError: The data is not a score, or has parts, which only a mixture of components makes.
@@ -83,14 +84,14 @@ def from_data(data: Any) -> Score:
         raise ValueError("a score must be a mapping with the fields of a score")
     return Score(
         _number(data["value"]),
-        {name: _number(value) for name, value in _mapping(data["components"]).items()},
+        _read_each(data["components"], _number),
         Outcome(data["outcome"]),
         _text(data["detail"]),
         _mapping(data["extras"]),
         _seconds(data["seconds"]),
-        {name: from_data(part) for name, part in _mapping(data["parts"]).items()},
-        {name: _term(term) for name, term in _mapping(data["terms"]).items()},
-        {name: _required(value) for name, value in _mapping(data["metrics"]).items()},
+        _read_each(data["parts"], from_data),
+        _read_each(data["terms"], _term),
+        _read_each(data["metrics"], _required),
     )
 
 
@@ -126,6 +127,10 @@ def _text(value: Any) -> str:
     return value
 
 
+def _read_each(values: Any, read: Callable[[Any], Value]) -> dict[str, Value]:
+    return {name: read(value) for name, value in _mapping(values).items()} if values != {} else {}
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"a mapping of a score is a {type(value).__name__}")
@@ -137,6 +142,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def tidy(score: Score) -> Score:
     """Return the score in built-in types, with extras of limited size and texts without hidden characters."""
+    if not (score.detail or score.components or score.extras or score.parts or score.terms or score.metrics):
+        return score
     return Score(
         score.value,
         {name: None if value is None else float(value) for name, value in _named(score.components)},

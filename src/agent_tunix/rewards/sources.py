@@ -261,7 +261,8 @@ def _reached_from(file: Path) -> set[Path]:
 
 def _imports_of(file: Path) -> list[Path]:
     """Return the files of the user that a file imports."""
-    names = imported_names(file)
+    # A module inside a package also imports the package.
+    names = [package for name in imported_names(file) for package in (*_packages_of(name), name)]
     places = dict.fromkeys(os.path.abspath(place) for place in (str(file.parent), "", *sys.path))
     mine = [place for place in places if not _is_foreign(place)]
     found = (_file_of(name, directory) for name in names for directory in _starts_of(name, file, mine))
@@ -286,7 +287,7 @@ def _file_of(module: str, directory: str) -> str | None:
 
 
 def imported_names(file: Path) -> list[str]:
-    """Return the modules that a file imports anywhere in it, and their packages; relative ones start with a dot.
+    """Return the modules that a file imports anywhere in it; relative ones start with a dot.
 
     A file that cannot be read or parsed imports nothing: importing it tells why.
     """
@@ -313,9 +314,7 @@ def _imported_names(source: bytes) -> list[str]:
             names += [
                 one.value for one in node.args[:1] if isinstance(one, ast.Constant) and isinstance(one.value, str)
             ]
-    whole = [name for name in names if name.strip(".")]
-    # A module inside a package also imports the package.
-    return list(dict.fromkeys(package for name in whole for package in (*_packages_of(name), name)))
+    return list(dict.fromkeys(name for name in names if name.strip(".")))
 
 
 def _name_of(function: ast.expr) -> str:

@@ -9,7 +9,7 @@ from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvir
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
 from agent_tunix.environments.tools import DeclaredTool, Tool
 from agent_tunix.rewards.sample import Score
-from agent_tunix.rewards.score_data import pack, unpack
+from agent_tunix.rewards.score_data import from_data, pack
 
 Read = TypeVar("Read")
 
@@ -114,7 +114,7 @@ class RemoteEpisode(EpisodeEnvironment):
 
         def read(value: Any) -> Score | None:
             plain, self._state = value
-            return None if plain is None else unpack(plain)
+            return None if plain is None else from_data(plain)
 
         return self.ask("the score", read, "score", list(messages), stop_reason)
 

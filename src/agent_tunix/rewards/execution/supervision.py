@@ -32,7 +32,7 @@ from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, last_frame, renumber
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
-from agent_tunix.rewards.score_data import unpack
+from agent_tunix.rewards.score_data import from_data, unpack
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -274,7 +274,8 @@ class Supervisor:
             case ("beat",) if worker.ready and worker.task.share and not self._settings.sandboxed:
                 self._wait_for_call(worker, worker.task)
             case ("ended", int(number), list(scores)) if worker.ready and worker.task.has(number):
-                self._backlog.record(worker.task, number, [unpack(score) for score in scores])
+                read = unpack if self._settings.sandboxed else from_data
+                self._backlog.record(worker.task, number, [read(score) for score in scores])
                 worker.log.num_bytes = 0
                 self._wait_for_call(worker, worker.task)
             case ("broke", str(why)):
