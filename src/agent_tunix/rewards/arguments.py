@@ -39,8 +39,8 @@ def read_arguments(kind: type[A], name: str, args: Mapping[str, Any]) -> A:
     if error["type"] == "missing":
         raise RewardError(f"reward {name!r} requires `{place}`; set it in its args", code="missing_argument")
     if error["type"] == "extra_forbidden":
-        known = f"; it has: {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
-        raise RewardError(f"reward {name!r} has no argument {place!r}{known}", code="unknown_argument")
+        choices = f"; it has: {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
+        raise RewardError(f"reward {name!r} has no argument {place!r}{choices}", code="unknown_argument")
     if error["type"] == "value_error":  # from a validator of ours, whose message does not repeat a secret
         message = message.removeprefix("Value error, ")
     else:
