@@ -142,7 +142,6 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("distributed/loss.py", "ctypes.CDLL"): (1, "as above"),
     ("startup/devices.py", "entry_points"): (1, "asks whether a plugin of JAX is installed"),
     ("startup/devices.py", "find_spec"): (2, "asks whether a library is installed"),
-    ("proxies.py", "find_spec"): (1, "asks whether socksio is installed"),
     ("distributed/joining.py", "find_spec"): (1, "asks whether mpi4py is installed"),
 }
 

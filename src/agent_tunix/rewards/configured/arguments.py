@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from agent_tunix.errors import RewardError
 
-A = TypeVar("A", bound="Arguments")
+A = TypeVar("A", bound="RewardArguments")
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Count = Annotated[int, Field(ge=1)]
@@ -18,7 +18,7 @@ Seconds = Annotated[float, Field(gt=0)]
 Names = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
-class Arguments(BaseModel):
+class RewardArguments(BaseModel):
     """Base class of arguments. Types are exact: true is no number, and `"3"` no integer."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
