@@ -1,8 +1,8 @@
 """Python client of the service.
 
     with Client("http://127.0.0.1:8400", "vk_…") as client:
-        made = client.create("brevity", Path("brevity.py").read_bytes(), "trl")
-        print(client.try_reward(made.id, [{"completions": ["4"]}])["data"][0]["value"])
+        record = client.create("brevity", Path("brevity.py").read_bytes(), "trl")
+        print(client.try_reward(record.id, [{"completions": ["4"]}])["data"][0]["value"])
 
 Methods, values and errors are those of the store (`agent_tunix.store`), so code works with or without a server. The
 client needs httpx, from the extra `service`.
@@ -113,10 +113,10 @@ class Client(Closing):
 
     def latest(self, name: str) -> RewardFunctionRecord:
         """Return the newest version of a name; raise NotStoredError if there is none."""
-        found = self.list(1, name=name).data
-        if not found:
+        records = self.list(1, name=name).data
+        if not records:
             raise NotStoredError("reward_function_not_found", f"there is no reward function named {name!r}", "name")
-        return found[0]
+        return records[0]
 
     def versions(self, name: str, limit: int = 20, after: str | None = None) -> Page[RewardFunctionRecord]:
         """Return the versions of a name, newest first; an empty page for an unknown name."""
@@ -133,8 +133,8 @@ class Client(Closing):
         Raises:
             StoreRequestError: `limit` is out of range, or `after` was never the id of a function.
         """
-        given = {"limit": limit, "after": after, "name": name}
-        data = self._ask("GET", _PATH, params={key: value for key, value in given.items() if value is not None})
+        filters = {"limit": limit, "after": after, "name": name}
+        data = self._ask("GET", _PATH, params={key: value for key, value in filters.items() if value is not None})
         with _understood():
             return Page([RewardFunctionRecord.from_data(one) for one in data["data"]], bool(data["has_more"]))
 

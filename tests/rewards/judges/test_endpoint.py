@@ -18,7 +18,7 @@ import pytest
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges.endpoint import estimate_usage
-from agent_tunix.rewards.judges.prompts import Question
+from agent_tunix.rewards.judges.prompts import JudgeQuestion
 from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Answer, Request, chat, grade
@@ -265,7 +265,8 @@ def test_usage_that_the_endpoint_does_not_tell_is_estimated(usage: object, bench
     bench.server.always = lambda request: Answer(body={**chat(grade(request)), "usage": usage})
     score = bench.ask()
     assert score.extras["prompt_tokens"] > 100
-    assert estimate_usage(Question([{"role": "user", "content": "word " * 300}], None, str), 10).prompt_tokens >= 300
+    question = JudgeQuestion([{"role": "user", "content": "word " * 300}], None, str)
+    assert estimate_usage(question, 10).prompt_tokens >= 300
     assert 10 < score.extras["completion_tokens"] < 100
 
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.arguments import read_arguments
+from agent_tunix.rewards.configured.arguments import read_arguments
 from agent_tunix.rewards.judges.rubric import DEFAULT_SCORES, Rubric
 
 

@@ -13,7 +13,7 @@ from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
 from agent_tunix.rewards.judges.endpoint import Endpoint
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
 from agent_tunix.rewards.judges.limits import Pool, Timing
-from agent_tunix.rewards.judges.prompts import Question
+from agent_tunix.rewards.judges.prompts import JudgeQuestion
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Asker:
                 self._cache.close()
                 await client.close()
 
-    async def ask(self, question: Question[T], receipt: Receipt) -> T:
+    async def ask(self, question: JudgeQuestion[T], receipt: Receipt) -> T:
         """Ask a question, within a `session`, and add it to an account. Only a reply that can be read is cached.
 
         Raises:
@@ -85,7 +85,7 @@ class Asker:
                 account.count(spent, failed=failed)
             receipt.add(spent)
 
-    async def _ask(self, key: str, question: Question[T], receipt: Receipt) -> T:
+    async def _ask(self, key: str, question: JudgeQuestion[T], receipt: Receipt) -> T:
         while (twin := self._under_way.get(key)) is not None:
             try:
                 reply = await asyncio.shield(twin)
@@ -116,7 +116,7 @@ class Asker:
             del self._under_way[key]
             future.cancel()
 
-    async def _ask_endpoint(self, question: Question[T], receipt: Receipt) -> tuple[str, T]:
+    async def _ask_endpoint(self, question: JudgeQuestion[T], receipt: Receipt) -> tuple[str, T]:
         assert self._client is not None
         for attempt in range(TRIES_FOR_A_VERDICT):
             try:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
 from agent_tunix.proxies import is_loopback
-from agent_tunix.rewards.configured import ConfiguredReward
+from agent_tunix.rewards.configured.base import ConfiguredReward
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges.faults import JudgeFault
 from agent_tunix.rewards.judges.limits import Timing, join_pool
@@ -61,7 +61,7 @@ class Judge(ConfiguredReward[S]):
                 f"agent_tunix[{self.extra}]`",
                 code="missing_dependency",
             )
-        from agent_tunix.rewards.arguments import read_arguments
+        from agent_tunix.rewards.configured.arguments import read_arguments
 
         settings: S = read_arguments(self.settings_class, self.name, args)
         url = settings.base_url

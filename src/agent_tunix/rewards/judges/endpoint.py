@@ -31,7 +31,7 @@ from agent_tunix.rewards.judges.faults import (
     UnsupportedParameter,
 )
 from agent_tunix.rewards.judges.limits import JudgeBudget, Pool, Timing
-from agent_tunix.rewards.judges.prompts import Question
+from agent_tunix.rewards.judges.prompts import JudgeQuestion
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
 logger = logging.getLogger("agent_tunix.rewards")
@@ -119,7 +119,7 @@ class Endpoint:
             api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
         )
 
-    async def ask(self, client: openai.AsyncOpenAI, question: Question[Any], seed: int, receipt: Receipt) -> str:
+    async def ask(self, client: openai.AsyncOpenAI, question: JudgeQuestion[Any], seed: int, receipt: Receipt) -> str:
         """Ask until there is a reply, and return its text. The receipt is the account that the requests are added to.
 
         Raises:
@@ -164,7 +164,9 @@ class Endpoint:
             state.outcome.exception() if state.outcome else "",
         )
 
-    async def _ask_once(self, client: openai.AsyncOpenAI, question: Question[Any], seed: int, receipt: Receipt) -> str:
+    async def _ask_once(
+        self, client: openai.AsyncOpenAI, question: JudgeQuestion[Any], seed: int, receipt: Receipt
+    ) -> str:
         estimate = estimate_usage(question, self.settings.max_tokens)
         reserved = self._cost(estimate)
         async with self._pool.gate:
@@ -195,7 +197,7 @@ class Endpoint:
     def _cost(self, usage: Usage) -> float:
         return self.settings.cost(usage.prompt_tokens, usage.completion_tokens)
 
-    def _body(self, question: Question[Any], seed: int) -> dict[str, Any]:
+    def _body(self, question: JudgeQuestion[Any], seed: int) -> dict[str, Any]:
         settings = self.settings
         optional = {"temperature": settings.temperature, "seed": seed}
         limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
@@ -295,14 +297,14 @@ def retry_after(value: str) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def estimate_usage(question: Question[Any], num_tokens: int) -> Usage:
+def estimate_usage(question: JudgeQuestion[Any], num_tokens: int) -> Usage:
     """Return an upper estimate of a request's usage, from the length of its text and the tokens of the reply."""
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in question.messages)
     size += len(json.dumps(question.schema)) if question.schema else 0
     return Usage(prompt_tokens=size // BYTES_A_TOKEN + 8 * len(question.messages), completion_tokens=num_tokens)
 
 
-def _usage_of(answer: ChatAnswer, question: Question[Any]) -> Usage:
+def _usage_of(answer: ChatAnswer, question: JudgeQuestion[Any]) -> Usage:
     """Return the usage of a reply as the endpoint reports it, or else an estimate."""
     try:
         return Usage.model_validate(answer.usage)

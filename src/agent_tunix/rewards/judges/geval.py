@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from agent_tunix.rewards.arguments import Names, Text
+from agent_tunix.rewards.configured.arguments import Names, Text
 from agent_tunix.rewards.judges import verdicts
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge, column_text, problem_of
 from agent_tunix.rewards.judges.faults import MalformedVerdict
-from agent_tunix.rewards.judges.prompts import Question, escape
+from agent_tunix.rewards.judges.prompts import JudgeQuestion, escape
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.sample import Sample, Score
 
@@ -77,7 +77,7 @@ class GEvalJudge(Judge[GEvalSettings]):
         async def generate(prompt: str, schema: Any) -> Any:
             messages = [{"role": "user", "content": prompt}]
             form = None if schema is None else {**schema.model_json_schema(), "additionalProperties": False}
-            return await asker.ask(Question(messages, form, lambda reply: _read(reply, schema)), receipt)
+            return await asker.ask(JudgeQuestion(messages, form, lambda reply: _read(reply, schema)), receipt)
 
         columns = {"input": escape(problem_of(sample)) or "(none)", "actual_output": escape(sample.response)}
         shown = [SingleTurnParams.INPUT, SingleTurnParams.ACTUAL_OUTPUT]

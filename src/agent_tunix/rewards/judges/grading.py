@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from agent_tunix.rewards.arguments import Names
+from agent_tunix.rewards.configured.arguments import Names
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge
@@ -54,7 +54,7 @@ class RubricJudge(Judge[RubricSettings]):
         questions = {name: (criterion.question.strip(), labels[name]) for name, criterion in rubric.rubric.items()}
         messages, code = prompts.grading_messages(questions, self._shared_sections(sample), sample.response)
         receipt = Receipt()
-        question = prompts.Question(messages, form.schema(), lambda reply: form.read(reply, code))
+        question = prompts.JudgeQuestion(messages, form.schema(), lambda reply: form.read(reply, code))
         verdict = await asker.ask(question, receipt)
         scores = rubric.raw_scores(verdict.labels)
         detail = "; ".join(f"{name} {verdict.labels[name]} ({verdict.reasons[name]})" for name in scores)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.arguments import Count, Names, Text
+from agent_tunix.rewards.configured.arguments import Count, Names, Text
 from agent_tunix.rewards.conventions.base import groups_of
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges import prompts, ranking
@@ -115,7 +115,7 @@ class PairwiseJudge(Judge[PairwiseSettings]):
             """Return the points of the member that is shown first."""
             rubric = self._required_arguments().rubric
             messages, code = prompts.comparison_messages(rubric, shared, texts[first], texts[second])
-            question = prompts.Question(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code))
+            question = prompts.JudgeQuestion(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code))
             verdict = await asker.ask(question, receipts[first])
             return _POINTS[verdict.labels["better"]]
 

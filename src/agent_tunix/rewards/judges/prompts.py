@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class JudgeQuestion(Generic[T]):
     """Question to a model.
 
     Attributes:

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from agent_tunix.rewards.arguments import Arguments, Text
+from agent_tunix.rewards.configured.arguments import RewardArguments, Text
 
 DEFAULT_SCORES = {"yes": 1.0, "partly": 0.5, "no": 0.0}
 
@@ -71,7 +71,7 @@ Scores = Annotated[
 ]
 
 
-class Criterion(Arguments):
+class Criterion(RewardArguments):
     """One question to the judge; `polarity: negative` if the question is about a fault."""
 
     question: Text
@@ -80,7 +80,7 @@ class Criterion(Arguments):
     weight: Annotated[float, Field(gt=0)] = 1.0
 
 
-class Rubric(Arguments):
+class Rubric(RewardArguments):
     """Rubric of a judge.
 
     Attributes:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.arguments import Amount, Arguments, Count, Index, Seconds, Text
+from agent_tunix.rewards.configured.arguments import Amount, Count, Index, RewardArguments, Seconds, Text
 from agent_tunix.rewards.judges import OPENAI_KEY, OPENAI_URL
 
 # Parameters that have their own argument, and those that change the form of a reply.
@@ -18,7 +18,7 @@ _NOT_EXTRA = frozenset(
 )
 
 
-class Prices(Arguments):
+class Prices(RewardArguments):
     """Prices of a million tokens, in the currency of `max_cost`."""
 
     prompt: Amount
@@ -69,7 +69,7 @@ def _default_key(values: dict[str, Any]) -> str | None:
     return OPENAI_KEY if is_openai else None
 
 
-class EndpointSettings(Arguments):
+class EndpointSettings(RewardArguments):
     """Settings of a judge's endpoint.
 
     Attributes:

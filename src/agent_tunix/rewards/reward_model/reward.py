@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.rewards.configured import ConfiguredReward
+from agent_tunix.rewards.configured.base import ConfiguredReward
 from agent_tunix.rewards.reward_model.process import ModelProcess, ProcessGoneError
 from agent_tunix.rewards.reward_model.settings import ModelSettings, read_settings
 from agent_tunix.rewards.sample import Outcome, Sample, Score

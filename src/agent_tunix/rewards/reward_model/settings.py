@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.arguments import Arguments, Count, Index, Seconds, Text, read_arguments
+from agent_tunix.rewards.configured.arguments import Count, Index, RewardArguments, Seconds, Text, read_arguments
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
-class ModelSettings(Arguments):
+class ModelSettings(RewardArguments):
     """Arguments of a reward model.
 
     Attributes:

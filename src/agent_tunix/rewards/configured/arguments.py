@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from agent_tunix.errors import RewardError
 
-A = TypeVar("A", bound="Arguments")
+A = TypeVar("A", bound="RewardArguments")
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Count = Annotated[int, Field(ge=1)]
@@ -18,7 +18,7 @@ Seconds = Annotated[float, Field(gt=0)]
 Names = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
-class Arguments(BaseModel):
+class RewardArguments(BaseModel):
     """Base class of arguments. Types are exact: true is no number, and `"3"` no integer."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -39,8 +39,8 @@ def read_arguments(kind: type[A], name: str, args: Mapping[str, Any]) -> A:
     if error["type"] == "missing":
         raise RewardError(f"reward {name!r} requires `{place}`; set it in its args", code="missing_argument")
     if error["type"] == "extra_forbidden":
-        known = f"; it has: {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
-        raise RewardError(f"reward {name!r} has no argument {place!r}{known}", code="unknown_argument")
+        choices = f"; it has: {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
+        raise RewardError(f"reward {name!r} has no argument {place!r}{choices}", code="unknown_argument")
     if error["type"] == "value_error":  # from a validator of ours, whose message does not repeat a secret
         message = message.removeprefix("Value error, ")
     else:

@@ -13,9 +13,9 @@ from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 if TYPE_CHECKING:
-    from agent_tunix.rewards.arguments import Arguments
+    from agent_tunix.rewards.configured.arguments import RewardArguments
 
-A = TypeVar("A", bound="Arguments")
+A = TypeVar("A", bound="RewardArguments")
 
 
 class ConfiguredReward(abc.ABC, Generic[A]):
