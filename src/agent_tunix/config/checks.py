@@ -16,7 +16,6 @@ from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.patterns import compile_pattern
 
 # Optional clips that a loss ignores.
 _UNREAD_CLIPS = {
@@ -227,8 +226,8 @@ def _model_problems(config: Config) -> Iterator[str]:
         yield str(error)
     if model.lora_module_path is not None:
         try:
-            compile_pattern(model.lora_module_path)
-        except ValueError as error:
+            re.compile(model.lora_module_path)
+        except re.error as error:
             yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r:.200}: {error}"
     if model.quantization is not None and model.lora_rank == 0:
         yield (

@@ -825,7 +825,7 @@ class EvaluateConfig:
     with_rewards: bool = key(False, "Score the completions with the run's own reward too.")
     trust: bool = key(
         False,
-        "Trust a run that somebody else made, and use its reward's code, judges and files. The decision is remembered.",
+        "Trust a run that this installation did not start, and use the code, commands and endpoints that it names.",
     )
     output: str | None = key(
         None, "JSON file to write, with a .jsonl of the problems next to it; null: in the run's directory."
