@@ -161,14 +161,6 @@ def test_a_directory_of_a_bucket_has_no_revisions(gcs: LoopbackGcs) -> None:
     refusal("not_found", "gs://bucket/none")
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_status_that_asks_for_credentials(kaggle: LoopbackKaggle, gcs: LoopbackGcs, status: int) -> None:
-    kaggle.resources[KAGGLE_MODEL] = Resource([TINY], status)
-    gcs.status = status
-    refusal("access_denied", f"kaggle://{KAGGLE_MODEL}")
-    refusal("access_denied", BUCKET)
-
-
 def test_a_socks_proxy_without_its_package_is_named(
     kaggle: LoopbackKaggle, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

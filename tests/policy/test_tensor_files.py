@@ -206,7 +206,7 @@ def call_it_llama(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "code", "said"),
     [
-        (lose_part, "missing_weights", "model-00002-of-00002.safetensors is not there"),
+        (lose_part, "damaged_weights", "model-00002-of-00002.safetensors is damaged or incomplete (No such file"),
         (repeat_a_part, "duplicate_tensor", "in model-00001-of-00002.safetensors and in model-00002-of"),
         *(
             (change(mlp__up_proj=operator.methodcaller("astype", kind)), "unsupported_tensor_type", "up_proj")

@@ -42,10 +42,10 @@ def check_experts(config: ModelConfig, architecture: Architecture) -> None:
         )
     pattern = adapter_pattern(config, architecture)
     names = (tensor.name.removesuffix(".weight") for tensor in list_tensors(architecture) if ".mlp." in tensor.name)
-    if (found := next((name for name in names if matches(pattern, name)), None)) is not None:
+    if (name := next((each for each in names if matches(pattern, each)), None)) is not None:
         raise ConfigError(
             f"model.lora_module_path must match only projections of attention in a model with experts, but {pattern!r} "
-            f"matches {found}; use {_ATTENTION!r}, or null",
+            f"matches {name}; use {_ATTENTION!r}, or null",
             code="adapted_experts",
         )
 
@@ -80,9 +80,9 @@ def abbreviate(names: Iterable[str]) -> str:
     """Return names as text, with layers and last parts grouped: `layers.0-27.self_attn.{q_proj,k_proj}`."""
     numbers: dict[str, list[int]] = {}
     for name in names:
-        found = re.search(r"(?<=\.)\d+(?=\.|$)", name)
-        template = f"{name[: found.start()]}*{name[found.end() :]}" if found else name
-        numbers.setdefault(template, []).append(int(found[0]) if found else 0)
+        number = re.search(r"(?<=\.)\d+(?=\.|$)", name)
+        template = f"{name[: number.start()]}*{name[number.end() :]}" if number else name
+        numbers.setdefault(template, []).append(int(number[0]) if number else 0)
     leaves: dict[str, list[str]] = {}
     for template, layers in numbers.items():
         module, dot, leaf = template.replace("*", ",".join(_spans(layers))).rpartition(".")

@@ -29,10 +29,10 @@ def source_of_path(config: Config, split: Split) -> str:
     Raises:
         DataError: The suffix is unknown, or a directory has files of no known kind or of several kinds.
     """
-    key, given, path = _given(config, split)
+    key, setting, path = _read_setting(config, split)
     if path is None:
         return "synthetic"
-    if (on_hub := source_of_scheme(str(given))) is not None:
+    if (on_hub := source_of_scheme(str(setting))) is not None:
         return on_hub
     if os.path.isdir(path):
         kinds = [source for source in SUFFIXES if _files_of_split(path, _split_name(config, split), source)]
@@ -42,19 +42,19 @@ def source_of_path(config: Config, split: Split) -> str:
         known = ", ".join(f"{name}{suffixes[0]}" for suffixes in SUFFIXES.values())
         if kinds:
             raise DataError(
-                f"{key}={given} must contain {name} files of one kind, but has several; set "
+                f"{key}={setting} must contain {name} files of one kind, but has several; set "
                 f"data.source={' or '.join(kinds)}",
                 code="mixed_formats",
             )
-        raise DataError(_not_in_directory(key, given, known, split), code="missing_split")
+        raise DataError(_not_in_directory(key, setting, known, split), code="missing_split")
     source = source_of_name(path.name)
     if source is not None:
         return source
     if not any(map(os.path.exists, _matches(path))):
-        raise _missing(key, given, path, "No such file or directory", split)
+        raise _missing(key, setting, path, "No such file or directory", split)
     every = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
     raise DataError(
-        f"the kind of the file {key}={given} is unknown; use one of the suffixes {every}, or set "
+        f"the kind of the file {key}={setting} is unknown; use one of the suffixes {every}, or set "
         f"data.source={', '.join(SUFFIXES)}",
         code="unknown_format",
     )
@@ -77,7 +77,7 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         DataError: No path is given, no such file exists, or numbered files such as `train-00000-of-00004.jsonl` are
             incomplete.
     """
-    key, given, path = _given(config, split)
+    key, setting, path = _read_setting(config, split)
     name = _split_name(config, split)
     if path is None:
         suffix = SUFFIXES[source][0]
@@ -87,56 +87,58 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
             code="no_path",
         )
     if os.path.isdir(path):
-        found = _files_of_split(path, name, source)
-        if not found:
-            raise DataError(_not_in_directory(key, given, f"{name}{SUFFIXES[source][0]}", split), code="missing_split")
-        alike = [file for file in found if not _is_numbered(file.name, name)]
+        files = _files_of_split(path, name, source)
+        if not files:
+            raise DataError(
+                _not_in_directory(key, setting, f"{name}{SUFFIXES[source][0]}", split), code="missing_split"
+            )
+        alike = [file for file in files if not _is_numbered(file.name, name)]
         if len(alike) > 1:
             raise DataError(
-                f"{key}={given} must have one file per split, but has {' and '.join(file.name for file in alike)}; "
+                f"{key}={setting} must have one file per split, but has {' and '.join(file.name for file in alike)}; "
                 "remove all but one, or set the path of one file",
                 code="duplicate_split",
             )
         if not alike:
-            _check_shards(f"{key}={given}", found, name)
-        for file in found:
-            _require_regular(key, given, file, split)
-        return alike or found
-    found = _matches(path)
-    if not found:
-        raise _missing(key, given, path, "no file matches it", split)
-    for file in found:
-        _require_regular(key, given, file, split)
+            _check_shards(f"{key}={setting}", files, name)
+        for file in files:
+            _require_regular(key, setting, file, split)
+        return alike or files
+    files = _matches(path)
+    if not files:
+        raise _missing(key, setting, path, "no file matches it", split)
+    for file in files:
+        _require_regular(key, setting, file, split)
     if split == "test" and key == "data.path":
-        what = "is one file, which contains" if len(found) == 1 else f"matches {len(found)} files, which contain"
+        what = "is one file, which contains" if len(files) == 1 else f"matches {len(files)} files, which contain"
         raise DataError(
-            f"data.path={given} {what} training rows but no rows for evaluation; set training.train_fraction=0.9 to "
+            f"data.path={setting} {what} training rows but no rows for evaluation; set training.train_fraction=0.9 to "
             "hold some of them out, or training.test_data_dir to another file",
             code="no_evaluation_rows",
         )
-    return found
+    return files
 
 
-def _require_regular(key: str, given: str | None, file: Path, split: Split) -> None:
+def _require_regular(key: str, setting: str | None, file: Path, split: Split) -> None:
     """Refuse a missing file, and one that may never end: a pipe or a device."""
     try:
         mode = file.stat().st_mode
     except OSError as error:
-        raise _missing(key, given, file, error.strerror or str(error), split) from error
+        raise _missing(key, setting, file, error.strerror or str(error), split) from error
     if not stat.S_ISREG(mode):
         raise DataError(
-            f"{key}={given} must name regular files, because rows are read several times, but {file} is a pipe, a "
+            f"{key}={setting} must name regular files, because rows are read several times, but {file} is a pipe, a "
             "device or a directory; write its content to a file",
             code="not_a_regular_file",
         )
 
 
-def _given(config: Config, split: Split) -> tuple[str, str | None, Path | None]:
+def _read_setting(config: Config, split: Split) -> tuple[str, str | None, Path | None]:
     """Return the key that gives the path, its value, and the expanded path."""
     override = config.training.train_data_dir if split == "train" else config.training.test_data_dir
     key = f"training.{split}_data_dir" if override is not None else "data.path"
-    given = config.data.path if override is None else override
-    return key, given, None if given is None else Path(os.path.expanduser(given))
+    setting = config.data.path if override is None else override
+    return key, setting, None if setting is None else Path(os.path.expanduser(setting))
 
 
 def _split_name(config: Config, split: Split) -> str:
@@ -224,13 +226,13 @@ def _stem(name: str) -> str:
     return uncompressed(name).rpartition(".")[0]
 
 
-def _not_in_directory(key: str, given: str | None, wanted: str, split: Split) -> str:
-    return f"{key}={given} must contain the {split} rows, but there is no {wanted} in it; {_remedy(key, split)}"
+def _not_in_directory(key: str, setting: str | None, wanted: str, split: Split) -> str:
+    return f"{key}={setting} must contain the {split} rows, but there is no {wanted} in it; {_remedy(key, split)}"
 
 
-def _missing(key: str, given: str | None, path: Path, why: str, split: Split) -> DataError:
+def _missing(key: str, setting: str | None, path: Path, why: str, split: Split) -> DataError:
     return DataError(
-        f"{key}={given} must contain the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
+        f"{key}={setting} must contain the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
         code="missing_file",
     )
 

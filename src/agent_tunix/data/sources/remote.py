@@ -53,21 +53,21 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
     if not may_be_overridden:
         override = None
     key = "data.path" if override is None else f"training.{split}_data_dir"
-    given = config.data.path if override is None else override
-    if given is None:
+    setting = config.data.path if override is None else override
+    if setting is None:
         raise DataError(
             f"data.source={source} requires the name of a dataset, but none is set; set {_EXAMPLES[source]}",
             code="no_dataset_name",
         )
-    match = _SCHEME.fullmatch(given)
+    match = _SCHEME.fullmatch(setting)
     if match is not None and SCHEMES.get(match[1]) != source:
         raise DataError(
-            f"{key}={given} is not a dataset of data.source={source}; set {_EXAMPLES[source]}", code="wrong_scheme"
+            f"{key}={setting} is not a dataset of data.source={source}; set {_EXAMPLES[source]}", code="wrong_scheme"
         )
-    name, _, revision = (match[2] if match else given).partition("@")
+    name, _, revision = (match[2] if match else setting).partition("@")
     return RemoteLocation(
         key=key,
-        path=given,
+        path=setting,
         name=name,
         revision=config.data.revision or revision or None,
         subset=config.data.subset,

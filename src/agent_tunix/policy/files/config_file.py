@@ -190,8 +190,8 @@ class ConfigFile:
             )
         share = None
         if default_share is not None:
-            given = {"partial_rotary_factor": parameters.get("partial_rotary_factor")}
-            share = ConfigFile(self.path, given).number("partial_rotary_factor", default_share)
+            factor = {"partial_rotary_factor": parameters.get("partial_rotary_factor")}
+            share = ConfigFile(self.path, factor).number("partial_rotary_factor", default_share)
             parameters = {key: value for key, value in parameters.items() if key != "partial_rotary_factor"}
         rope = self._make_rope(name, parameters, "rope_theta", default_theta)
         return rope if share is None else replace(rope, rotated_share=share)

@@ -203,10 +203,10 @@ def _write_weights(pending: Mapping[str, _Pending], directory: Path) -> None:
 
 def _adapter_pairs(policy: Decoder) -> dict[WeightPath, tuple[jax.Array, jax.Array]]:
     """Return module → A [in, rank] and B [rank, out]."""
-    found: dict[Any, dict[str, jax.Array]] = {}
+    pairs: dict[Any, dict[str, jax.Array]] = {}
     for path, leaf in nnx.to_flat_state(nnx.state(policy, nnx.LoRAParam)):
-        found.setdefault(tuple(path[:-1]), {})[str(path[-1])] = leaf.get_value()
-    return {module: (pair["kernel_lora_a"], pair["kernel_lora_b"]) for module, pair in found.items()}
+        pairs.setdefault(tuple(path[:-1]), {})[str(path[-1])] = leaf.get_value()
+    return {module: (pair["kernel_lora_a"], pair["kernel_lora_b"]) for module, pair in pairs.items()}
 
 
 def _dotted(path: WeightPath) -> str:

@@ -42,8 +42,8 @@ def is_initial_policy(config: Config) -> bool:
     teacher = teacher_model(config)
     if teacher.path == config.model.path:
         return True
-    found, own = (find_cached_directory(model) for model in (teacher, config.model))
-    return found is not None and own is not None and found.resolve() == own.resolve()
+    teachers, own = (find_cached_directory(model) for model in (teacher, config.model))
+    return teachers is not None and own is not None and teachers.resolve() == own.resolve()
 
 
 def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
@@ -65,11 +65,11 @@ def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
             "the policy's family",
             code="teacher_tokenizer",
         )
-    words, found = read_architecture(directory).vocab_size, read_architecture(teacher).vocab_size
-    if found < words or (config.grpo.teacher_top_k is not None and found > words):
+    words, rows = read_architecture(directory).vocab_size, read_architecture(teacher).vocab_size
+    if rows < words or (config.grpo.teacher_top_k is not None and rows > words):
         raise ModelError(
             f"the embedding of grpo.teacher {teacher} must have the policy's {words} rows, or more without "
-            f"grpo.teacher_top_k, but has {found}; set grpo.teacher_top_k=null, or use another teacher",
+            f"grpo.teacher_top_k, but has {rows}; set grpo.teacher_top_k=null, or use another teacher",
             code="teacher_vocabulary",
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.files.model_files import INDEX, indexed_files, open_tensors
+from agent_tunix.policy.files.model_files import indexed_files, open_tensors
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
 _LOGGER = logging.getLogger("agent_tunix.model")
@@ -55,8 +55,8 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
             unsupported type. Or `config.json` does not account for a tensor, so that the model would not be computed as
             in training.
     """
-    found = _without_others(directory, architecture, _read_heads(directory))
-    embeddings = [name for name in found if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
+    by_name = _without_others(directory, architecture, _read_heads(directory))
+    embeddings = [name for name in by_name if name == _EMBEDDING or name.endswith(f".{_EMBEDDING}")]
     if not embeddings:
         raise ModelError(
             f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; check that all files are downloaded",
@@ -68,18 +68,18 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
             code="several_decoders",
         )
     prefix = embeddings[0].removesuffix(_EMBEDDING)
-    heads = [name for name in found if name == _HEAD or name.endswith(f".{_HEAD}")]
+    heads = [name for name in by_name if name == _HEAD or name.endswith(f".{_HEAD}")]
     located = {}
     missing = []
     for tensor in list_tensors(architecture):
         # The head is outside the decoder, so it does not have the decoder's prefix.
         name = prefix + tensor.name if tensor.name != _HEAD else heads[0] if heads else _HEAD
-        if name in found:
-            located[tensor] = found[name]
+        if name in by_name:
+            located[tensor] = by_name[name]
         else:
             missing.append(name)
     known = {stored.name for stored in located.values()} | set(heads[:1])
-    unknown = [name for name in found if name not in known]
+    unknown = [name for name in by_name if name not in known]
     if unknown:
         raise ModelError(
             f"{directory} has {_some(unknown)}, which the model_type {architecture.model_type} of its config.json "
@@ -94,21 +94,21 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     for tensor, stored in located.items():
         _check_stored(directory, tensor, stored)
     if architecture.tied_embeddings and heads:
-        _check_copy(directory, found[heads[0]], found[embeddings[0]])
+        _check_copy(directory, by_name[heads[0]], by_name[embeddings[0]])
     return located
 
 
-def _without_others(directory: Path, architecture: Architecture, found: dict[str, Stored]) -> dict[str, Stored]:
+def _without_others(directory: Path, architecture: Architecture, by_name: dict[str, Stored]) -> dict[str, Stored]:
     """Return the tensors without those that the decoder does not need, such as those of a vision tower."""
     others = _TOWERS.get(architecture.model_type, frozenset())
-    parts = {name: name.split(".") for name in found}
+    parts = {name: name.split(".") for name in by_name}
     unused = [name for name, of_name in parts.items() if not others.isdisjoint(of_name)]
     if unused:
         held = " and ".join(sorted(part for part in others if any(part in parts[name] for name in unused)))
         _LOGGER.info("%s: only the text model is used, not the %d tensors of %s", directory, len(unused), held)
     return {
         name: stored
-        for name, stored in found.items()
+        for name, stored in by_name.items()
         if name not in unused and not _is_set_aside(parts[name], architecture)
     }
 
@@ -168,26 +168,26 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
 
 def _read_heads(directory: Path) -> dict[str, Stored]:
     """Return the tensors in the files, by full name."""
-    found: dict[str, Stored] = {}
+    by_name: dict[str, Stored] = {}
     for file in list_files(directory):
         with open_tensors(file) as tensors:
             for name in tensors.keys():  # noqa: SIM118  # not a dictionary
-                if name in found:
+                if name in by_name:
                     raise ModelError(
-                        f"{directory} has {name} in {found[name].file.name} and in {file.name}; remove the files "
+                        f"{directory} has {name} in {by_name[name].file.name} and in {file.name}; remove the files "
                         "that do not belong to this model",
                         code="duplicate_tensor",
                     )
                 part = tensors.get_slice(name)
-                found[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
-    return found
+                by_name[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())
+    return by_name
 
 
 def list_files(directory: Path) -> list[Path]:
     """Return the weight files of a model: `model.safetensors`, those that an index names, or all in the directory.
 
     Raises:
-        ModelError: The index is damaged, or names a missing file.
+        ModelError: The index is damaged.
     """
     whole = directory / "model.safetensors"
     if whole.is_file():
@@ -197,10 +197,4 @@ def list_files(directory: Path) -> list[Path]:
         # `consolidated` is a second copy in some repositories, and an adapter is not part of the model.
         names = sorted(directory.glob("*.safetensors"))
         return [file for file in names if not file.name.startswith(("adapter_", "consolidated"))]
-    if missing := [file.name for file in files if not file.is_file()]:
-        raise ModelError(
-            f"{INDEX} in {directory} names {len(files)} files, but {', '.join(missing)}"
-            f" {'is' if len(missing) == 1 else 'are'} not there; complete the download",
-            code="missing_weights",
-        )
     return files
