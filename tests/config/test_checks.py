@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.raising import raises
 
 from agent_tunix.config.checks import check, micro_batch_size
-from agent_tunix.config.limits import OneOf, Range, limit_of
+from agent_tunix.config.limits import Bounds, OneOf, limit_of
 from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.schema import OPTIMIZERS, SCHEDULES, Config, EvaluateConfig
 from agent_tunix.errors import ConfigError
@@ -56,7 +56,7 @@ def test_the_defaults_pass() -> None:
     check(Config())
 
 
-def limited(group: Any, prefix: str = "") -> Iterator[tuple[str, Range | OneOf]]:
+def limited(group: Any, prefix: str = "") -> Iterator[tuple[str, Bounds | OneOf]]:
     """The keys that have a range or choices."""
     for field in dataclasses.fields(group):
         if dataclasses.is_dataclass(field.type):
@@ -68,7 +68,7 @@ def limited(group: Any, prefix: str = "") -> Iterator[tuple[str, Range | OneOf]]
 LIMITS = dict(limited(Config))
 
 
-def beyond(limit: Range | OneOf) -> list[Any]:
+def beyond(limit: Bounds | OneOf) -> list[Any]:
     """Values next to the limit, outside it."""
     if isinstance(limit, OneOf):
         return [f"{limit.choices[0]}x", ""]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 
 @dataclass(frozen=True)
-class Range:
+class Bounds:
     """Numbers that a key may have. None is no bound; an infinite bound allows finite numbers only."""
 
     ge: float | None = None
@@ -53,11 +53,11 @@ class OneOf:
         return f"one of {', '.join(self.choices)}"
 
 
-def limit_of(annotation: Any) -> Range | OneOf | None:
-    """Return the limit in an annotation such as `Annotated[int, Range(ge=1)] | None`; None if it has none."""
+def limit_of(annotation: Any) -> Bounds | OneOf | None:
+    """Return the limit in an annotation such as `Annotated[int, Bounds(ge=1)] | None`; None if it has none."""
     for part in (annotation, *get_args(annotation)):
         for limit in getattr(part, "__metadata__", ()):
-            if isinstance(limit, Range | OneOf):
+            if isinstance(limit, Bounds | OneOf):
                 return limit
     return None
 

@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from agent_tunix.config.limits import OneOf, Range
+from agent_tunix.config.limits import Bounds, OneOf
 from agent_tunix.own_functions import POLICY_LOSSES
 
-Natural = Annotated[int, Range(ge=0)]
-Count = Annotated[int, Range(ge=1)]
-Finite = Annotated[float, Range(gt=-math.inf, lt=math.inf)]
-NonNegative = Annotated[float, Range(ge=0, lt=math.inf)]
-Positive = Annotated[float, Range(gt=0, lt=math.inf)]
-Share = Annotated[float, Range(ge=0, le=1)]
-PositiveShare = Annotated[float, Range(gt=0, le=1)]
-ShareBelowOne = Annotated[float, Range(ge=0, lt=1)]
-Seconds = Annotated[float, Range(gt=0, le=86_400)]
+Natural = Annotated[int, Bounds(ge=0)]
+Count = Annotated[int, Bounds(ge=1)]
+Finite = Annotated[float, Bounds(gt=-math.inf, lt=math.inf)]
+NonNegative = Annotated[float, Bounds(ge=0, lt=math.inf)]
+Positive = Annotated[float, Bounds(gt=0, lt=math.inf)]
+Share = Annotated[float, Bounds(ge=0, le=1)]
+PositiveShare = Annotated[float, Bounds(gt=0, le=1)]
+ShareBelowOne = Annotated[float, Bounds(ge=0, lt=1)]
+Seconds = Annotated[float, Bounds(gt=0, le=86_400)]
 
 # Conventions of rewards, by the names that `rewards.conventions` gives them.
 REWARD_CONVENTIONS = (
@@ -371,7 +371,7 @@ class SchedulerConfig:
 class GrpoConfig:
     """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and variants; see the page *Algorithms*."""
 
-    num_generations: Annotated[int, Range(ge=2)] = key(
+    num_generations: Annotated[int, Bounds(ge=2)] = key(
         8,
         "G: completions sampled per prompt.",
         advice="an advantage compares the completions of one prompt",
@@ -411,7 +411,7 @@ class GrpoConfig:
     modules: list[str] = key(
         [], "Modules or files to import first, for the losses and advantage estimators that they register."
     )
-    epsilon: Annotated[float, Range(gt=0, lt=1)] = key(
+    epsilon: Annotated[float, Bounds(gt=0, lt=1)] = key(
         0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε]."
     )
     epsilon_high: Positive | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
@@ -655,7 +655,7 @@ class SftConfig:
         None,
         "Column with the target text; null: `prompt.format` filled in with the worked solution and the answer.",
     )
-    max_target_length: Annotated[int, Range(ge=2)] | None = key(
+    max_target_length: Annotated[int, Bounds(ge=2)] | None = key(
         None, "Longest target, in tokens; rows with longer ones are left out. null: generation.max_generation_steps."
     )
 
@@ -726,7 +726,7 @@ class DistributedConfig:
         "Directory of the compilation cache, which makes the next start faster; at most 1 GiB per kind of processor; "
         "auto: the user's cache directory; null: no cache.",
     )
-    num_cpu_devices: Annotated[int, Range(ge=1, le=512)] | None = key(
+    num_cpu_devices: Annotated[int, Bounds(ge=1, le=512)] | None = key(
         None, "Number of virtual CPU devices, to try a mesh without accelerators; null: 1."
     )
 
@@ -788,7 +788,7 @@ class Config:
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
     tracking: TrackingConfig = dataclasses.field(default_factory=TrackingConfig)
     rollouts: RolloutsConfig = dataclasses.field(default_factory=RolloutsConfig)
-    seed: Annotated[int, Range(ge=0, le=2**32 - 1)] = key(0, "Seed of all random choices of the run.")
+    seed: Annotated[int, Bounds(ge=0, le=2**32 - 1)] = key(0, "Seed of all random choices of the run.")
     project_name: str = key(
         "agent_tunix", "Name of the project: first part of the run's directory, and project in trackers."
     )
