@@ -202,20 +202,3 @@ def test_rows_of_several_files_are_told_by_file_and_line(tmp_path: Path) -> None
     assert [row.number for row in rows] == [1, 3, 5]
     assert dropped.describe().startswith("2 × not JSON (a.jsonl line 2, b.jsonl line 1; the first: ")
     assert dropped.origin == f"2 files of {tmp_path}"
-
-
-@pytest.mark.parametrize("given", ["theirs", "theirs/*.jsonl", "th*/*.jsonl", "*/deeper/*.jsonl"])
-def test_a_link_to_a_private_file_elsewhere_is_not_read_unless_it_is_named(given: str, tmp_path: Path) -> None:
-    (tmp_path / "private").mkdir()
-    secret = tmp_path / "private" / "train.jsonl"
-    secret.write_bytes(LINE)
-    secret.chmod(0o600)
-    data = tmp_path / "data"
-    (data / "theirs").mkdir(parents=True)
-    (data / "theirs" / "train.jsonl").symlink_to(secret)
-    (data / "theirs" / "deeper").symlink_to(tmp_path / "private")
-    config = config_for(data / given)
-    with raises(DataError, "private_link_in_data"):
-        find_files(config, "train", "jsonl")
-    config = config_for(data / "theirs" / "train.jsonl")
-    assert find_files(config, "train", "jsonl") == [data / "theirs" / "train.jsonl"]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import ConfigError
 
@@ -32,7 +31,6 @@ from agent_tunix.errors import ConfigError
     help="Type of the merged weights; auto: the compute type of the run.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export; other files are never replaced.")
-@trust_option
 def export(
     run: Path,
     directory: Path | None,
@@ -42,7 +40,6 @@ def export(
     adapter: bool,
     dtype: str,
     overwrite: bool,
-    trust: bool,
 ) -> None:
     """Export a trained model as a directory that transformers, vLLM or PEFT load, or to the Hugging Face hub.
 
@@ -75,7 +72,6 @@ def export(
             adapter=adapter,
             dtype=dtype,  # type: ignore[arg-type]
             overwrite=overwrite,
-            trust=trust,
             repository=repository,
         )
         page = None if repository is None else push_directory(place, repository, private=not public)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.atomic_files import replacing
 from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError, ConfigError
-from agent_tunix.regular_files import replacing
 from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
@@ -145,16 +145,11 @@ def generate(
     if talking and (num_generations > 1 or output is not None or score):
         raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
     try:
-        policy_source = _find(source, step, score, prompt_config, raw)
-        examples = None if talking else _examples(policy_source, prompt, file)
-        sampling = _sampling(
-            policy_source, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations
-        )
-        with (
-            _scoring(policy_source, examples if score else None, trust) as mixture,
-            _acting(policy_source, trust) as environments,
-        ):
-            generator = _generator(policy_source, sampling, num_generations, seed, mixture, environments)
+        found = _find(source, step, score, prompt_config, raw)
+        examples = None if talking else _examples(found, prompt, file)
+        sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
+        with _scoring(found, examples if score else None, trust) as mixture, _acting(found, trust) as environments:
+            generator = _generator(found, sampling, num_generations, seed, mixture, environments)
             if examples is None:
                 _talk(generator)
             elif output is not None:
@@ -173,28 +168,28 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
     """Return the policy to sample from, without loading its weights."""
     from agent_tunix.training.generation import find_source, with_prompt
 
-    policy_source = with_prompt(find_source(source, None if step == "latest" else step), prompt_config, raw=raw)
-    if score and not policy_source.is_run:
+    found = with_prompt(find_source(source, None if step == "latest" else step), prompt_config, raw=raw)
+    if score and not found.is_run:
         raise ConfigError(
             f"--score requires a run, whose reward it uses, but {source} is a model directory; remove --score",
             code="missing_reward",
         )
-    if policy_source.prompts is not None:
-        echo(f"prompts as in training, by {policy_source.prompts}; --raw or --prompt-config makes others", err=True)
-    return policy_source
+    if found.prompts is not None:
+        echo(f"prompts as in training, by {found.prompts}; --raw or --prompt-config makes others", err=True)
+    return found
 
 
-def _examples(policy_source: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
+def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
     from agent_tunix.data import make_problem, read_problems
 
-    data = policy_source.run.config.data
+    data = found.run.config.data
     if file is not None:
         return read_problems(file, data)
     return [make_problem({data.prompt_column: prompt, "question": prompt}, 1, data)]
 
 
 def _sampling(
-    policy_source: "PolicySource",
+    found: "PolicySource",
     inference_config: str | None,
     temperature: float | None,
     top_p: float | None,
@@ -207,10 +202,8 @@ def _sampling(
     from agent_tunix.startup import devices
     from agent_tunix.training.generation import choose_sampling
 
-    devices.prepare(policy_source.run.config.distributed)
-    longest = (
-        turn_tokens(policy_source.run.config) if policy_source.is_run or policy_source.prompts else _LONGEST_OF_A_MODEL
-    )
+    devices.prepare(found.run.config.distributed)
+    longest = turn_tokens(found.run.config) if found.is_run or found.prompts else _LONGEST_OF_A_MODEL
     sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
     if sampling.greedy and num_generations > 1:
         raise ConfigError(
@@ -222,45 +215,37 @@ def _sampling(
 
 
 @contextlib.contextmanager
-def _scoring(
-    policy_source: "PolicySource", examples: "list[Example] | None", trust: bool
-) -> "Iterator[Mixture | None]":
+def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
     """Yield the run's reward in its workers; None without examples to score."""
     if examples is None:
         yield None
         return
     from agent_tunix.runs.reward_setup import make_reward_runner
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.training.generation import resolve_scoring
 
-    config = settle_trust(policy_source.run.config, policy_source.run.root, working_directory=Path.cwd(), trust=trust)
-    with make_reward_runner(resolve_scoring(config, examples, policy_source.run.root), config.rewards) as runner:
+    config = found.run.config
+    require_trust(found.run.root, reward_parts(config, Path.cwd()), trust=trust)
+    with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
         yield runner.reward
 
 
 @contextlib.contextmanager
-def _acting(policy_source: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | None]":
+def _acting(found: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | None]":
     """Yield the environments in which the run's policy acts; None without any."""
     from agent_tunix.config.episodes import has_environment
     from agent_tunix.runs.environment_setup import open_environments
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.trust import environment_parts, require_trust
 
-    config = policy_source.run.config
+    config = found.run.config
     if has_environment(config):
-        config = settle_trust(
-            config,
-            policy_source.run.root,
-            working_directory=Path.cwd(),
-            trust=trust,
-            with_reward=False,
-            with_environment=True,
-        )
+        require_trust(found.run.root, environment_parts(config, Path.cwd()), trust=trust)
     with open_environments(config, Path.cwd()) as environments:
         yield environments
 
 
 def _generator(
-    policy_source: "PolicySource",
+    found: "PolicySource",
     sampling: "SamplingParams",
     num_generations: int,
     seed: int,
@@ -273,10 +258,10 @@ def _generator(
     from agent_tunix.startup import devices
     from agent_tunix.training.generation import Generator
 
-    devices.require(policy_source.run.config.distributed)
+    devices.require(found.run.config.distributed)
     absl.logging.set_verbosity(absl.logging.ERROR)
     return Generator(
-        policy_source, sampling, num_generations=num_generations, seed=seed, mixture=mixture, environments=environments
+        found, sampling, num_generations=num_generations, seed=seed, mixture=mixture, environments=environments
     )
 
 

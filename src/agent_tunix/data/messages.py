@@ -56,12 +56,12 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
                 f"{name} must have {requirement}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
             )
         try:
-            question_text = fill_template(prompt.template, question, {"question": question, **shot})
+            message = fill_template(prompt.template, question, {"question": question, **shot})
         except LookupError as error:
             raise ConfigError(
                 f"{name} {error.args[0]}; give it, or change prompt.template", code="missing_column"
             ) from error
-        messages += [{"role": "user", "content": question_text}, {"role": "assistant", "content": response}]
+        messages += [{"role": "user", "content": message}, {"role": "assistant", "content": response}]
     return messages
 
 
@@ -123,10 +123,10 @@ def _system(prompt: PromptConfig) -> list[Message]:
 def _conversation(prompt: PromptConfig, example: Example) -> list[Message]:
     if example.messages is None:
         try:
-            question_text = fill_template(prompt.template, example.prompt, example.columns)
+            question = fill_template(prompt.template, example.prompt, example.columns)
         except LookupError as error:
             raise DataError(f"row {example.index} {error.args[0]}", code="missing_column") from error
-        return [{"role": "user", "content": question_text}]
+        return [{"role": "user", "content": question}]
     if prompt.template is not None:
         raise ConfigError(
             "prompt.template requires rows with a question, but the rows contain conversations; set "

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agent_tunix.data.dropped import RowError
-from agent_tunix.python_text import parse_python
 
 # Column of a row with declarations of tools, as chat templates take them.
 TOOLS_COLUMN = "tools"
@@ -62,19 +61,19 @@ def from_swift_roles(messages: Iterable[Any]) -> list[Any]:
 
     Calls side by side are the calls of one turn. Everything else stays as it is.
     """
-    converted: list[Any] = []
+    conversation: list[Any] = []
     turn: list[Any] | None = None
     for message in messages:
         role = message.get("role") if isinstance(message, Mapping) else None
         if role != "tool_call":
             turn = None
-            converted.append({**message, "role": "tool"} if role == "tool_response" else message)
+            conversation.append({**message, "role": "tool"} if role == "tool_response" else message)
             continue
         if turn is None:
             turn = []
-            converted.append({"role": "assistant", "content": "", "tool_calls": turn})
+            conversation.append({"role": "assistant", "content": "", "tool_calls": turn})
         turn.append(_parsed(message.get("content")))
-    return converted
+    return conversation
 
 
 def read_tool_call(call: Any, column: str, at: str, *, is_padded: bool = False) -> dict[str, Any]:
@@ -99,8 +98,8 @@ def read_tool_call(call: Any, column: str, at: str, *, is_padded: bool = False) 
         arguments = _without_nulls(arguments or {})
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise RowError(f"column {column!r} has a tool call without a name and arguments", f"{at}: {call!r:.80}")
-    tool_call: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": dict(arguments)}}
-    return {"id": call["id"], **tool_call} if isinstance(call.get("id"), str) else tool_call
+    read: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": dict(arguments)}}
+    return {"id": call["id"], **read} if isinstance(call.get("id"), str) else read
 
 
 def _json_arguments(text: str) -> Any:
@@ -150,8 +149,7 @@ def _parsed(value: Any) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        (statement,) = parse_python(value.strip()).body
-        return ast.literal_eval(statement.value) if isinstance(statement, ast.Expr) else _UNREADABLE
+        return ast.literal_eval(value.strip())
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return _UNREADABLE
 

@@ -6,7 +6,7 @@ Importing this module does not load JAX.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data.prompting import settle_prompts
 from agent_tunix.data.sources.paths import SUFFIXES
 from agent_tunix.errors import ConfigError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
 from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.preflight import resolve_for_evaluation
 from agent_tunix.runs.reward_setup import OWN_REWARD
-from agent_tunix.runs.trust import correct_parts, data_parts, settle_trust
-from agent_tunix.tracking.stored_run import PARTS
+from agent_tunix.runs.trust import correct_parts, data_parts, environment_parts, require_trust, reward_parts
+
+_FILES_OF_RUNS = {"environment.json", "findings.jsonl", "metrics.jsonl", "status.json", "timings.json"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Subject:
     # Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the best.
     step: Step
     name: str  # directory of the run, or of the model
-    # Base directory of the run's relative paths and modules. It is read once, because trust in the run depends on it.
+    # Base directory of the run's relative paths and modules
     working_directory: Path
     is_run: bool = True  # True if the model comes from a run; False for a plain model
 
@@ -61,50 +61,31 @@ class EvaluationRequest:
         return self.subject.run.root
 
 
-def read_request(settings: EvaluateConfig) -> EvaluationRequest:
+def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     """Find the run and make all checks that need no JAX.
 
     Raises:
         ConfigError: `checkpoint_dir` is not a run, or a value is out of range.
-        UntrustedRunError: A run is neither the user's own nor trusted, and would execute code or read private files.
+        UntrustedRunError: A run is neither the user's own nor trusted, and would use code, commands or endpoints.
         DataError, RewardError: The run's reward is requested, but cannot be resolved or does not fit the data.
     """
-    replaced = {group: getattr(settings, group) for group in EVALUATE_GROUPS if getattr(settings, group)}
-    subject = _read_subject("checkpoint_dir", settings.checkpoint_dir, "step", settings.step, settings, replaced)
-    with_reward = settings.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
+    replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
+    subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
+    with_reward = asked.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
     if subject.is_run:
-        config = settle_trust(
-            subject.run.config,
-            subject.run.root,
-            working_directory=subject.working_directory,
-            trust=settings.trust,
-            own_parts=[*_own_data_parts(replaced, subject.run.root), *_own_correct_parts(settings)],
-            with_reward=with_reward,
-            with_correct=True,
-            with_data=True,
-            with_environment=True,
-        )
-        subject = _with_config(subject, config)
+        parts = correct_parts(subject.run.config, subject.working_directory)
+        if with_reward:
+            parts += reward_parts(subject.run.config, subject.working_directory)
+        _require_trust(subject, parts, asked.trust, [*_own_data_parts(replaced), *_own_correct_parts(asked)])
     subject = _with_config(subject, settle_prompts(subject.run.config))
     other = None
-    if settings.compare_with is not None:
+    if asked.compare_with is not None:
         # The other run keeps its own model and prompt settings. It answers the problems of the first.
         data = {group: values for group, values in replaced.items() if group == "data"}
-        other = _read_subject(
-            "compare_with", settings.compare_with, "compare_step", settings.compare_step, settings, data
-        )
-        settled = settle_trust(
-            other.run.config,
-            other.run.root,
-            working_directory=other.working_directory,
-            trust=settings.trust,
-            own_parts=_own_data_parts(data, other.run.root),
-            with_reward=False,
-            with_data=True,
-            with_environment=True,
-        )
-        other = _with_config(other, settle_prompts(settled))
-    elif settings.compare_step is not None:
+        other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
+        _require_trust(other, [], asked.trust, _own_data_parts(data))
+        other = _with_config(other, settle_prompts(other.run.config))
+    elif asked.compare_step is not None:
         raise ConfigError(
             "compare_step requires compare_with, the directory of a run, but it is null; set compare_with=RUN",
             code="compare_step_without_run",
@@ -121,10 +102,10 @@ def read_request(settings: EvaluateConfig) -> EvaluationRequest:
         subject.run.root if subject.is_run else None,
         with_reward=with_reward,
     )
-    output = None if settings.output is None else Path(settings.output).expanduser().absolute()
+    output = None if asked.output is None else Path(asked.output).expanduser().absolute()
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(
-            f"output must be a .json file, next to which the problems are written as .jsonl, not {settings.output}",
+            f"output must be a .json file, next to which the problems are written as .jsonl, not {asked.output}",
             code="invalid_output",
         )
     if output is not None:
@@ -134,19 +115,19 @@ def read_request(settings: EvaluateConfig) -> EvaluationRequest:
 
 def _require_other_file(output: Path, config: Config) -> None:
     """Raise ConfigError if the evaluation would write over the problems that it reads, or over files of a run."""
-    samples_file = output.with_suffix(".jsonl")
-    names = {output.name, samples_file.name} & {*PARTS}
-    if names and (output.parent / "config.yaml").exists():
+    written = output.with_suffix(".jsonl")
+    taken = {output.name, written.name} & _FILES_OF_RUNS
+    if taken and (output.parent / "config.yaml").exists():
         raise ConfigError(
-            f"output must leave {output.parent / names.pop()} as it is, because it belongs to the run; give output "
+            f"output must leave {output.parent / taken.pop()} as it is, because it belongs to the run; give output "
             "another name",
             code="output_is_of_run",
         )
-    for path in filter(None, (config.data.path, config.training.test_data_dir)):
-        place = _place(path)
-        if samples_file in (place, place / f"{config.data.test_split}.jsonl"):
+    for given in filter(None, (config.data.path, config.training.test_data_dir)):
+        place = _place(given)
+        if written in (place, place / f"{config.data.test_split}.jsonl"):
             raise ConfigError(
-                f"output must leave {samples_file} as it is, because it holds the problems; give output another name",
+                f"output must leave {written} as it is, because it holds the problems; give output another name",
                 code="output_is_data",
             )
 
@@ -155,17 +136,23 @@ def _with_config(subject: Subject, config: Config) -> Subject:
     return dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
 
 
-def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
-    """Return the data parts that the user names, which need no trust; the run's checkpoints are left out."""
-    parts = data_parts(_with_own(Config(), values), root)
-    return [part for part in parts if part.component != "training.checkpoint_dir"]
+def _require_trust(subject: Subject, rewards: Sequence[CodePart], trust: bool, own_parts: Sequence[CodePart]) -> None:
+    """Refuse a run of others that would use code beside the rewards, in its data or environments, without trust."""
+    config = subject.run.config
+    parts = [*rewards, *data_parts(config), *environment_parts(config, subject.working_directory)]
+    require_trust(subject.run.root, parts, trust=trust, own_parts=own_parts)
 
 
-def _own_correct_parts(settings: EvaluateConfig) -> list[CodePart]:
+def _own_data_parts(values: Mapping[str, Mapping[str, Any]]) -> list[CodePart]:
+    """Return the data parts that the user names, which need no trust."""
+    return data_parts(_with_own(Config(), values))
+
+
+def _own_correct_parts(asked: EvaluateConfig) -> list[CodePart]:
     """Return the code parts of a reward that the user names as `correct`."""
     own = Config()
-    if settings.correct is not None:
-        own.evaluation.correct = _absolute(settings.correct)
+    if asked.correct is not None:
+        own.evaluation.correct = _absolute(asked.correct)
     return correct_parts(own, Path.cwd())
 
 
@@ -180,18 +167,18 @@ def _read_subject(
     directory: str | None,
     step_key: str,
     step: object,
-    settings: EvaluateConfig,
+    asked: EvaluateConfig,
     replaced: Mapping[str, Mapping[str, Any]],
 ) -> Subject:
-    checked_step = check_step(step, step_key)
+    checked = check_step(step, step_key)
     if directory is None:
-        return _plain_model(checked_step, settings, replaced)
+        return _plain_model(checked, asked, replaced)
     run = find_run(directory, key)
-    config = _with_evaluation(_with_own(run.config, replaced), settings)
-    return _with_config(Subject(run, checked_step, str(run.root), _working_directory(run.root)), config)
+    config = _with_evaluation(_with_own(run.config, replaced), asked)
+    return _with_config(Subject(run, checked, str(run.root), _working_directory(run.root)), config)
 
 
-def _plain_model(step: Step, settings: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
+def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mapping[str, Any]]) -> Subject:
     """Return a model directory as a run with default settings; an export has the prompts of its run.
 
     Raises:
@@ -216,43 +203,39 @@ def _plain_model(step: Step, settings: EvaluateConfig, replaced: Mapping[str, Ma
     if (prompts := find_prompts(Path(path).expanduser())) is not None:
         config = with_prompts(config, prompts)
     config = _with_own(config, {**replaced, "model": model})
-    run = FoundRun(Path.cwd(), _with_evaluation(config, settings), Path.cwd() / "checkpoints")
+    run = FoundRun(Path.cwd(), _with_evaluation(config, asked), Path.cwd() / "checkpoints")
     return Subject(run, 0, path, Path.cwd(), is_run=False)
 
 
 def _with_own(config: Config, values: Mapping[str, Mapping[str, Any]]) -> Config:
     """Return a configuration with the user's values; problems that are not the run's own are measured whole."""
-    new_config = with_values(config, values)
+    changed = with_values(config, values)
     own = values.get("data", {})
     if "source" in own:
-        new_config = dataclasses.replace(
-            new_config, training=dataclasses.replace(new_config.training, data_source=None)
-        )
+        changed = dataclasses.replace(changed, training=dataclasses.replace(changed.training, data_source=None))
     if "test_split" in own:
-        new_config = dataclasses.replace(
-            new_config, training=dataclasses.replace(new_config.training, train_fraction=1.0)
-        )
+        changed = dataclasses.replace(changed, training=dataclasses.replace(changed.training, train_fraction=1.0))
     path = own.get("path")
     if not isinstance(path, str) or config.data.path in (path, str(_place(path))):
-        return new_config
-    source = new_config.training.data_source or new_config.data.source
+        return changed
+    source = changed.training.data_source or changed.data.source
     is_file = _place(path).is_file() and (source in SUFFIXES or source == "auto")
-    training = dataclasses.replace(new_config.training, train_fraction=1.0, test_data_dir=path if is_file else None)
-    return dataclasses.replace(new_config, training=training)
+    training = dataclasses.replace(changed.training, train_fraction=1.0, test_data_dir=path if is_file else None)
+    return dataclasses.replace(changed, training=training)
 
 
-def _place(name: str) -> Path:
-    return Path(os.path.abspath(os.path.expanduser(name)))
+def _place(given: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(given)))
 
 
-def _with_evaluation(config: Config, settings: EvaluateConfig) -> Config:
+def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
     evaluation = dataclasses.replace(
         config.evaluation,
-        inference_config=settings.inference_config,
-        num_passes=settings.num_passes,
-        num_samples=config.evaluation.num_samples if settings.num_samples is None else settings.num_samples,
-        correct=config.evaluation.correct if settings.correct is None else _absolute(settings.correct),
-        correct_at=config.evaluation.correct_at if settings.correct_at is None else settings.correct_at,
+        inference_config=asked.inference_config,
+        num_passes=asked.num_passes,
+        num_samples=config.evaluation.num_samples if asked.num_samples is None else asked.num_samples,
+        correct=config.evaluation.correct if asked.correct is None else _absolute(asked.correct),
+        correct_at=config.evaluation.correct_at if asked.correct_at is None else asked.correct_at,
     )
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)
@@ -269,7 +252,7 @@ def _working_directory(root: Path) -> Path:
     If it is not recorded or no longer exists, return the current directory.
     """
     try:
-        directory = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
-        return directory if directory.is_dir() else Path.cwd()
+        recorded = Path(json.loads((root / "environment.json").read_bytes())["working_directory"])
+        return recorded if recorded.is_dir() else Path.cwd()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Path.cwd()

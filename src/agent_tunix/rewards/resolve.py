@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import RewardError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.conventions import CallSettings
@@ -53,9 +52,6 @@ from agent_tunix.rewards.uploaded import Fetch
 logger = logging.getLogger("agent_tunix.rewards")
 
 COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind", "reason")
-# Size of a file of components.
-_MOST_BYTES = 2**20
-_MOST_NODES = 20_000
 _BUILTIN_MODULES = "agent_tunix.rewards.builtin."
 
 
@@ -302,7 +298,7 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
     from agent_tunix.plain_yaml import load_plain_yaml
 
     try:
-        content = load_plain_yaml(read_regular(path, _MOST_BYTES), max_nodes=_MOST_NODES)
+        content = load_plain_yaml(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from agent_tunix.atomic_files import sync, sync_tree
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data import Example, PromptEncoder
 from agent_tunix.data.messages import read_template
@@ -23,10 +24,8 @@ from agent_tunix.errors import ExportError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import find_cached_directory
 from agent_tunix.policy.files.location import parse_location
-from agent_tunix.regular_files import sync, sync_tree
 from agent_tunix.runs.exported_prompts import write_prompts
 from agent_tunix.runs.found_run import FoundRun, Step
-from agent_tunix.runs.trust import settle_trust
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
@@ -53,7 +52,6 @@ def export_run(
     adapter: bool = False,
     dtype: Dtype = "auto",
     overwrite: bool = False,
-    trust: bool = False,
     repository: str | None = None,
 ) -> Exported:
     """Write a run's policy to a directory that transformers, vLLM or PEFT can load.
@@ -65,16 +63,13 @@ def export_run(
         adapter: True to write the adapter alone, for PEFT.
         dtype: Data type of merged weights; "auto" for the type that the run computed in.
         overwrite: True to replace an earlier export. Other content is never replaced.
-        trust: True to write private weights and templates even if the run that names them is not the user's own.
         repository: Repository of the hub, which the model card names in place of the directory.
 
     Raises:
-        UntrustedRunError: The run is not the user's own, and names weights or a template that others may not read.
         ExportError: The directory holds other files, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
     _check_place(run, to, overwrite)
-    settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_policy=True)
     import jax.numpy as jnp
 
     from agent_tunix.policy.files.export import write_adapter, write_merged

@@ -265,7 +265,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
     """Return the reward of a run, ready to score completions of examples.
 
     Args:
-        config: The run's, as `settle_trust` returned it.
+        config: The run's, which is the user's own or trusted.
         examples: At least one example.
         run: Directory of the run.
 

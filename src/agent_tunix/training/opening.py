@@ -27,7 +27,7 @@ from agent_tunix.runs import uploaded_rewards
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
-from agent_tunix.runs.trust import sign_run
+from agent_tunix.runs.trust import record_run
 from agent_tunix.runs.weights.initial import describe_initial, pin_initial
 from agent_tunix.startup import timeline
 from agent_tunix.startup.devices import explained_memory
@@ -195,7 +195,7 @@ def record_start(
     reward: Fingerprint,
     components: TrainingComponents,
 ) -> None:
-    """Write config.yaml and environment.json, copy uploaded rewards, and sign the run.
+    """Write config.yaml and environment.json, copy uploaded rewards, and record the run as the user's own.
 
     Args:
         config: Configuration of the run.
@@ -242,4 +242,4 @@ def record_start(
         }
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(paths.environment, environment)
-    sign_run(paths.root, config, Path.cwd())
+    record_run(paths.root)

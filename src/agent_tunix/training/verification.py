@@ -21,7 +21,6 @@ from typing import IO, Any
 
 from agent_tunix.errors import AgentTunixError
 from agent_tunix.overrides import assign
-from agent_tunix.runs.directory import require_no_link
 from agent_tunix.tracking.rollouts import RolloutReader
 
 _POLL_S = 0.02
@@ -79,7 +78,6 @@ def verify(
             root = Path(directory)
         unbroken, killed = root / "unbroken", root / "killed"
         for run in (unbroken, killed):
-            require_no_link(run)
             if run.exists():
                 raise VerificationError(
                     f"{run} exists from an earlier verification; remove it, or choose another --directory",

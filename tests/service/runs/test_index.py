@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -166,43 +164,6 @@ def test_a_summary_names_the_model(tmp_path: Path) -> None:
         (tmp_path / "runs" / "one" / "config.yaml").write_text(f"model: {settings}\n")
         (run,) = RunIndex([tmp_path / "runs"]).list().data
         assert run.model == model
-
-
-def test_a_configuration_that_expands_is_not_shown(roots: Path) -> None:
-    bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
-    for one, other in zip("bcdefgh", "abcdefg", strict=True):
-        bomb += f"{one}: &{one} [{', '.join([f'*{other}'] * 10)}]\n"
-    (roots / "first" / "config.yaml").write_text(bomb)
-    index = RunIndex([roots])
-    run = next(run for run in index.list().data if run.name == "first")
-    assert run.method is None
-    assert index.get(run.id).config is None
-
-
-COSTLY = {
-    "nested lists": "a: " + "[" * 100_000,
-    "nested blocks": "- " * 100_000,
-    "nested keys": "? " * 100_000,
-    "merged lists": "a0: &a0 {x: 1}\n"
-    + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12)),
-    "a number to the base 60": "a: 1:" + "59:" * 300_000 + "1",
-    "a tag": "a: !!int '1'",
-    "too many keys": "".join(f"a{n}: 1\n" for n in range(20_000)),
-}
-
-
-def test_a_configuration_that_costs_too_much_to_read_is_not_shown(tmp_path: Path) -> None:
-    for name, content in COSTLY.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(content)
-    # In a process of its own, which one that nests too deep would end.
-    program = (
-        "import sys; from pathlib import Path; from agent_tunix.service.runs.view import read_config;"
-        "print(*(one.name for one in Path(sys.argv[1]).iterdir() if read_config(one) is not None))"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
 def test_a_damaged_status_spoils_only_its_run(roots: Path) -> None:

@@ -60,8 +60,8 @@ def replay(
     """
     from agent_tunix.cli.rewards.options import read_spec
     from agent_tunix.runs import stored_rewards
-    from agent_tunix.runs.algorithm_setup import register_own_algorithm
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
+    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench import replay as replays
 
@@ -70,40 +70,31 @@ def replay(
             "only one of --reuse, which scores no component again, and --repeats, which scores all, is allowed; "
             "remove one of them"
         )
-    stored_run = StoredRun(run)
+    stored = StoredRun(run)
     spec = None if reward is None else read_spec(reward)
-    config = stored_rewards.change_reward(stored_run.config, spec, overrides)
-    own, own_parts = stored_rewards.own_changes(stored_run.config, spec, overrides)
-    config = settle_trust(
-        config,
-        stored_run.root,
-        working_directory=Path.cwd(),
-        trust=trust,
-        own=own,
-        own_parts=own_parts,
-        with_advantages=True,
-    )
+    config = stored_rewards.change_reward(stored.config, spec, overrides)
+    own_parts = stored_rewards.own_parts(stored.config, spec, overrides)
+    parts = reward_parts(config, Path.cwd()) + algorithm_parts(config, Path.cwd(), with_loss=False)
+    require_trust(stored.root, parts, trust=trust, own_parts=own_parts)
     register_own_algorithm(config, Path.cwd(), with_loss=False)
-    stored_rewards.check_tokenizer(stored_run)
-    steps_recorded, rows = stored_rewards.recorded_steps(stored_run, steps), stored_run.rows
+    stored_rewards.check_tokenizer(stored)
+    recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     if repeats > 1:
         mixtures = [
-            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored_run, is_own=reward is None))
+            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored, is_own=reward is None))
             for _ in range(repeats)
         ]
         with stored_rewards.placed(mixtures, config) as placed:
-            _print(replays.repeat(placed, steps_recorded, rows, num_generations=group_size, scaling=scaling), as_json)
+            _print(replays.repeat(placed, recorded, rows, num_generations=group_size, scaling=scaling), as_json)
         return
-    mixture = stored_rewards.resolve_for_replay(config, stored_run, is_own=reward is None)
-    reused = stored_rewards.unchanged_components(stored_run, mixture) if reuse else []
-    with stored_rewards.placed([mixture], config) as (placed_reward,):
-        report = replays.replay(
-            placed_reward, steps_recorded, rows, num_generations=group_size, scaling=scaling, reuse=reused
-        )
-        comparison = replays.compare(report, group_size, num_shown)
+    mixture = stored_rewards.resolve_for_replay(config, stored, is_own=reward is None)
+    kept = stored_rewards.unchanged_components(stored, mixture) if reuse else []
+    with stored_rewards.placed([mixture], config) as (ready,):
+        replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
+        comparison = replays.compare(replayed, group_size, num_shown)
     if not as_json:
-        for line in stored_rewards.changed_since_run(stored_run, mixture):
+        for line in stored_rewards.changed_since_run(stored, mixture):
             echo(f"changed: {line}")
     _print(comparison, as_json)
     raise SystemExit(_SAME if comparison.identical else _DIFFERS)
@@ -147,7 +138,7 @@ def diff(
     from agent_tunix.rewards.comparison import compare_rewards
     from agent_tunix.runs import stored_rewards
     from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
-    from agent_tunix.runs.trust import settle_trust, with_own_limits
+    from agent_tunix.runs.trust import is_own_run, require_trust
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench.replay import compare, contrast
 
@@ -155,22 +146,19 @@ def diff(
     difference = compare_rewards(*mixtures)
     comparison = None
     if run is not None:
-        stored_run = StoredRun(run)
-        config = with_own_limits(stored_run.config, stored_run.root, Path.cwd())
-        if algorithm_parts(config, Path.cwd(), with_loss=False):
-            settle_trust(
-                config, run, working_directory=Path.cwd(), trust=trust, with_reward=False, with_advantages=True
-            )
-            register_own_algorithm(config, Path.cwd(), with_loss=False)
-        if allow_unsandboxed:
-            config = with_overrides(config, ["rewards.allow_unsandboxed=true"])
+        stored = StoredRun(run)
+        config = stored.config
+        require_trust(stored.root, algorithm_parts(config, Path.cwd(), with_loss=False), trust=trust)
+        register_own_algorithm(config, Path.cwd(), with_loss=False)
+        if allow_unsandboxed or not is_own_run(stored.root):  # others do not decide how the user's uploads run
+            config = with_overrides(config, [f"rewards.allow_unsandboxed={allow_unsandboxed}"])
         group_size = config.grpo.num_generations
         with stored_rewards.placed(mixtures, config) as (before, after):
             contrasted = contrast(
                 before,
                 after,
-                stored_rewards.recorded_steps(stored_run, steps),
-                stored_run.rows,
+                stored_rewards.recorded_steps(stored, steps),
+                stored.rows,
                 num_generations=group_size,
                 scaling=config.grpo.advantage_scaling,
             )
@@ -178,26 +166,27 @@ def diff(
     if as_json:
         echo_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
-        lines = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
-        echo("\n".join(map(one_line, lines)))
+        told = [*difference.lines(), *([] if comparison is None else ["", *comparison.lines("the first reward's")])]
+        echo("\n".join(map(one_line, told)))
     raise SystemExit(_DIFFERS if difference or (comparison and not comparison.identical) else _SAME)
 
 
-def _reward_of(spec: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
+def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     """Return the reward of a specification or of a run's directory."""
     from agent_tunix.cli.rewards.options import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
     from agent_tunix.runs.stored_rewards import changed_since_run, resolve_for_replay
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.tracking.stored_run import StoredRun
 
-    if not (Path(spec) / "config.yaml").is_file():
-        return resolve(spec, ListedFinding(modules))
-    stored_run = StoredRun(spec)
-    config = settle_trust(stored_run.config, stored_run.root, working_directory=Path.cwd(), trust=trust)
-    for line in changed_since_run(stored_run, resolve_for_replay(config, stored_run)):
-        echo(f"since {spec} was trained: {line}", err=True)
-    return resolve_from_config(config, Path.cwd(), stored_run.root)
+    if not (Path(named) / "config.yaml").is_file():
+        return resolve(named, ListedFinding(modules))
+    stored = StoredRun(named)
+    config = stored.config
+    require_trust(stored.root, reward_parts(config, Path.cwd()), trust=trust)
+    for line in changed_since_run(stored, resolve_for_replay(config, stored)):
+        echo(f"since {named} was trained: {line}", err=True)
+    return resolve_from_config(config, Path.cwd(), stored.root)
 
 
 def _print(report: Any, as_json: bool) -> None:

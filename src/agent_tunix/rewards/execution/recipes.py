@@ -4,13 +4,20 @@ from dataclasses import replace
 
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.builtin import BUILTINS
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.sample import Reward
 
 
 def is_builtin(reward: Reward) -> bool:
     """Return True if the reward comes with this package."""
     return getattr(reward, "is_builtin", False) is True
+
+
+def stays_here(reward: Reward) -> bool:
+    """Return True for a built-in whose calls end soon, so that they need no worker process."""
+    recipe = getattr(reward, "recipe", None)
+    builtin = BUILTINS.get(recipe.spec) if isinstance(recipe, RewardRecipe) else None
+    return is_builtin(reward) and not (builtin is not None and builtin.may_hang)
 
 
 def recipe_of(reward: Reward) -> RewardRecipe | None:

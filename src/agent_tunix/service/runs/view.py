@@ -96,7 +96,6 @@ class RunView:
 _TAIL_BYTES = 256 * 1024
 _MAX_CONFIG_BYTES = 2**20
 _MAX_STATUS_BYTES = 2**20
-_MOST_NODES = 20_000
 
 
 @dataclass(frozen=True)
@@ -157,8 +156,8 @@ def read_config(root: Path) -> dict[str, Any] | None:
     """Return a run's configuration as plain values; None if it is unreadable or invalid."""
     try:
         with open_plain(root / "config.yaml") as file:
-            content = file.read(_MAX_CONFIG_BYTES + 1)
-        loaded = load_plain_yaml(content, max_bytes=_MAX_CONFIG_BYTES, max_nodes=_MOST_NODES)
+            content = file.read(_MAX_CONFIG_BYTES)
+        loaded = load_plain_yaml(content)
         return parse_object(json.dumps(loaded, default=str).encode())
     except (OSError, ValueError, TypeError, RecursionError):
         return None
