@@ -23,7 +23,7 @@ from agent_tunix.rewards.registry import is_name
 
 logger = logging.getLogger("agent_tunix.environments")
 
-Given = TypeVar("Given", bound=Callable[..., Any])
+Definition = TypeVar("Definition", bound=Callable[..., Any])
 RegisteredKind = Literal["tool", "environment"]
 
 # Built-in name → kind, and `module:attribute` below `agent_tunix.environments.builtin`.
@@ -54,7 +54,7 @@ class RegisteredEntry:
 _registered: dict[str, RegisteredEntry] = {}
 
 
-def register_tool(name: str, *, overwrite: bool = False) -> Callable[[Given], Given]:
+def register_tool(name: str, *, overwrite: bool = False) -> Callable[[Definition], Definition]:
     """Register a function, or a class whose public methods are tools, as a tool.
 
     Registering a built-in's name replaces the built-in and logs a warning. A name that is registered already is an
@@ -73,7 +73,9 @@ def register_tool(name: str, *, overwrite: bool = False) -> Callable[[Given], Gi
     return _registrar("tool", name, overwrite, "auto")
 
 
-def register_environment(name: str, *, overwrite: bool = False, convention: str = "auto") -> Callable[[Given], Given]:
+def register_environment(
+    name: str, *, overwrite: bool = False, convention: str = "auto"
+) -> Callable[[Definition], Definition]:
     """Register a class as an environment, in any convention.
 
     Args:
@@ -114,7 +116,7 @@ def list_registered() -> list[str]:
     return sorted({*BUILTIN, *_registered})
 
 
-def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str) -> Callable[[Given], Given]:
+def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str) -> Callable[[Definition], Definition]:
     if not is_name(name):
         raise InvalidEnvironmentError(
             f"{name!r} cannot be the name of a tool or environment; use at most 100 letters, digits, `_` and `-`, "
@@ -122,7 +124,7 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
             code="invalid_environment_name",
         )
 
-    def register(definition: Given) -> Given:
+    def register(definition: Definition) -> Definition:
         from agent_tunix.environments.conventions import adapt_environment
 
         adapt_environment(definition, name, convention=convention)

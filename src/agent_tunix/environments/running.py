@@ -65,11 +65,14 @@ class EnvironmentSet(Closing):
     ) -> None:
         self._adapters: dict[str | None, EnvironmentAdapter] = {}
         self._sources: dict[str | None, EpisodeSource] = {}
-        with contextlib.ExitStack() as opened:
-            mcp = [opened.enter_context(McpAdapter(server, limits.timeout_s, limits.num_workers)) for server in servers]
+        with contextlib.ExitStack() as adapters_open:
+            mcp = [
+                adapters_open.enter_context(McpAdapter(server, limits.timeout_s, limits.num_workers))
+                for server in servers
+            ]
             for name, recipe in recipes.items():
                 self._adapters[name], self._sources[name] = _place(recipe, limits, mcp)
-            opened.pop_all()  # they stay open
+            adapters_open.pop_all()  # they stay open
         self._pool = _Pool(max((source.concurrency for source in self._sources.values()), default=1))
 
     @property

@@ -162,8 +162,8 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
         call_format: Format of the calls.
         tools: Tools of the episode. `qwen_xml` has no types, so the tools' types decide which values are strings.
     """
-    read = _READERS[ToolCallFormat(call_format)]
-    start = _end_of_thought(text, read, tools)
+    reader = _READERS[ToolCallFormat(call_format)]
+    start = _end_of_thought(text, reader, tools)
     if start is None:
         return ParsedTurn(text, ())
     rest = text[start:]
@@ -171,7 +171,7 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
         rest = rest.removesuffix(end)
     calls: list[ToolCall | MalformedCall] = []
     content = [text[:start]]
-    for part in read(rest, tools):
+    for part in reader(rest, tools):
         if isinstance(part, str):
             content.append(part)
         elif len(calls) == MOST_CALLS:
@@ -194,13 +194,13 @@ _Part = str | ToolCall | MalformedCall
 _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]
 
 
-def _end_of_thought(text: str, read: _Reader, tools: Sequence[Tool]) -> int | None:
+def _end_of_thought(text: str, reader: _Reader, tools: Sequence[Tool]) -> int | None:
     """Return the position after the last `</think>` outside the arguments; 0 for no thought, None for an open one."""
     ends = [match.end() for match in re.finditer(_THOUGHT_ENDS, text)]
     if not ends:
         return None if "<think>" in text else 0
     starts = [0, *ends[:-1]][:_STARTS_TRIED]
-    return next((start for start in starts if _ends_in_argument(read(text[start:], tools))), ends[-1])
+    return next((start for start in starts if _ends_in_argument(reader(text[start:], tools))), ends[-1])
 
 
 def _ends_in_argument(parts: Iterable[_Part]) -> bool:
@@ -233,14 +233,14 @@ def _read_qwen_xml(text: str, tools: Sequence[Tool]) -> Iterator[_Part]:
     return _read_tagged(text, lambda start: _xml_call(text, start, tools))
 
 
-def _read_tagged(text: str, read: Callable[[int], tuple[ToolCall, int]]) -> Iterator[_Part]:
-    """Yield the parts of a text with `<tool_call>` tags; `read` returns the call at a position, and its end."""
+def _read_tagged(text: str, read_call: Callable[[int], tuple[ToolCall, int]]) -> Iterator[_Part]:
+    """Yield the parts of a text with `<tool_call>` tags; `read_call` returns the call at a position, and its end."""
     place = 0
     while (start := text.find(_OPEN, place)) >= 0:
         yield from _before_call(text[place:start])
         inner = start + len(_OPEN)
         try:
-            call, end = read(inner)
+            call, end = read_call(inner)
             end += len(text[end:]) - len(text[end:].lstrip())
             if not (end == len(text) or text.startswith((_CLOSE, _OPEN), end)):
                 raise _Fault(CallFault.TRAILING_TEXT, call.name)

@@ -35,8 +35,8 @@ def write_optimizer(optimizer: nnx.Optimizer[Any], values: dict[str, Any], accum
     accumulator, updates = _accumulator(state) or state, values["step"].get_value()
     if accumulator is not state:
         _clear(accumulator)
-        done = accumulator["gradient_step"]
-        accumulator["gradient_step"] = done.replace(updates.astype(done.get_value().dtype))
+        step_count = accumulator["gradient_step"]
+        accumulator["gradient_step"] = step_count.replace(updates.astype(step_count.get_value().dtype))
     if "opt_state" in values:
         accumulator[_state_name(accumulator, state)] = values["opt_state"]
     # Flax counts micro-batches.
@@ -68,8 +68,8 @@ def accumulated_mean(state: Any, gradients: Any) -> list[jax.Array]:
     leaves: list[jax.Array] = jax.tree.leaves(gradients)
     if (accumulator := _accumulator(state)) is None:
         return leaves
-    done, means = accumulator["mini_step"].get_value(), jax.tree.leaves(accumulator["acc_grads"])
-    return [mean + (new - mean) / (done + 1) for mean, new in zip(means, leaves, strict=True)]
+    step_count, means = accumulator["mini_step"].get_value(), jax.tree.leaves(accumulator["acc_grads"])
+    return [mean + (new - mean) / (step_count + 1) for mean, new in zip(means, leaves, strict=True)]
 
 
 def _accumulator(state: Any) -> Any:

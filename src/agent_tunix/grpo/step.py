@@ -274,11 +274,11 @@ class GrpoTrainer:
 
 def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> None:
     scores = [score for scored in rounds for score in scored.scores]
-    failed = [score for score in scores if score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE)]
-    if len(failed) > allowed * len(scores):
-        reasons = group_reasons(f"{score.outcome}: {score.detail}" for score in failed)
+    failures = [score for score in scores if score.outcome not in (Outcome.SCORED, Outcome.NOT_APPLICABLE)]
+    if len(failures) > allowed * len(scores):
+        reasons = group_reasons(f"{score.outcome}: {score.detail}" for score in failures)
         raise RewardFailureRateError(
-            f"step {step}: the reward fails on {len(failed)} of {len(scores)} completions, above the limit "
+            f"step {step}: the reward fails on {len(failures)} of {len(scores)} completions, above the limit "
             f"rewards.max_failure_rate={allowed}. Most frequent reasons:\n  "
             + "\n  ".join(f"{count} × {reason}" for reason, count in reasons[:3])
             + "\nCorrect the reward or the data, or raise rewards.max_failure_rate."

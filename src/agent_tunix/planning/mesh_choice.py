@@ -168,10 +168,10 @@ def _reason(
 
 def _shapes(count: int) -> Iterator[MeshShape]:
     """Yield all shapes that use at most `count` devices."""
-    for used in range(1, count + 1):
-        for tp in _divisors(used):
-            for fsdp in _divisors(used // tp):
-                yield MeshShape(used // tp // fsdp, fsdp, tp)
+    for size in range(1, count + 1):
+        for tp in _divisors(size):
+            for fsdp in _divisors(size // tp):
+                yield MeshShape(size // tp // fsdp, fsdp, tp)
 
 
 def _divides_heads(a: Architecture, tp: int) -> bool:

@@ -69,8 +69,8 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
 
 def available_memory(mesh: jax.sharding.Mesh) -> int:
     """Return the bytes of memory of the devices of a mesh. On CPU all devices share the machine's memory."""
-    each = _device_memory()
-    return host_memory() if each is None else each * shape_of(mesh).size
+    own_memory = _device_memory()
+    return host_memory() if own_memory is None else own_memory * shape_of(mesh).size
 
 
 def _devices() -> Devices:

@@ -317,13 +317,13 @@ class EpisodeSampler:
                 pad_id=self._sampler.pad_id,
                 eos_ids=self._sampler.eos_ids,
             )
-            finished = self._read(layout, inputs, fetch(turn), turn_tokens)
+            ended_rows = self._read(layout, inputs, fetch(turn), turn_tokens)
             if self._limits.waits_for_all:
-                self._environments.for_each(_answer, finished)
+                self._environments.for_each(_answer, ended_rows)
             else:
-                answering |= {self._environments.submit(_answer, row): row for row in finished}
-                finished = self._answered(answering, [row for row in layout if row is not None])
-            self._reply([row for row in finished if row.is_live])
+                answering |= {self._environments.submit(_answer, row): row for row in ended_rows}
+                ended_rows = self._answered(answering, [row for row in layout if row is not None])
+            self._reply([row for row in ended_rows if row.is_live])
 
     def _stages(
         self, num_prompts: int, layout: Sequence[_Row | None], prompt_slots: int, num_tokens: int
@@ -413,7 +413,7 @@ class EpisodeSampler:
     def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, turn: Any, turn_tokens: int) -> list[_Row]:
         """Add the tokens that the policy wrote to their rows, and return the rows whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
-        finished = []
+        ended_rows = []
         for place, row in enumerate(layout):
             if row is None:
                 continue
@@ -430,17 +430,17 @@ class EpisodeSampler:
             row.unread = tokens[-1:]
             row.stop_state = 0 if turn.stop_state is None else int(turn.stop_state[place])
             if turn.ended[place]:
-                finished.append(row)
+                ended_rows.append(row)
             elif len(row.tokens) == self._limits.max_episode_tokens:
                 row.cut_reason = StopReason.MAX_EPISODE_TOKENS
-                finished.append(row)
+                ended_rows.append(row)
             elif len(row.tokens) == row.turn_start + turn_tokens:
                 row.cut_reason = StopReason.MAX_TURN_TOKENS
-                finished.append(row)
-        texts = self._sampler.decode([row.tokens[row.turn_start :] for row in finished])
-        for row, text in zip(finished, texts, strict=True):
+                ended_rows.append(row)
+        texts = self._sampler.decode([row.tokens[row.turn_start :] for row in ended_rows])
+        for row, text in zip(ended_rows, texts, strict=True):
             row.text, row.is_writing = text, False
-        return finished
+        return ended_rows
 
     def _reply(self, rows: Sequence[_Row]) -> None:
         """Add the replies of tools and environments to the rows whose episodes continue."""

@@ -31,8 +31,8 @@ def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processe
     """
     reason = why_first_scores(mixture, rewards.execution)
     if processes.count > 1:
-        shared = "process 0 scores all completions: " + reason if reason else "each process scores a share"
-        _LOGGER.info("rewards: %s", shared)
+        description = "process 0 scores all completions: " + reason if reason else "each process scores a share"
+        _LOGGER.info("rewards: %s", description)
     if processes.is_first or reason is None:
         with make_reward_runner(mixture, rewards) as runner:
             yield runner.reward

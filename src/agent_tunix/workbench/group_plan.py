@@ -192,10 +192,10 @@ def describe_difficulty(temperature: float, totals_PK: Floats) -> Difficulty:
     sorts: dict[str, list[int]] = {name: [] for name in ("too_easy", "too_hard", "tied", "unscored", "telling")}
     means = []
     for problem, totals_K in enumerate(totals_PK):
-        scored = totals_K[~np.isnan(totals_K)]
-        sorts[_sort(scored, low, high)].append(problem)
-        if scored.size:
-            means.append(float(scored.mean()))
+        numbers = totals_K[~np.isnan(totals_K)]
+        sorts[_sort(numbers, low, high)].append(problem)
+        if numbers.size:
+            means.append(float(numbers.mean()))
     width = 0.0 if are_equal(low, high) else high - low
     places = [min(int(10 * (mean - low) / width), 9) if width > 0 else 0 for mean in means]
     buckets = tuple(np.bincount(places, minlength=10).tolist()) if places else (0,) * 10
@@ -203,12 +203,12 @@ def describe_difficulty(temperature: float, totals_PK: Floats) -> Difficulty:
     return Difficulty(temperature, mean, **{name: tuple(problems) for name, problems in sorts.items()}, buckets=buckets)
 
 
-def _sort(scored: Floats, low: float, high: float) -> str:
-    if scored.size < 2:
+def _sort(numbers: Floats, low: float, high: float) -> str:
+    if numbers.size < 2:
         return "unscored"
-    if not are_equal(scored.min(), scored.max()):
+    if not are_equal(numbers.min(), numbers.max()):
         return "telling"
     if are_equal(low, high):
         return "tied"
-    first = float(scored[0])
+    first = float(numbers[0])
     return "too_easy" if are_equal(first, high) else "too_hard" if are_equal(first, low) else "tied"

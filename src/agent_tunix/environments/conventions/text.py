@@ -281,5 +281,5 @@ def _only_required_field(kind: Any) -> tuple[str, Any] | None:
         hints = typing.get_type_hints(kind)
         return (fields[0].name, hints[fields[0].name]) if len(fields) == 1 else None
     infos = getattr(kind, "model_fields", {})
-    required = [(info.alias or name, info.annotation) for name, info in infos.items() if info.is_required()]
-    return required[0] if len(required) == 1 else None
+    names_required = [(info.alias or name, info.annotation) for name, info in infos.items() if info.is_required()]
+    return names_required[0] if len(names_required) == 1 else None

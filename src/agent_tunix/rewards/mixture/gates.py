@@ -84,17 +84,17 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
                     code="unknown_component",
                 )
     gates_left = {name: set(required) for name, required in requires.items()}
-    ready = [(costs[name], position[name], name) for name, missing in gates_left.items() if not missing]
-    heapq.heapify(ready)
+    candidates = [(costs[name], position[name], name) for name, missing in gates_left.items() if not missing]
+    heapq.heapify(candidates)
     order: list[str] = []
-    while ready:
-        _, _, name = heapq.heappop(ready)
+    while candidates:
+        _, _, name = heapq.heappop(candidates)
         order.append(name)
         for other, missing in gates_left.items():
             if name in missing:
                 missing.remove(name)
                 if not missing:
-                    heapq.heappush(ready, (costs[other], position[other], other))
+                    heapq.heappush(candidates, (costs[other], position[other], other))
     if len(order) < len(requires):
         stuck = [name for name in requires if name not in order]
         raise RewardError(

@@ -157,12 +157,12 @@ class Mixture:
         verdicts: dict[str, list[GateVerdict]] = {}
         components_left = self._in_order()
         while components_left:
-            ready = [component for component in components_left if parts.keys() >= component.requires.keys()]
-            for component in ready:
+            independent = [component for component in components_left if parts.keys() >= component.requires.keys()]
+            for component in independent:
                 verdicts[component.name] = _decide_all(component, samples, parts, verdicts)
-            earlier = {c.name: _known_scores(known or {}, c.name, verdicts[c.name]) for c in ready}
+            earlier = {c.name: _known_scores(known or {}, c.name, verdicts[c.name]) for c in independent}
             parts |= {name: scores for name, scores in earlier.items() if scores is not None}
-            rewards = {c.name: c.reward for c in ready if c.name not in parts}
+            rewards = {c.name: c.reward for c in independent if c.name not in parts}
             places, futures = _start(rewards, samples, verdicts)
             # What runs in the background has started, so the others are computed here meanwhile.
             own = {

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agent_tunix.rewards.builtin import Kind
@@ -57,15 +57,7 @@ class CheckFinding:
 
     def to_data(self) -> dict[str, Any]:
         """Return the finding as JSON data."""
-        return {
-            "check": self.check,
-            "status": self.status.value,
-            "text": self.text,
-            "examples": [
-                {"response": e.response, "answer": e.answer, "value": e.value, "gold": e.gold, "detail": e.detail}
-                for e in self.examples
-            ],
-        }
+        return {**asdict(self), "status": self.status.value, "examples": [asdict(example) for example in self.examples]}
 
 
 @dataclass(frozen=True, slots=True)

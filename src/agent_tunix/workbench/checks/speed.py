@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from agent_tunix.rewards.mixture import Mixture
@@ -25,13 +25,7 @@ class Speed:
 
     def to_data(self) -> dict[str, Any]:
         """Return the speed as JSON data."""
-        return {
-            "sort": self.sort,
-            "outcome": self.outcome,
-            "completions": self.completions,
-            "per_second": self.per_second,
-            "slowest": self.slowest,
-        }
+        return asdict(self)
 
 
 def measure_speed(

@@ -117,15 +117,15 @@ def check_bounded(trial: Trial) -> CheckFinding:
     """Check that all values lie in the declared range; without one, that values do not grow with the length."""
     problem = trial.problems[0]
     growth = [(unit, [trial.score(problem, unit * 10**n).value for n in range(1, 5)]) for unit in ("so 1 = 1 ", "a ")]
-    scored = [(p, r, s) for p, r, s in trial.seen if s.value is not None]
-    values = [score.value for _, _, score in scored if score.value is not None]
+    entries = [(p, r, s) for p, r, s in trial.seen if s.value is not None]
+    values = [score.value for _, _, score in entries if score.value is not None]
     if not values:
         return CheckFinding("bounded", Status.FAILED, "no response was scored", _unscored_example(trial))
     observed = (min(values), max(values))
     summary = f"{len(values)} values from {observed[0]:g} to {observed[1]:g}"
     if trial.range is not None:
         low, high = trial.range
-        outside = [(p, r, s) for p, r, s in scored if not low - EPSILON <= (s.value or 0.0) <= high + EPSILON]
+        outside = [(p, r, s) for p, r, s in entries if not low - EPSILON <= (s.value or 0.0) <= high + EPSILON]
         if outside:
             p, r, s = outside[0]
             text = f"{len(outside)} values are outside the declared range {format_range(trial.range)}"

@@ -46,16 +46,9 @@ class Finding:
 
     def to_data(self) -> dict[str, Any]:
         """Return the finding as JSON data."""
-        return {
-            "name": self.name,
-            "severity": self.severity.value,
-            "step": self.step,
-            "summary": self.summary,
-            "subject": self.subject,
-            "evidence": dict(self.evidence),
-            "rollout_ids": list(self.rollout_ids),
-            "edits": list(self.edits),
-        }
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        lists = {"rollout_ids": list(self.rollout_ids), "edits": list(self.edits)}
+        return {**fields, **lists, "severity": self.severity.value, "evidence": dict(self.evidence)}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

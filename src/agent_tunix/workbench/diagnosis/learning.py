@@ -106,8 +106,8 @@ class RewardCollapse(Detector):
             return
         if self._total.low > self._before:
             self._before, self._error = self._total.low, _standard_error(row)
-        earned, left = self._before - self._floor, self._total.high - self._floor
-        is_lost = left <= LOST_SHARE * earned and earned - left >= LOST_ERRORS * self._error
+        earned, remainder = self._before - self._floor, self._total.high - self._floor
+        is_lost = remainder <= LOST_SHARE * earned and earned - remainder >= LOST_ERRORS * self._error
         if is_lost and 0 < earned >= LOST_FROM * self._span:
             yield Detection(
                 "reward_collapse",

@@ -114,8 +114,8 @@ def rewarded_but_wrong(oracle: str | None) -> Pick:
     """Return a pick of scored completions: lowest value of the oracle first, and of equal ones the highest total."""
 
     def pick(views: Views) -> Iterable[RolloutView]:
-        scored = [view for view in views if view.total is not None]
-        return sorted(scored, key=lambda view: ((view.components.get(oracle or "") or 0.0), -(view.total or 0.0)))
+        candidates = [view for view in views if view.total is not None]
+        return sorted(candidates, key=lambda view: ((view.components.get(oracle or "") or 0.0), -(view.total or 0.0)))
 
     return pick
 

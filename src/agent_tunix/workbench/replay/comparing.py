@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.rewards.rounding import join_equal
 from agent_tunix.rewards.sample import Outcome, Score
-from agent_tunix.workbench.replay.replaying import ReplayedStep
+from agent_tunix.workbench.replay.replaying import ReplayedStep, show_figure
 
 Floats = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ class ReplayComparison:
         if self.identical:
             yield f"every total and every advantage is {before} one, to the last bit"
             return
-        yield f"mean total           {_show(self.mean_before)} → {_show(self.mean_after)}"
+        yield f"mean total           {show_figure(self.mean_before)} → {show_figure(self.mean_after)}"
         yield f"totals changed       {_share(self.completions - self.equal_totals, self.completions)}"
         most = f", by at most {abs(self.movers[0].after[1] - self.movers[0].before[1]):.2g}" if self.movers else ""
         yield f"advantages changed   {_share(self.completions - self.equal_advantages, self.completions)}{most}"
@@ -100,8 +100,8 @@ class ReplayComparison:
             f" {self.newly_alive} newly alive)"
         )
         yield (
-            f"rank correlation     {_show(self.rank_correlation)} over all,"
-            f" {_show(self.group_rank_correlation)} within groups"
+            f"rank correlation     {show_figure(self.rank_correlation)} over all,"
+            f" {show_figure(self.group_rank_correlation)} within groups"
         )
         for outcome in Outcome:
             counts = self.outcomes_before[outcome], self.outcomes_after[outcome]
@@ -117,17 +117,13 @@ def _mover_lines(mover: Mover) -> Iterator[str]:
     (total, advantage), (new_total, new_advantage) = mover.before, mover.after
     yield ""
     yield (
-        f"{mover.rollout_id}: total {_show(total)} → {_show(new_total)},"
+        f"{mover.rollout_id}: total {show_figure(total)} → {show_figure(new_total)},"
         f" advantage {advantage:+.3f} → {new_advantage:+.3f}"
     )
     for name, (value, new_value) in mover.components.items():
-        yield f"  {name}: {_show(value)} → {_show(new_value)}"
+        yield f"  {name}: {show_figure(value)} → {show_figure(new_value)}"
     text = " ".join(mover.response.split())
     yield f"  {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + '…'}"
-
-
-def _show(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
 
 
 def _share(count: int, of: int) -> str:

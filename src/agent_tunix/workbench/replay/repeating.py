@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.rewards.mixture import Mixture
-from agent_tunix.workbench.replay.replaying import RecordedStep, replay
+from agent_tunix.workbench.replay.replaying import RecordedStep, replay, show_figure
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Repeats:
         yield f"{self.completions:,} completions scored {self.repeats} times each"
         for name, spread in {"total": self.total, **self.components}.items():
             yield (
-                f"{name}: own std {_show(spread.own_std)}, std within groups {_show(spread.group_std)},"
+                f"{name}: own std {show_figure(spread.own_std)}, std within groups {show_figure(spread.group_std)},"
                 f" noise {_percent(spread.noise_share)}, not the same each time {_percent(spread.unsteady)},"
                 f" without a value {_percent(spread.failed)}"
             )
@@ -73,10 +73,6 @@ class Repeats:
 def _to_data(spread: ComponentSpread) -> dict[str, Any]:
     fields = {name: getattr(spread, name) for name in spread.__slots__}
     return {**fields, "noise_share": spread.noise_share}
-
-
-def _show(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
 
 
 def _percent(value: float | None) -> str:

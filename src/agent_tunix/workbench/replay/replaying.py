@@ -140,3 +140,8 @@ def _score(mixture: Mixture, recorded: RecordedStep, reuse: Collection[str]) -> 
         if component.name in reuse
     }
     return mixture.score(recorded.samples, known=stored_scores)
+
+
+def show_figure(value: float | None) -> str:
+    """Return a figure as text."""
+    return "none" if value is None else f"{value:.4g}"
