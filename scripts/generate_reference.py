@@ -1,10 +1,9 @@
 """MkDocs hook that generates the reference pages from the code at each build, and the same pages of the checkout.
 
-The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`,
-`reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards,
-`reference/other-names.md` from the table of other libraries' names, `reference/errors.md` from the calls that make
-errors, and `reference/rewards.md` and `reference/environments.md` from docstrings. It also rejects a site that loads
-anything from the network.
+The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`
+and the table of other libraries' names, `reference/commands.md` from the commands' help, `reference/builtins.md` from
+the docstrings of built-in rewards, `reference/errors.md` from the calls that make errors, and `reference/api.md` from
+docstrings. It also rejects a site that loads anything from the network.
 
 `docs/reference` holds these pages as plain Markdown. Write them after a change of the code; `--check`, which
 `scripts/check` runs, names those that are outdated:
@@ -21,7 +20,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -74,39 +73,29 @@ and compared.
 """
 
 OTHER_NAMES_INTRO = """\
-# Names in other libraries
+## Names in other libraries
 
 Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, in this order, and the key that does the same here. Long
 names with dots are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
 """
 
-API_INTROS = {
-    "rewards": """\
-# Rewards API
+API_INTRO = """\
+# Python API
 
-This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards. It is plain Python and
-NumPy: importing it loads neither JAX nor Hydra.
-
-```python
-from agent_tunix.rewards import get_reward_function
-
-print(get_reward_function("math")("<answer>4</answer>", answer="4"))  # 1.0
-```
-""",
-    "environments": """\
-# Environments API
-
-This page lists every public name of `agent_tunix.environments`, the package for authors of environments and tools.
-Importing it loads neither JAX nor Hydra. [Environments and tools](../environments.md) explains how they are used.
+This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards, and of
+`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Both are plain
+Python and NumPy: importing them loads neither JAX nor Hydra.
 
 ```python
 from agent_tunix.environments import resolve_environment
+from agent_tunix.rewards import get_reward_function
 
+print(get_reward_function("math")("<answer>4</answer>", answer="4"))  # 1.0
 episode = resolve_environment("calculator").open()
 print(episode.call("calculator", {"expression": "1 / 3"}).text)  # 1/3 (about 0.333333333333)
 ```
-""",
-}
+"""
+API_PACKAGES = ("rewards", "environments")
 # Options of mkdocstrings, which shows the docstrings on the site.
 _OF_SITE = """\
 ::: agent_tunix.{name}
@@ -165,6 +154,7 @@ def configuration_page() -> str:
         "## evaluate.py\n",
         f"{inspect.cleandoc(schema.EvaluateConfig.__doc__ or '')}\n",
         _key_table("", list(dataclasses.fields(schema.EvaluateConfig)), _default_values("evaluate")),
+        _other_names(),
     ]
     return "\n".join(parts)
 
@@ -316,7 +306,7 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
                 yield from _command_sections(subcommand, f"{path} {name}", context)
 
 
-def other_names_page() -> str:
+def _other_names() -> str:
     """Return the Markdown of the settings of other libraries: the key that each has here, or why it has none."""
     rows = []
     for name, found in OTHER_NAMES.items():
@@ -344,11 +334,16 @@ def _message(text: str) -> str:
     return re.sub(r"([\\`*_|{}\[\]<>#])", r"\\\1", " ".join(text.split()))
 
 
+def _api_page(describe: Callable[[str], str]) -> str:
+    """Return the page of the public names of the packages for authors, each described by a function."""
+    parts = (f"## agent_tunix.{package}\n\n{describe(package)}" for package in API_PACKAGES)
+    return "\n\n".join([API_INTRO, *parts])
+
+
 PAGES = {
     "configuration": configuration_page,
     "commands": commands_page,
     "builtins": builtins_page,
-    "other-names": other_names_page,
     "errors": errors_page,
 }
 
@@ -362,7 +357,7 @@ _GENERATED = "<!-- Written by scripts/generate_reference.py; change the code ins
 def pages_of_checkout() -> dict[Path, str]:
     """Return the pages of `docs/reference` by file: plain Markdown, without the anchors that only MkDocs reads."""
     texts = {name: re.sub(r" ?\{ #[^}]+ \}", "", page()) for name, page in PAGES.items()}
-    texts |= {name: f"{intro}\n{api_section(f'agent_tunix.{name}')}" for name, intro in API_INTROS.items()}
+    texts["api"] = _api_page(lambda package: api_section(f"agent_tunix.{package}"))
     return {
         _DIRECTORY / f"{name}.md": f"{_GENERATED}{text.strip()}\n".replace("\u00a0", " ")
         for name, text in texts.items()
@@ -397,7 +392,7 @@ def main(arguments: list[str]) -> int:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
     of_site = {name: page() for name, page in PAGES.items()}
-    of_site |= {name: f"{intro}\n{_OF_SITE.format(name=name)}" for name, intro in API_INTROS.items()}
+    of_site["api"] = _api_page(lambda package: _OF_SITE.format(name=package))
     for name, text in of_site.items():
         # The page of the checkout has no anchors for MkDocs.
         if (in_checkout := files.get_file_from_path(f"reference/{name}.md")) is not None:

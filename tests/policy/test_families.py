@@ -318,7 +318,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (QWEN3_5_TEXT, {"linear_num_value_heads": 24, "linear_conv_kernel_dim": 0, "full_attention_interval": 0}),
         (GEMMA4_TEXT, {"num_kv_shared_layers": 34, "hidden_size_per_layer_input": -1}),
         (QWEN3_MOE, {"num_experts_per_tok": 129, "mlp_only_layers": 3, "decoder_sparse_step": 0, "num_experts": 0}),
-        (QWEN3_MOE, {"num_experts": 10_001}),
         (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
         (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
         (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),

@@ -118,9 +118,8 @@ def test_a_step_that_no_run_reaches_is_no_checkpoint(directory: Path, checkpoint
 
 def test_a_missing_step_names_those_that_exist(checkpoints: Checkpoints) -> None:
     save(checkpoints, 5, 10)
-    with raises(CheckpointError, "no_such_checkpoint") as caught:
+    with raises(CheckpointError, "no_such_checkpoint", "[5, 10]"):
         checkpoints.restore(7, make_state(0))
-    assert "[5, 10]" in str(caught.value)
 
 
 def test_only_the_newest_are_kept_and_later_ones_can_be_removed(checkpoints: Checkpoints, directory: Path) -> None:
@@ -419,9 +418,8 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_run_at_its_next_step(tmp_
         [saver.barrier(), saver.check] if by_barrier else [lambda: saver.save(2, state(2.0), {}, after=nothing)]
     )
     for next_step in next_steps:
-        with raises(CheckpointError, "checkpoint_not_written") as caught:
+        with raises(CheckpointError, "checkpoint_not_written", "step 1"):
             next_step()
-        assert "step 1" in str(caught.value)
     saver.close()
 
 

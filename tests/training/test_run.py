@@ -179,9 +179,8 @@ def test_stored_completions_give_their_totals_and_advantages_again_to_the_bit(fi
 
 def test_a_directory_that_holds_a_run_is_refused(finished: Path, config: Config) -> None:
     before = (finished / "metrics.jsonl").read_bytes()
-    with raises(RunDirectoryError, "directory_holds_run") as caught:
+    with raises(RunDirectoryError, "directory_holds_run", "training.resume=true"):
         train_config(config, finished)
-    assert "training.resume=true" in str(caught.value)
     assert (finished / "metrics.jsonl").read_bytes() == before
 
 
@@ -394,9 +393,8 @@ def test_resuming_on_other_rows_leaves_the_run_finished(finished: Path, config: 
     before = (root / "status.json").read_bytes()
     config.training.resume = True
     config.seed, config.training.train_fraction = 5, 0.5
-    with raises(CheckpointError, "rows_changed") as caught:
+    with raises(CheckpointError, "rows_changed", "resume with seed=0"):
         train_config(config, root)
-    assert "resume with seed=0" in str(caught.value)
     assert (root / "status.json").read_bytes() == before
 
 
@@ -410,9 +408,8 @@ def test_metadata_that_no_run_writes_is_named(finished: Path, config: Config, tm
     manifest["metadata.json"] = hashlib.sha256((checkpoint / "metadata.json").read_bytes()).hexdigest()
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
     config.training.resume = True
-    with raises(CheckpointError, "checkpoint_unreadable") as caught:
+    with raises(CheckpointError, "checkpoint_unreadable", "metadata.json"):
         train_config(config, root)
-    assert "metadata.json" in str(caught.value)
 
 
 # Stopping.

@@ -60,15 +60,15 @@ def export(
         raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="export_without_place")
     if repository is not None:
         check_push(repository)
-    chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
-    found = find_run(run, "RUN")
-    devices.prepare(found.config.distributed)
+    wanted_step = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
+    found_run = find_run(run, "RUN")
+    devices.prepare(found_run.config.distributed)
     with contextlib.ExitStack() as stack:
         place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
         exported = export_run(
-            found,
+            found_run,
             place,
-            step=chosen,
+            step=wanted_step,
             adapter=adapter,
             dtype=dtype,  # type: ignore[arg-type]
             overwrite=overwrite,

@@ -20,7 +20,6 @@ from agent_tunix.config.other_names import key_of_other_name, reason_without_key
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.own_functions import POLICY_LOSSES
-from agent_tunix.patterns import compile_pattern
 
 # Conventions of rewards, by the names that `rewards.conventions` gives them.
 REWARD_CONVENTIONS = (
@@ -478,8 +477,8 @@ def _model_problems(config: Config) -> Iterator[str]:
         yield str(error)
     if model.lora_module_path is not None:
         try:
-            compile_pattern(model.lora_module_path)
-        except ValueError as error:
+            re.compile(model.lora_module_path)
+        except re.error as error:
             yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r:.200}: {error}"
 
     if model.quantization is not None:

@@ -315,7 +315,7 @@ WITHOUT_KEY = {
     "repetition_penalty": "sampling has only temperature, top_p, top_k and min_p",
     "generation_kwargs": "the keys of `generation` are all that sampling has",
     "processing_class": "the tokenizer is that of model.path",
-    "callbacks": "a run has trackers (docs/trackers.md), stopping.metric and hydra's callbacks instead",
+    "callbacks": "a run has trackers (docs/metrics.md), stopping.metric and hydra's callbacks instead",
     "apply_chat_template": "prompts are always rendered by the chat template: prompt.chat_template",
     "remove_unused_columns": "a reward can use every column of the data",
     **dict.fromkeys(

@@ -81,14 +81,14 @@ def export_run(
             base, revision = _base_of(run.config.model.path or str(trained.directory))
             write_adapter(trained.policy, trained.directory, partial, alpha, base, revision)
         else:
-            stored = None if dtype == "auto" else jnp.dtype(dtype)
-            write_merged(trained.policy, trained.directory, partial, alpha, stored)
+            stored_dtype = None if dtype == "auto" else jnp.dtype(dtype)
+            write_merged(trained.policy, trained.directory, partial, alpha, stored_dtype)
         if run.config.prompt.chat_template is not None and trained.tokenizer.chat_template is not None:
             # The run trained with this template. It takes precedence over the template in the model's own files.
             (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
         write_prompts(run.config, partial)
-        asked = _conversation(trained.tokenizer, run.config.prompt)
-        write_card(StoredRun(run.root), partial, trained.step, asked, adapter=adapter, repository=repository)
+        conversation = _conversation(trained.tokenizer, run.config.prompt)
+        write_card(StoredRun(run.root), partial, trained.step, conversation, adapter=adapter, repository=repository)
         num_bytes = _write_manifest(partial)
     return Exported(to, trained.step, num_bytes)
 
@@ -141,11 +141,11 @@ def _check_apart(run: FoundRun, to: Path) -> None:
     Raises:
         ExportError: The target contains one of these directories, or is inside one.
     """
-    needed = {"the run": run.root, "its checkpoints": run.checkpoints}
+    protected = {"the run": run.root, "its checkpoints": run.checkpoints}
     if (model := find_cached_directory(run.config.model)) is not None:
-        needed["the base model of the run"] = model
+        protected["the base model of the run"] = model
     place = to.resolve()
-    for what, path in needed.items():
+    for what, path in protected.items():
         other = path.resolve()
         if place.is_relative_to(other) or other.is_relative_to(place):
             raise ExportError(
@@ -159,13 +159,13 @@ def _foreign(directory: Path) -> set[str]:
     """Return the files of a directory that its manifest does not list or that have changed, and empty directories."""
     here = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not _is_filled(path)}
     try:
-        listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
+        manifest_files = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return here
     same = {
         name
-        for name in here & listed.keys()
-        if (directory / name).is_file() and _digest(directory / name) == listed[name]
+        for name in here & manifest_files.keys()
+        if (directory / name).is_file() and _digest(directory / name) == manifest_files[name]
     }
     return here - same - {MANIFEST}
 
@@ -220,8 +220,8 @@ def _umask() -> int:
 
 def _write_manifest(directory: Path) -> int:
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    listed = {path.relative_to(directory).as_posix(): _digest(path) for path in files}
-    (directory / MANIFEST).write_text(json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8")
+    digests = {path.relative_to(directory).as_posix(): _digest(path) for path in files}
+    (directory / MANIFEST).write_text(json.dumps({"files": digests}, indent=1) + "\n", encoding="utf-8")
     return sum(path.stat().st_size for path in files)
 
 

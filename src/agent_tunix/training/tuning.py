@@ -179,19 +179,19 @@ def _open_study(optuna: Any, search: Search) -> Any:
         ) from error
     # The seed depends on the number of trials, so that a continued search does not draw the first values again.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
-    described = {
+    description = {
         "metric": search.metric,
         "direction": search.direction,
         "fixed": list(search.fixed),
         "space": {key: dataclasses.asdict(value) for key, value in search.space.items()},
     }
-    for name, value in described.items():
+    for name, value in description.items():
         value = json.loads(json.dumps(value))
-        stored = study.user_attrs.get(name, value)
-        if stored != value:
+        stored_value = study.user_attrs.get(name, value)
+        if stored_value != value:
             raise ConfigError(
-                f"{storage} contains a search whose {name} is {stored!r}, not {value!r}; continue with {stored!r}, "
-                "or choose another --directory",
+                f"{storage} contains a search whose {name} is {stored_value!r}, not {value!r}; continue with "
+                f"{stored_value!r}, or choose another --directory",
                 code="search_differs",
             )
         study.set_user_attr(name, value)
@@ -219,12 +219,12 @@ def _take_trial(optuna: Any, study: Any, search: Search) -> None:
         study.tell(trial, state=state.FAIL)
         raise
     study.tell(trial, value if outcome is state.COMPLETE else None, state=outcome)
-    shown = ", ".join(f"{key}={value}" for key, value in overrides.items())
+    values = ", ".join(f"{key}={value}" for key, value in overrides.items())
     _LOGGER.info(
         "trial %d: %s with %s",
         trial.number + 1,
         f"{_measure(search)} {value:.4g}" if value is not None else outcome.name.lower(),
-        shown,
+        values,
     )
 
 
@@ -251,22 +251,22 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             preexec_fn=die_with_parent,  # ends the run if the search is killed
         )
         try:
-            ended = False
-            while not ended:
+            has_ended = False
+            while not has_ended:
                 # Checked first, so that rows written before the end are read below.
-                ended = process.poll() is not None
+                has_ended = process.poll() is not None
                 for step, value in _values(root, search, after=reported):
                     reported = step
                     trial.report(value, step)
-                    if not ended and trial.should_prune():
+                    if not has_ended and trial.should_prune():
                         raise optuna.TrialPruned
-                if not ended:
+                if not has_ended:
                     time.sleep(_POLL_S)
         finally:
             _end(process)
     if process.returncode:
-        said = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise TrialError(f"its run exited with status {process.returncode}: {' '.join(said[-3:])[-500:]}")
+        lines = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise TrialError(f"its run exited with status {process.returncode}: {' '.join(lines[-3:])[-500:]}")
     values = [value for _, value in _values(root, search, after=0)]
     if not values:
         raise TrialError(f"no step of its run has a value of {_measure(search)}; see {root}")

@@ -44,19 +44,19 @@ class SearchCorpus:
         if not 1 <= limit <= _MOST_RESULTS:
             raise ValueError(f"limit must be from 1 to {_MOST_RESULTS}, not {limit}")
         match = " OR ".join(f'"{word}"' for word in words)
-        found = self._index.execute(
+        passages = self._index.execute(
             "SELECT title, text FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?", (match, limit)
         ).fetchall()
-        if not found:
+        if not passages:
             return "No passage matches."
         return "\n\n".join(
             f"[{number}] {f'{title}: ' if title else ''}{text[: self._max_characters]}"
-            for number, (title, text) in enumerate(found, start=1)
+            for number, (title, text) in enumerate(passages, start=1)
         )
 
 
 @functools.lru_cache(maxsize=8)
-def _index_of(path: str, modified: int, size: int) -> sqlite3.Connection:
+def _index_of(path: str, _modified: int, _size: int) -> sqlite3.Connection:
     """Return the index of a file, made once for each of its versions."""
     index = sqlite3.connect(":memory:", check_same_thread=False)
     index.execute("CREATE VIRTUAL TABLE passages USING fts5(title, text, tokenize = 'porter unicode61')")

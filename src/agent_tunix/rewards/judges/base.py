@@ -92,11 +92,11 @@ class Judge(abc.ABC):
         """Score the samples. Each question holds the gate while it runs."""
 
     @property
-    def given(self) -> type[Self]:
+    def definition(self) -> type[Self]:
         """The class of the judge, which holds its code."""
         return type(self)
 
-    function = given
+    function = definition
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `judge("It is 4.", prompt="What is 2 + 2?")`.

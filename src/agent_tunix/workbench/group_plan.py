@@ -177,9 +177,9 @@ def dead_shares(totals_PK: Floats, num_generations: int) -> Floats:
 
 
 def _dead_share(totals_K: Floats, size: int) -> float:
-    scored = join_equal(totals_K[~np.isnan(totals_K)])
-    unscored = totals_K.size - scored.size
-    _, counts = np.unique(scored, return_counts=True)
+    distinct_totals = join_equal(totals_K[~np.isnan(totals_K)])
+    unscored = totals_K.size - distinct_totals.size
+    _, counts = np.unique(distinct_totals, return_counts=True)
     none_scored = math.comb(unscored, size)
     dead = none_scored + sum(math.comb(int(count) + unscored, size) - none_scored for count in counts)
     return dead / math.comb(totals_K.size, size)
@@ -187,8 +187,8 @@ def _dead_share(totals_K: Floats, size: int) -> float:
 
 def describe_difficulty(temperature: float, totals_PK: Floats) -> Difficulty:
     """Sort the problems of a pilot by what they can teach."""
-    known = totals_PK[~np.isnan(totals_PK)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    all_totals = totals_PK[~np.isnan(totals_PK)]
+    low, high = (float(all_totals.min()), float(all_totals.max())) if all_totals.size else (0.0, 0.0)
     sorts: dict[str, list[int]] = {name: [] for name in ("too_easy", "too_hard", "tied", "unscored", "telling")}
     means = []
     for problem, totals_K in enumerate(totals_PK):
@@ -199,8 +199,8 @@ def describe_difficulty(temperature: float, totals_PK: Floats) -> Difficulty:
     width = 0.0 if are_equal(low, high) else high - low
     places = [min(int(10 * (mean - low) / width), 9) if width > 0 else 0 for mean in means]
     buckets = tuple(np.bincount(places, minlength=10).tolist()) if places else (0,) * 10
-    mean = float(known.mean()) if known.size else None
-    return Difficulty(temperature, mean, **{name: tuple(found) for name, found in sorts.items()}, buckets=buckets)
+    mean = float(all_totals.mean()) if all_totals.size else None
+    return Difficulty(temperature, mean, **{name: tuple(problems) for name, problems in sorts.items()}, buckets=buckets)
 
 
 def _sort(scored: Floats, low: float, high: float) -> str:

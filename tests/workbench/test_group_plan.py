@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.workbench.planning import ALIVE_GROUPS, dead_shares, describe_difficulty, make_plan
+from agent_tunix.workbench.group_plan import ALIVE_GROUPS, dead_shares, describe_difficulty, make_plan
 
 NAN = math.nan
 

@@ -14,7 +14,7 @@ from agent_tunix.overrides import assign
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
     from agent_tunix.training.pilot import Pilot
-    from agent_tunix.workbench.planning import Plan
+    from agent_tunix.workbench.group_plan import Plan
 
 _MANY_CUT = 0.1
 
@@ -82,31 +82,33 @@ def plan(
         raise click.UsageError(f"--group-size must be at most --samples {samples}, not {too_large[0]}")
     shortcuts = _shortcuts(data, model, reward)
     pilot = _pilot(_compose([*shortcuts, *overrides]), problems, samples, temperatures)
-    from agent_tunix.workbench.planning import make_plan
+    from agent_tunix.workbench.group_plan import make_plan
 
-    found = make_plan(pilot.totals, sizes, target)
+    group_plan = make_plan(pilot.totals, sizes, target)
     if write is not None:
         write.write_text("".join(f"{line}\n" for line in _problem_lines(pilot)), encoding="utf-8")
     if as_json:
-        echo(json.dumps({**found.to_data(), "clipped_share": pilot.clipped_share}, indent=2))
+        echo(json.dumps({**group_plan.to_data(), "clipped_share": pilot.clipped_share}, indent=2))
     else:
-        _print(found, pilot)
-    raise SystemExit(0 if found.within_target else 1)
+        _print(group_plan, pilot)
+    raise SystemExit(0 if group_plan.within_target else 1)
 
 
 def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[str]:
     """Return the options as Hydra overrides, with quoted values."""
-    given = []
+    shortcuts = []
     if data is not None:
         from agent_tunix.cli.rewards.problems import source_of
 
-        given += [f"data.source={source_of(data)}", assign("data.path", data)]
+        shortcuts += [f"data.source={source_of(data)}", assign("data.path", data)]
     if model is not None:
-        given.append(assign("model.path", model))
+        shortcuts.append(assign("model.path", model))
     if reward is not None:
-        listed = reward.lstrip().startswith(("[", "{"))
-        given.append(f"training.reward_function={reward}" if listed else assign("training.reward_function", reward))
-    return given
+        is_list = reward.lstrip().startswith(("[", "{"))
+        shortcuts.append(
+            f"training.reward_function={reward}" if is_list else assign("training.reward_function", reward)
+        )
+    return shortcuts
 
 
 def _compose(overrides: list[str]) -> "Config":
@@ -129,7 +131,7 @@ def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[fl
             "(rewards/dead_groups)",
             code="plan_of_episodes",
         )
-    checked = preflight(config, Path.cwd())
+    validated = preflight(config, Path.cwd())
     devices.prepare(config.distributed)
 
     import absl.logging
@@ -139,7 +141,7 @@ def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[fl
 
     absl.logging.set_verbosity(absl.logging.ERROR)
 
-    with make_reward_runner(checked.mixture, config.rewards) as runner:
+    with make_reward_runner(validated.mixture, config.rewards) as runner:
         return run_pilot(
             config,
             runner.reward,
@@ -161,11 +163,11 @@ def _problem_lines(pilot: "Pilot") -> list[str]:
     return lines
 
 
-def _print(found: "Plan", pilot: "Pilot") -> None:
-    echo(f"{len(pilot.prompts)} problems, {found.num_samples} completions of each")
+def _print(group_plan: "Plan", pilot: "Pilot") -> None:
+    echo(f"{len(pilot.prompts)} problems, {group_plan.num_samples} completions of each")
     for temperature, share in pilot.clipped_share.items():
         if share > _MANY_CUT:
-            cut = "of the completions are cut at generation.max_generation_steps"
-            echo(f"temperature {temperature:g}: {share:.0%} {cut}")
-    for line in found.lines():
+            share_cut = "of the completions are cut at generation.max_generation_steps"
+            echo(f"temperature {temperature:g}: {share:.0%} {share_cut}")
+    for line in group_plan.lines():
         echo(line)
