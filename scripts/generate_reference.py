@@ -27,7 +27,7 @@ from typing import Any
 
 import click
 from api_pages import api_section
-from error_codes import classes, messages_by_code
+from error_codes import classes, examples_by_code
 from hydra import compose, initialize_config_dir
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -37,7 +37,8 @@ from omegaconf import OmegaConf
 from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
-from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY, WITHOUT_KEY_BY_BEGINNING
+from agent_tunix.config.limits import OneOf, limit_of
+from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
 
@@ -75,8 +76,8 @@ and compared.
 OTHER_NAMES_INTRO = """\
 ## Names in other libraries
 
-Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, in this order, and the key that does the same here. Long
-names with dots are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
+Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, and the key that does the same here. Long names with dots
+are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
 """
 
 API_INTRO = """\
@@ -121,8 +122,8 @@ except RewardError as error:
     print(error.code)
 ```
 
-A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, `…` stands for a value. All classes
-derive from `agent_tunix.errors.AgentTunixError`.
+A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, one for each code, `…` stands for a
+value. All classes derive from `agent_tunix.errors.AgentTunixError`.
 """
 
 YAML_TYPES: dict[Any, str] = {
@@ -228,7 +229,7 @@ def _key_table(prefix: str, fields: "list[dataclasses.Field[Any]]", defaults: di
     for name, field, value in _leaves(prefix, fields, defaults):
         default = json.dumps(value, ensure_ascii=False)
         help_text = field.metadata["help"]
-        rows.append(f"| `{name}`{{ #{name} }} | {yaml_type(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
+        rows.append(f"| `{name}`{{ #{name} }} | {_values(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
     return "\n".join(rows) + "\n"
 
 
@@ -265,10 +266,24 @@ def _heading_comment(file: Path) -> str:
     return f": {' '.join(comment)}" if comment else ""
 
 
+def _values(annotation: Any) -> str:
+    """Return the values of a key in words: its choices, or its type and range, and null."""
+    limit = limit_of(annotation)
+    if limit is None:
+        return yaml_type(annotation)
+    null = " or null" if type(None) in typing.get_args(annotation) else ""
+    if isinstance(limit, OneOf):
+        choices = ", ".join(f"`{choice}`" for choice in limit.choices)
+        return f"{choices}{', or your own' if limit.own else ''}{null}"
+    return f"{yaml_type(annotation).removesuffix(' or null')}, {limit}{null and f',{null}'}"
+
+
 def yaml_type(annotation: Any) -> str:
     """Return a type in the words of a YAML file: `int | None` is "integer or null"."""
     arguments = typing.get_args(annotation)
-    if isinstance(annotation, types.UnionType):
+    if hasattr(annotation, "__metadata__"):
+        return yaml_type(arguments[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return " or ".join(yaml_type(argument) for argument in arguments)
     origin = typing.get_origin(annotation)
     if origin is list:
@@ -308,24 +323,21 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
 
 def _other_names() -> str:
     """Return the Markdown of the settings of other libraries: the key that each has here, or why it has none."""
-    rows = []
-    for name, found in OTHER_NAMES.items():
-        key, remark = (found, "") if isinstance(found, str) else found
-        rows.append(f"| `{name}` | `{key}` | {remark} |")
-    rows += [f"| `{name}` | | {remark} |" for name, remark in WITHOUT_KEY.items()]
-    rows += [f"| `{start}…` | | {remark} |" for start, remark in WITHOUT_KEY_BY_BEGINNING.items()]
+    rows = [f"| `{name}` | `{key}` | {remark} |" for name, (key, remark) in sorted(OTHER_NAMES.items())]
+    rows += [f"| `{name.replace('*', '…')}` | | {reason} |" for name, reason in sorted(WITHOUT_KEY.items())]
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
 
 
 def errors_page() -> str:
-    """Return the page of error classes, their codes and messages."""
-    messages = messages_by_code()
+    """Return the page of error classes and their codes, each with a message."""
+    examples = examples_by_code()
     parts = [ERRORS_INTRO]
     for name, kind in classes().items():
-        codes = sorted((code, texts) for (of, code), texts in messages.items() if of == name)
-        if codes:
-            rows = [f"| `{code}` | {'<br>'.join(map(_message, texts))} |" for code, texts in codes]
-            parts.append("\n".join([f"## {name}", "", _doc_of(kind), "", "| code | message |", "| --- | --- |", *rows]))
+        if examples[name]:
+            rows = [f"| `{code}` | {_message(text)} |" for code, text in sorted(examples[name].items())]
+            parts.append(
+                "\n".join([f"## {name}", "", _doc_of(kind), "", "| code | for example |", "| --- | --- |", *rows])
+            )
     return "\n\n".join(parts) + "\n"
 
 

@@ -238,8 +238,6 @@ LOST = [{"problem": "p"}, {"problem": "q"}]
     [
         (rows(1), 0.5, "too_few_problems", "there is 1; set it to 1"),
         ([*rows(1), *LOST], 0.5, "too_few_problems", "were dropped: 2 × no column 'question' or 'answer' (lines 2, 3"),
-        (rows(2), 0.0, "invalid_setting", "above 0 and at most 1"),
-        (rows(2), -0.5, "invalid_setting", "above 0 and at most 1"),
     ],
 )
 def test_what_cannot_be_divided(objects: list[Any], fraction: float, code: str, words: str, tmp_path: Path) -> None:

@@ -364,7 +364,6 @@ def test_over_long_prompts_are_dropped_and_counted(lengths: list[int], kept: int
     [
         ([10, 11, 30], "refuse", "over_long_prompts", "max_prompt_length=30 or generation.over_long=drop"),
         ([20, 11, 30], "drop", "over_long_prompts", "set generation.max_prompt_length=30"),
-        ([1, 1, 1], "truncate", "invalid_setting", "'truncate'"),
     ],
 )
 def test_over_long_prompts_are_refused_with_the_length_that_would_do(

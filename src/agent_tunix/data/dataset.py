@@ -15,7 +15,7 @@ from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import REFERENCE_MARK, Example, fit_layout, is_marked, make_example, rename_columns
 from agent_tunix.data.sources import Split, read_rows
-from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.errors import DataError
 
 _LOGGER = logging.getLogger("agent_tunix.data")
 
@@ -86,7 +86,7 @@ def load_evaluation(config: Config) -> LoadedSplit:
     streamed data only the first `evaluation.num_samples` examples are taken. A run that does not evaluate needs none.
 
     Raises:
-        ConfigError: The source does not exist, or the fraction is not in (0, 1].
+        ConfigError: The source does not exist.
         DataError: A file cannot be read, or it has no usable row.
     """
     if config.evaluation.num_samples == 0 and (config.data.streaming or config.training.train_fraction >= 1.0):
@@ -104,7 +104,7 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
     With `training.train_fraction` below 1, the training rows are split; otherwise the evaluation uses the test rows.
 
     Raises:
-        ConfigError: The source does not exist, or the fraction is not in (0, 1].
+        ConfigError: The source does not exist.
         DataError: A file cannot be read, or it has no usable row.
     """
     if config.training.train_fraction < 1.0:
@@ -246,10 +246,6 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
     A problem is never in both parts. Reordering the rows or adding a few does not move the others.
     """
     fraction = config.training.train_fraction
-    if not 0.0 < fraction < 1.0:
-        raise ConfigError(
-            f"training.train_fraction must be above 0 and at most 1, not {fraction}", code="invalid_setting"
-        )
     split = load_examples(config, "train")
     of_rows = [_problem_of(example, config) for example in split.examples]
     problems = set(of_rows)

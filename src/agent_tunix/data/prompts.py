@@ -189,11 +189,8 @@ def filter_over_long(
         The examples that fit, and a tally of the others.
 
     Raises:
-        ConfigError: The policy is unknown.
         DataError: A prompt is too long and the policy is `refuse`, or none fits and `may_be_empty` is False.
     """
-    if policy not in ("drop", "refuse"):
-        raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}", code="invalid_setting")
     short_enough, dropped, longest = [], Dropped(), 0
     for example, length in zip(examples, lengths, strict=True):
         longest = max(longest, length)

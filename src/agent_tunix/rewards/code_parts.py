@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import registry
-from agent_tunix.rewards.judges import JUDGES
-from agent_tunix.rewards.judges.settings import OPENAI_KEY, OPENAI_URL
+from agent_tunix.rewards.judges import JUDGES, OPENAI_KEY, OPENAI_URL
 from agent_tunix.rewards.recipe import is_function_id
 from agent_tunix.rewards.reward_model import REWARD_MODELS
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.cli.rewards import options as commands
-from agent_tunix.config import checks
+from agent_tunix.config import schema
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import BaseReward, get_reward_function, register_reward_function, resolve_reward
 from agent_tunix.rewards.conventions import CONVENTIONS, CallSettings, adapt, detect
@@ -228,4 +228,4 @@ def test_a_wrapper_may_have_awaited_what_it_wraps(convention: str) -> None:
 
 
 def test_the_configuration_and_the_command_line_know_every_convention() -> None:
-    assert tuple(CONVENTIONS) == checks.REWARD_CONVENTIONS == commands.CONVENTIONS
+    assert tuple(CONVENTIONS) == schema.REWARD_CONVENTIONS == commands.CONVENTIONS

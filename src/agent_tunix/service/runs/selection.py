@@ -61,7 +61,7 @@ def read(source: "pq.ParquetFile", place: int, columns: Sequence[str], reading: 
     size = source.metadata.row_group(place).total_byte_size
     if size > _LARGEST_STEP_BYTES:
         raise ValueError(f"a step has {size:,} bytes")
-    table = read_row_group(source, place, columns, _LARGEST_STEP_BYTES)
+    table = read_row_group(source, place, columns)
     reading.row_groups += 1
     reading.num_bytes += table.nbytes
     return table
