@@ -24,7 +24,7 @@ from agent_tunix.config.compose import from_yaml, with_overrides
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import RewardError, UntrustedRunError
 from agent_tunix.evaluation.request import read_request
-from agent_tunix.rewards.code_parts import find_code_parts
+from agent_tunix.runs.code_parts import find_code_parts
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import is_own_run, record_run, require_trust, reward_parts
 
