@@ -24,7 +24,7 @@ from agent_tunix.config.compose import from_yaml, with_overrides
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import RewardError, UntrustedRunError
 from agent_tunix.evaluation.request import read_request
-from agent_tunix.rewards.code_parts import find_code_parts
+from agent_tunix.runs.code_parts import find_code_parts
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import is_own_run, record_run, require_trust, reward_parts
 
@@ -259,6 +259,7 @@ def test_trust_is_of_one_command(world: World) -> None:
     assert read_request(EvaluateConfig(checkpoint_dir="run", with_rewards=True, trust=True)).mixture is not None
 
 
+@pytest.mark.slow
 def test_what_uses_no_code_of_the_run_needs_no_trust(world: World) -> None:
     world.configure({"training.reward_function": f"{world.elsewhere / 'code.py'}:reward"})
     assert invoke("report", "run").exit_code == 0
@@ -281,6 +282,13 @@ def test_a_reward_of_the_users_own_needs_no_trust(world: World) -> None:
     (world.here / "mine.py").write_text("def right(response):\n    return 1.0\n")
     world.configure({"evaluation.correct": "run/code.py:reward", "rewards.modules": ["run/code.py"]})
     assert read_request(EvaluateConfig(checkpoint_dir="run", correct="mine.py:right")).correct is not None
+    assert not world.canary.exists()
+
+
+@pytest.mark.slow
+def test_a_replay_with_a_reward_of_the_users_own_needs_no_trust(world: World) -> None:
+    (world.run / "code.py").write_text(CODE)
+    (world.here / "mine.py").write_text("def right(response):\n    return 1.0\n")
     world.configure({"training.reward_function": "run/code.py:reward"})
     assert invoke("rewards", "replay", "run", "--reward", "mine.py:right").exit_code == 1
     assert not world.canary.exists()
@@ -384,10 +392,12 @@ def own(world: World) -> World:
 def test_a_run_of_ones_own_needs_no_trust(own: World) -> None:
     assert invoke("rewards", "replay", "run").exit_code == 1
     assert own.canary.exists()
-    assert read_request(EvaluateConfig(checkpoint_dir="run")).correct is not None
+
+
+def test_a_run_of_ones_own_stays_so_if_it_changes(own: World) -> None:
     (own.here / "mine.py").write_text(f"{CODE}# changed\n")
-    own.configure({"training.reward_function": "mine.py:reward", "seed": 5})
-    assert invoke("rewards", "replay", "run").exit_code == 1
+    own.configure({"evaluation.correct": "mine.py:reward", "seed": 5})
+    assert read_request(EvaluateConfig(checkpoint_dir="run")).correct is not None
 
 
 def test_a_run_is_recorded_once_by_its_real_path(own: World) -> None:
@@ -404,7 +414,7 @@ def test_a_copied_or_moved_run_needs_trust_until_it_resumes(place: Any, own: Wor
     assert is_refused(invoke("rewards", "replay", "other"))
     assert not own.canary.exists()
     record_run(own.here / "other")
-    assert invoke("rewards", "replay", "other").exit_code == 1
+    assert is_own_run(own.here / "other")
 
 
 def test_a_record_that_cannot_be_written_is_a_warning(

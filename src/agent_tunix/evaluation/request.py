@@ -18,7 +18,7 @@ from agent_tunix.data.prompting import settle_prompts
 from agent_tunix.data.sources.paths import SUFFIXES
 from agent_tunix.errors import ConfigError
 from agent_tunix.rewards import Mixture
-from agent_tunix.rewards.code_parts import CodePart
+from agent_tunix.runs.code_parts import CodePart
 from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
 from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.preflight import resolve_for_evaluation

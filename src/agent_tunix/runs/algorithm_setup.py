@@ -13,8 +13,8 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.own_functions import OWN_LOSSES, POLICY_LOSSES, OwnFunctions
 from agent_tunix.rewards import loading
 from agent_tunix.rewards.advantages import OWN_ESTIMATORS, SCALINGS
-from agent_tunix.rewards.code_parts import CodePart, find_code_parts
 from agent_tunix.rewards.finding import nearest
+from agent_tunix.runs.code_parts import CodePart, find_code_parts
 from agent_tunix.startup import devices
 
 

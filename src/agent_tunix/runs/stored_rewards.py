@@ -14,11 +14,11 @@ from agent_tunix.config.schema import Config, RewardGroupConfig, RewardsConfig
 from agent_tunix.errors import ConfigError, ModelError, RewardError
 from agent_tunix.policy.files.directory import find_cached_directory, fingerprint_tokenizer
 from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completions
-from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
 from agent_tunix.runs.algorithm_setup import algorithm_parts
+from agent_tunix.runs.code_parts import CodePart
 from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
 from agent_tunix.runs.trust import reward_parts
 from agent_tunix.tracking.rollouts import StoredStep

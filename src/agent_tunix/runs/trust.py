@@ -17,8 +17,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.errors import StoreError, UntrustedRunError
-from agent_tunix.rewards.code_parts import CodePart, find_code_parts
 from agent_tunix.rewards.registry import is_name
+from agent_tunix.runs.code_parts import CodePart, find_code_parts
 from agent_tunix.runs.reward_setup import correct_spec, reward_directories, reward_spec
 from agent_tunix.store.home import home, make_home
 from agent_tunix.visible_text import one_line

@@ -60,7 +60,6 @@ def find_initial(given: str) -> tuple[FoundRun, str | None]:
 
     Raises:
         ConfigError: The value does not name a run.
-        RunDirectoryError: Files of the run are links.
     """
     found = _WITH_STEP.fullmatch(given)
     if found is None or Path(given).expanduser().exists():
