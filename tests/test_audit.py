@@ -111,7 +111,8 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
     ("environments/resolve.py", "import_module"): (2, "a module or file that the user names"),
     # --- between processes
     ("rewards/conventions/classes.py", "pickle.loads"): (2, "a reward of the user's own, sent to its own worker"),
-    ("execution/workers/nursery.py", "pickle.loads"): (2, OWN_PROCESS),
+    ("execution/workers/nursery.py", "pickle.loads"): (1, OWN_PROCESS),
+    ("execution/workers/worker.py", "pickle.loads"): (1, OWN_PROCESS),
     ("execution/workers/frames.py", "pickle.Unpickler"): (1, "refuses every class: only built-in containers, numbers"),
     ("execution/workers/process.py", "pickle.loads"): (1, OWN_PROCESS),
     ("rewards/execution/worker.py", "pickle.loads"): (1, OWN_PROCESS),

@@ -57,10 +57,8 @@ class ExecutionSettings:
         """Return the limits of each worker."""
         return WorkerLimits(self.memory_mb * 2**20, self.recycle_after, linux.most_processes())
 
-    def isolation(self) -> Isolation | None:
-        """Return the rights of sandboxed workers, with a new scratch directory; None for other workers."""
-        if not self.sandboxed:
-            return None
+    def isolation(self) -> Isolation:
+        """Return the rights of sandboxed workers, with a new scratch directory."""
         return Isolation.make(memory_bytes=self.memory_mb * 2**20, disk_bytes=self.disk_mb * 2**20, cpu_s=self.cpu_s)
 
     @property

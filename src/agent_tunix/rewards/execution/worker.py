@@ -8,15 +8,10 @@ import contextlib
 import importlib
 import os
 import pickle
-import random
-import socket
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
-
-from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
@@ -54,46 +49,36 @@ class Chunk:
     share: int | None
 
 
-def main(
-    connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None = None
-) -> NoReturn:
-    """Work until the connection to the trainer closes; see `WorkerProcess`."""
-    random.seed()
-    np.random.seed()
-    set_thorough_runner(verify_here)  # needs no further process, because this one has limits
-    process = WorkerProcess(connection, output, trace, limits, place)
-    worker = _Worker(process)
-    while True:
-        worker.answer(process.receive())
+class RewardProgram:
+    """Program of a worker that makes the calls of rewards."""
 
-
-class _Worker:
     def __init__(self, process: WorkerProcess) -> None:
+        set_thorough_runner(verify_here)  # needs no further process, because this one has limits
         self._process = process
         self._rewards: dict[int, Reward] = {}
         self._num_calls = 0
         self._strays: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def answer(self, message: object) -> None:
-        match message:
+    def answer(self, request: object) -> None:
+        """Load a reward, or make the calls of a chunk."""
+        match request:
             case Build():
-                self._build(message)
+                self._build(request)
             case Chunk(share=None):
-                self._work(message)
+                self._work(request)
             case Chunk(share=int(share)):
-                self._work_concurrently(message, share)
+                self._work_concurrently(request, share)
 
-    def _build(self, message: Build) -> None:
-        self._process.send("building", message.key)
+    def _build(self, request: Build) -> None:
         try:
             with self._process.loading():
-                sources.use(message.recipe.sources)
-                self._rewards[message.key] = build_reward(message.recipe)
+                sources.use(request.recipe.sources)
+                self._rewards[request.key] = build_reward(request.recipe)
         except BaseException as error:
-            self._process.send("unbuilt", message.key, describe_fault(error))
+            self._process.send("unbuilt", describe_fault(error))
             return
-        self._process.send("built", message.key)
+        self._process.send("built")
 
     def _work(self, chunk: Chunk) -> None:
         reward, samples = self._begin(chunk)
@@ -135,9 +120,11 @@ class _Worker:
         self._end()
 
     def began(self, number: int) -> None:
+        """Report the start of a concurrent call."""
         self._process.send("began", number)
 
     def ended(self, number: int, scores: list[Score]) -> None:
+        """Send the scores of a call."""
         self._num_calls += 1
         plain = [_to_plain(score) for score in scores]
         if self._process.is_isolated and (
