@@ -414,7 +414,7 @@ def test_a_worker_that_dies_before_each_call_does_not_go_on_for_ever() -> None:
         """
     )
     assert score.outcome is Outcome.ERROR
-    assert "exited with status 3 each time it was called" in score.detail
+    assert "before it could be called: the worker process exited with status 3" in score.detail
 
 
 def test_a_worker_serves_more_than_one_call() -> None:

@@ -31,7 +31,8 @@ class EventLoopThread(Closing):
     ) -> list[Score]:
         """Make calls concurrently; see `concurrent.run_calls`."""
         results = _Results(len(samples), calls)
-        work = run_calls(reward, samples, calls, limit, timeout_s, results)
+        samples_of_calls = [[samples[position] for position in call] for call in calls]
+        work = run_calls(reward, samples_of_calls, limit, timeout_s, results)
         future = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
             future.result()

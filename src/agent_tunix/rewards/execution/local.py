@@ -29,7 +29,7 @@ from agent_tunix.execution.workers.worker import Worker, WorkerDiedError
 from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.tasks import Backlog, Task, last_frame, renumber
+from agent_tunix.rewards.execution.tasks import Backlog, Task, last_frame
 from agent_tunix.rewards.execution.worker import Build, Chunk, RewardProgram
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
@@ -41,7 +41,8 @@ _DELIVERY_S = 60.0
 ISOLATED_DELIVERY_S = 10.0
 # Time for such a worker to cancel a late call before it is killed.
 _GRACE_S = 5.0
-_MOST_FAILED_DELIVERIES = 5
+# Deaths in a row of workers that have not begun a call, after which the job's calls become errors.
+_MOST_FAILED_STARTS = 1
 
 
 class QueueExecutor(Closing):
@@ -207,23 +208,27 @@ class LocalExecutor(QueueExecutor):
         except WorkerDiedError:
             self._backlog.put_back(task)
             return
-        settle = self._settle_failed_load
+        why, limit_s = "the reward could not be loaded in a worker", self._settings.start_timeout_s
         try:
             key = self._key_of(work.job.recipe)
-            if key not in slot.loaded and (why := self._load(slot, worker, key)):
-                work.broken = f"the reward could not be loaded in a worker: {why}"
+            if key not in slot.loaded and (fault := self._load(slot, worker, key)):
+                work.broken = f"{why}: {fault}"
                 self._backlog.fail(task, work.broken)
                 return
-            settle = self._settle_failed_delivery
-            if not self._deliver(worker, task, key):
+            why = "the worker was lost before it could be called"
+            limit_s = ISOLATED_DELIVERY_S if self._settings.sandboxed else _DELIVERY_S
+            if not self._deliver(worker, task, key, limit_s):
                 return
-            work.failed_deliveries, slot.is_used = 0, True
-            settle = self._settle_failed_call
+            work.failed_starts, slot.is_used, why = 0, True, ""
             tired = self._follow(worker, task)
         except WorkerDiedError as death:
             slot.clear()
-            if not self._backlog.is_closed:
-                settle(task, death)
+            if self._backlog.is_closed:
+                return
+            if why:
+                self._settle_failed_start(task, death, why, limit_s)
+            else:
+                self._backlog.settle_death(task, death, task.limit_s(self._settings.timeout_s))
             return
         if task.left:  # it stopped early, to be replaced
             tired = tired or "stopped early"
@@ -232,22 +237,22 @@ class LocalExecutor(QueueExecutor):
             logger.debug("a reward worker is replaced: %s", tired)
             slot.clear()
 
-    def _deliver(self, worker: Worker, task: Task, key: int) -> bool:
+    def _deliver(self, worker: Worker, task: Task, key: int, limit_s: float) -> bool:
         """Send a task, and return True once the worker has taken it up; False if it cannot be sent."""
-        chosen, calls = renumber(task.calls, task.work.job.samples)
         try:
-            samples = pickle.dumps(chosen, pickle.HIGHEST_PROTOCOL)
+            calls = pickle.dumps(task.samples, pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # a column may hold anything
             if len(task.calls) == 1:
                 self._backlog.fail(task, f"the completion cannot be sent to a worker: {error!r}")
             else:
                 self._backlog.put_back(*task.one_by_one())
             return False
-        worker.send(Chunk(key, samples, calls, self._settings.timeout_s, task.share))
-        reply = worker.receive(ISOLATED_DELIVERY_S if self._settings.sandboxed else _DELIVERY_S)
-        if tuple(reply) != ("ready",):
-            raise worker.refuse(reply)
-        return True
+        worker.send(Chunk(key, calls, self._settings.timeout_s, task.share))
+        match worker.receive(limit_s):
+            case ("ready",):
+                return True
+            case reply:
+                raise worker.refuse(reply)
 
     def _follow(self, worker: Worker, task: Task) -> str:
         """Record the scores of a task's calls; return why the worker should be replaced, or ""."""
@@ -282,33 +287,17 @@ class LocalExecutor(QueueExecutor):
             return task.first_end(now, timeout_s) + _GRACE_S - now
         return task.limit_s(timeout_s)
 
-    # --- deaths ------------------------------------------------------------------------------------------------------
-
-    def _settle_failed_load(self, task: Task, death: WorkerDiedError) -> None:
+    def _settle_failed_start(self, task: Task, death: WorkerDiedError, why: str, limit_s: float) -> None:
+        """Put a task back whose worker ended before it began a call, unless that happened before."""
         work = task.work
         if not death.all_died:
-            work.failed_builds += 1
-            if work.failed_builds > 1 or death.timed_out:
-                why = f"the worker {death.how}"
-                if death.timed_out:
-                    where = last_frame(death.trace, work.job.recipe)
-                    why = f"took longer than {self._settings.start_timeout_s:g} s{where}"
-                work.broken = f"the reward could not be loaded in a worker: {why}"
+            work.failed_starts += 1
+        if death.timed_out:
+            where = last_frame(death.trace, work.job.recipe)
+            work.broken = f"{why}: it took longer than {limit_s:g} s{where}"
+        elif work.failed_starts > _MOST_FAILED_STARTS:
+            work.broken = f"{why}: the worker process {death.how}"
         self._backlog.put_back(task)
-
-    def _settle_failed_delivery(self, task: Task, death: WorkerDiedError) -> None:
-        work = task.work
-        if death.timed_out and self._settings.sandboxed:
-            late = WorkerDiedError("did not start with the completions that it was sent")
-            self._backlog.settle_death(task, late, 0.0)
-            return
-        work.failed_deliveries += 1
-        if work.failed_deliveries > _MOST_FAILED_DELIVERIES:
-            work.broken = f"the worker process {death.how} each time it was called"
-        self._backlog.put_back(task)
-
-    def _settle_failed_call(self, task: Task, death: WorkerDiedError) -> None:
-        self._backlog.settle_death(task, death, task.limit_s(self._settings.timeout_s))
 
 
 def make_sandboxed_executor(settings: ExecutionSettings, what: str = "uploaded code") -> LocalExecutor:

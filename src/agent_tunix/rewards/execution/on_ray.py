@@ -6,16 +6,17 @@ started again, and its chunk is scored once more.
 """
 
 import contextlib
+import itertools
 from dataclasses import replace
 from typing import Any
 
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.execution.calls import Call, Job
+from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.local import LocalExecutor, QueueExecutor
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.tasks import renumber
+from agent_tunix.rewards.execution.tasks import Task
 from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.sample import Sample, Score
 
 _MOST_LOSSES = 2
 
@@ -27,9 +28,13 @@ class _Host:
         self._settings = settings
         self._executors: dict[int, LocalExecutor] = {}
 
-    def score(self, recipe: RewardRecipe, samples: list[Sample], calls: list[Call], share: int | None) -> list[Score]:
-        executor = self._executor(share or 1)
-        return executor.submit(Job(recipe, samples, calls, share is not None)).result()
+    def score(self, recipe: RewardRecipe, samples: list[list[Sample]], share: int | None) -> list[list[Score]]:
+        """Return the scores of each call."""
+        positions = itertools.count()
+        calls = [tuple(itertools.islice(positions, len(call))) for call in samples]
+        job = Job(recipe, list(itertools.chain(*samples)), calls, share is not None)
+        scores = iter(self._executor(share or 1).submit(job).result())
+        return [list(itertools.islice(scores, len(call))) for call in samples]
 
     def prepare(self, recipe: RewardRecipe) -> None:
         self._executor(1).prepare(recipe)
@@ -95,22 +100,18 @@ class RayExecutor(QueueExecutor):
 
     def _serve(self, number: int) -> None:
         while (task := self._backlog.take()) is not None:
-            samples, calls = renumber(task.calls, task.work.job.samples)
             try:
-                scores = self._score(number, task.work.job.recipe, samples, calls, task.share)
+                for place, scores in enumerate(self._score(number, task)):
+                    self._backlog.record(task, place, scores)
             except Exception as error:  # Ray may raise any error, and no caller may wait forever
-                scores = [Score.failed(Outcome.ERROR, f"Ray could not score it: {error}")] * len(samples)
-            for place, call in enumerate(calls):
-                self._backlog.record(task, place, [scores[position] for position in call])
+                self._backlog.fail(task, f"Ray could not score it: {error}")
             self._backlog.release(task)
 
-    def _score(
-        self, number: int, recipe: RewardRecipe, samples: list[Sample], calls: list[Call], share: int | None
-    ) -> list[Score]:
+    def _score(self, number: int, task: Task) -> list[list[Score]]:
         for remaining in reversed(range(_MOST_LOSSES)):
             try:
-                reply = self._actors[number].score.remote(recipe, samples, calls, share)
-                scores: list[Score] = self._ray.get(reply)
+                reply = self._actors[number].score.remote(task.work.job.recipe, task.samples, task.share)
+                scores: list[list[Score]] = self._ray.get(reply)
             except self._ray.exceptions.RayActorError:
                 self._actors[number] = self._start_actor()
                 if not remaining:

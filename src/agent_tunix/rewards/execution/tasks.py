@@ -29,8 +29,7 @@ class Work:
     future: "Future[list[Score]]"
     scores: list[Score | None]  # known scores, by position
     remaining: int  # number of completions without a score
-    failed_builds: int = 0  # number of times that a worker could not load the reward
-    failed_deliveries: int = 0  # number of times in a row that a worker ended after loading it, before it began a task
+    failed_starts: int = 0  # number of times in a row that a worker ended before it began a call
     broken: str = ""  # reason why no worker can load it; "" while one may
 
 
@@ -47,6 +46,11 @@ class Task:
     # Start of each call that has begun, by number, in `time.monotonic`.
     begun: dict[int, float] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)  # numbers of calls that have their scores
+
+    @property
+    def samples(self) -> list[list[Sample]]:
+        """Samples of each call."""
+        return [[self.work.job.samples[position] for position in call] for call in self.calls]
 
     @property
     def left(self) -> list[int]:
@@ -231,13 +235,6 @@ class Backlog:
         else:
             score = Score.failed(Outcome.ERROR, f"the worker process {death.how}")
         self.record(task, number, [score] * len(task.calls[number]))
-
-
-def renumber(calls: Sequence[Call], samples: Sequence[Sample]) -> tuple[list[Sample], list[Call]]:
-    """Return the samples of these calls only, and the calls with positions among them."""
-    positions = [position for call in calls for position in call]
-    new = {position: number for number, position in enumerate(positions)}
-    return [samples[position] for position in positions], [tuple(new[p] for p in call) for call in calls]
 
 
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in ')

@@ -8,7 +8,7 @@ import contextlib
 import importlib
 import os
 import pickle
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_her
 from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.conventions import CallSettings
 from agent_tunix.rewards.execution import plain_wire, wire
-from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.execution.recipes import library_of
 from agent_tunix.rewards.faults import describe_fault
@@ -40,11 +39,10 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Request to call a reward on pickled samples. `share` is the number of concurrent calls if it is async."""
+    """Request for calls of a reward. `share` is the number of concurrent calls if it is async."""
 
     key: int
-    samples: bytes
-    calls: Sequence[Call]
+    pickled_calls: bytes  # a list of the samples of each call
     timeout_s: float
     share: int | None
 
@@ -81,25 +79,24 @@ class RewardProgram:
         self._process.send("built")
 
     def _work(self, chunk: Chunk) -> None:
-        reward, samples = self._begin(chunk)
-        for number, call in enumerate(chunk.calls):
-            chosen = [samples[position] for position in call]
+        reward, calls = self._begin(chunk)
+        for number, samples in enumerate(calls):
             try:
-                scores = check_length(reward.score(chosen), chosen)
+                scores = check_length(reward.score(samples), samples)
             except BaseException as error:
-                scores = failed_scores(error, chosen)
+                scores = failed_scores(error, samples)
             self._process.restore()
             self.ended(number, scores)
-            if self._process.has_grown() and number + 1 < len(chunk.calls):
+            if self._process.has_grown() and number + 1 < len(calls):
                 break
         self._end()
 
     def _work_concurrently(self, chunk: Chunk, share: int) -> None:
-        reward, samples = self._begin(chunk)
+        reward, calls = self._begin(chunk)
 
         async def work() -> None:
             beat = asyncio.ensure_future(self._beat_regularly(chunk.timeout_s / _BEATS_A_LIMIT))
-            self._strays |= await run_calls(reward, samples, chunk.calls, share, chunk.timeout_s, self)
+            self._strays |= await run_calls(reward, calls, share, chunk.timeout_s, self)
             beat.cancel()
             await asyncio.wait({beat})
 
@@ -157,10 +154,10 @@ class RewardProgram:
         if not self._process.is_isolated:  # other people's code could send beats to gain time
             self._process.send("beat")
 
-    def _begin(self, chunk: Chunk) -> tuple[Any, list[Sample]]:
-        samples = pickle.loads(chunk.samples)
+    def _begin(self, chunk: Chunk) -> tuple[Any, list[list[Sample]]]:
+        calls = pickle.loads(chunk.pickled_calls)
         self._process.send("ready")
-        return self._rewards[chunk.key], samples
+        return self._rewards[chunk.key], calls
 
     def _end(self) -> None:
         tired = self._process.why_tired(self._num_calls)
