@@ -51,7 +51,8 @@ class HostedEnvironment(EpisodeSource):
         limits = WorkerLimits(memory_mb * 2**20, 2**31, linux.most_processes())
         self._pool = WorkerPool(EnvironmentProgram, "environment worker", limits)
         self._numbers = itertools.count()
-        self._slots = [_Slot() for _ in range(num_workers)]
+        self._workers: list[Worker | None] = [None] * num_workers
+        self._locks = [threading.Lock() for _ in range(num_workers)]
 
     @property
     def traits(self) -> EnvironmentTraits:
@@ -61,30 +62,31 @@ class HostedEnvironment(EpisodeSource):
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode, in a running worker or a new one."""
         number = next(self._numbers)
-        slot = self._slots[number % len(self._slots)]
-        with slot.lock:
-            if slot.worker is not None and not slot.worker.is_alive:
-                slot.worker.close()
-                slot.worker = None
-            worker = slot.worker = slot.worker or self._new_worker()
-        limit = worker.ask("the constructor", self._timeout_s, "open", number)
+        place = number % len(self._workers)
+        with self._locks[place]:
+            worker = self._workers[place]
+            if worker is None or not worker.is_alive:
+                if worker is not None:
+                    worker.close()
+                worker = self._workers[place] = self._new_worker()
+        limit = _ask(worker, "the constructor", self._timeout_s, "open", number)
         traits = replace(self._traits, max_turns=limit if isinstance(limit, int) else None)
         return HostedEpisode(worker, number, traits, self._timeout_s)
 
     def close(self) -> None:
         """End the workers."""
         self._pool.close()
-        for slot in self._slots:
-            if slot.worker is not None:
-                slot.worker.close()
+        for worker in self._workers:
+            if worker is not None:
+                worker.close()
 
-    def _new_worker(self) -> "_Worker":
+    def _new_worker(self) -> Worker:
         try:
-            worker = _Worker(self._pool.start())
+            worker = self._pool.start()
         except (WorkerDiedError, WorkersFailedError) as error:
             raise EnvironmentFailedError(str(error), code="worker_died") from error
         try:
-            worker.ask("loading the environment", _START_S, "build", self._recipe)
+            _ask(worker, "loading the environment", _START_S, "build", self._recipe)
         except BaseException:
             worker.close()
             raise
@@ -92,16 +94,10 @@ class HostedEnvironment(EpisodeSource):
         return worker
 
 
-class _Slot:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.worker: _Worker | None = None
-
-
 class HostedEpisode(RemoteEpisode):
     """An episode in a worker process."""
 
-    def __init__(self, worker: "_Worker", number: int, traits: EnvironmentTraits, timeout_s: float) -> None:
+    def __init__(self, worker: Worker, number: int, traits: EnvironmentTraits, timeout_s: float) -> None:
         super().__init__(traits)
         self._worker = worker
         self._number = number
@@ -114,62 +110,35 @@ class HostedEpisode(RemoteEpisode):
 
     def ask(self, what: str, read: Callable[[Any], Read], method: str, *arguments: Any) -> Read:
         """Return the worker's answer."""
-        value = self._worker.ask(what, self._timeout_s, method, self._number, *arguments)
+        value = _ask(self._worker, what, self._timeout_s, method, self._number, *arguments)
         try:
             return read(value)
         except (TypeError, ValueError, AttributeError) as error:
-            raise self._worker.refuse(what, error) from error
+            raise _refused(self._worker, what, error) from error
 
 
-class _Worker:
-    """A worker process that threads ask in turns."""
+def _ask(worker: Worker, what: str, limit_s: float, *request: Any) -> Any:
+    """Return a worker's reply to a request.
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._turn = threading.Lock()
-        self._how = ""  # how it ended
+    Raises:
+        EnvironmentFailedError: The user's code failed, took longer than `limit_s`, or ended the process.
+    """
+    try:
+        reply = worker.ask(request, limit_s)
+    except WorkerDiedError as death:
+        if death.timed_out:
+            raise EnvironmentFailedError(
+                f"{what} took longer than {limit_s:g} s", code="environment_timeout"
+            ) from death
+        raise EnvironmentFailedError(f"{what} ended its process: it {death.how}", code="worker_died") from death
+    match reply:
+        case ("ok", value):
+            return value
+        case ("fault", message, code):
+            raise EnvironmentFailedError(str(message), code=str(code))
+    raise _refused(worker, what, reply)
 
-    @property
-    def is_alive(self) -> bool:
-        """True if it can be asked."""
-        return not self._how and self._worker.is_alive
 
-    def ask(self, what: str, limit_s: float, *request: Any) -> Any:
-        """Return the reply to a request. The time of other requests to the worker does not count.
-
-        Raises:
-            EnvironmentFailedError: The user's code failed, took longer than `limit_s`, or ended the process.
-        """
-        with self._turn:
-            if self._how:
-                raise EnvironmentFailedError(
-                    f"the worker of the environment is gone: it {self._how}", code="worker_died"
-                )
-            try:
-                self._worker.send(request)
-                reply = self._worker.receive(limit_s)
-            except WorkerDiedError as death:
-                self._how = f"was killed after {limit_s:g} s" if death.timed_out else death.how
-                if death.timed_out:
-                    raise EnvironmentFailedError(
-                        f"{what} took longer than {limit_s:g} s", code="environment_timeout"
-                    ) from death
-                raise EnvironmentFailedError(f"{what} ended its process: it {death.how}", code="worker_died") from death
-        match reply:
-            case ("ok", value):
-                return value
-            case ("fault", message, code):
-                raise EnvironmentFailedError(str(message), code=str(code))
-        raise self.refuse(what, reply)
-
-    def refuse(self, what: str, reply: object) -> EnvironmentFailedError:
-        """End the worker, which sent something other than a reply, and return the error."""
-        with self._turn:
-            self._how = self._worker.refuse(reply).how
-        return EnvironmentFailedError(f"the worker {self._how}: {what}", code="worker_died")
-
-    def close(self) -> None:
-        """Kill the worker, unless it has ended."""
-        with self._turn:
-            self._how = self._how or "was closed"
-            self._worker.close()
+def _refused(worker: Worker, what: str, reply: object) -> EnvironmentFailedError:
+    """End a worker that sent something other than a reply, and return the error."""
+    return EnvironmentFailedError(f"the worker {worker.refuse(reply).how}: {what}", code="worker_died")

@@ -1,6 +1,7 @@
 """One worker as its owner sees it: requests, replies within a time limit, and the end.
 
-A worker is served by one thread at a time. Nothing here blocks without a limit, whatever code in the worker does.
+Threads that `ask` a worker take turns; `send` and `receive` are for a worker that only one thread uses. Nothing here
+blocks without a limit, whatever code in the worker does.
 """
 
 import collections
@@ -10,6 +11,7 @@ import os
 import pickle
 import select
 import socket
+import threading
 import time
 from typing import Any, Protocol
 
@@ -86,7 +88,8 @@ class Worker:
         self._unsent = bytearray()
         self._replies: collections.deque[Any] = collections.deque()
         self._broken = ""  # description of foreign data after the replies
-        self._is_closed = False
+        self._death: WorkerDiedError | None = None
+        self._turn = threading.RLock()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         self._output, output = os.pipe()
@@ -103,19 +106,31 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """True if it has not been closed and has not ended while nobody waited for it."""
-        if self._is_closed:
+        """True if it has not ended, even if nobody waited for that."""
+        if self._death is not None:
             return False
         poll = select.poll()
         poll.register(self._report, select.POLLIN)
         return not poll.poll(0)
 
+    def ask(self, request: object, limit_s: float) -> Any:
+        """Return the one reply to a request. The time of other requests to the worker does not count.
+
+        Raises:
+            WorkerDiedError: As `send` and `receive`.
+        """
+        with self._turn:
+            self.send(request)
+            return self.receive(limit_s)
+
     def send(self, request: object) -> None:
         """Send a request. What the worker does not accept at once is sent while `receive` waits.
 
         Raises:
-            WorkerDiedError: The worker sent something that nobody asked for; it was killed.
+            WorkerDiedError: The worker has ended before, or sent something that nobody asked for and was killed.
         """
+        if self._death is not None:
+            raise WorkerDiedError(f"had ended before: it {self._death.how}")
         if self._replies:
             raise self.refuse(self._replies[0])
         self._unsent += pack(request)
@@ -148,8 +163,7 @@ class Worker:
 
     def close(self) -> None:
         """Kill the worker and everything that it started, unless it has ended."""
-        if not self._is_closed:
-            self._end()
+        self._end("was closed")
 
     def _wait(self, deadline: float) -> None:
         """Wait for an event and read what has arrived."""
@@ -210,8 +224,12 @@ class Worker:
             timed_out: True if it is killed for its silence.
             has_left: True if its connection is closed, so that it has probably ended.
         """
-        if self._is_closed:
-            return WorkerDiedError(how or "was closed")
+        with self._turn:
+            if self._death is None:
+                self._death = self._bury(how, timed_out, has_left)
+            return self._death
+
+    def _bury(self, how: str, timed_out: bool, has_left: bool) -> WorkerDiedError:
         end = self._await_end(_FAREWELL_S) if has_left else None
         if end is None:
             if has_left:
@@ -219,7 +237,6 @@ class Worker:
             self._nursery.kill(self.number, timed_out)
             end = self._await_end(_BURIAL_S)
         all_died = end is None or not end.how
-        self._is_closed = True
         self._socket.close()
         with contextlib.suppress(BlockingIOError):
             self._log.write(os.read(self._output, _READ_BYTES))
@@ -229,6 +246,8 @@ class Worker:
         if end is None or all_died:
             self._nursery.clear()
             return WorkerDiedError(how or _NURSERY_DIED, all_died=True)
+        if timed_out:
+            how = "was silent for too long and was killed"
         return WorkerDiedError(how or end.how, timed_out=timed_out, trace=end.trace)
 
     def _await_end(self, limit_s: float) -> Ended | None:
