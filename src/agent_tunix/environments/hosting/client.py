@@ -16,7 +16,6 @@ from agent_tunix.environments.hosting.program import EnvironmentProgram
 from agent_tunix.environments.hosting.requests import Read, RemoteEpisode
 from agent_tunix.environments.resolve import EnvironmentRecipe
 from agent_tunix.errors import EnvironmentFailedError
-from agent_tunix.execution.workers import linux
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.pool import WorkerPool, WorkersFailedError
 from agent_tunix.execution.workers.worker import Worker, WorkerDiedError
@@ -48,7 +47,7 @@ class HostedEnvironment(EpisodeSource):
         self._recipe = recipe
         self._traits = traits
         self._timeout_s = timeout_s
-        limits = WorkerLimits(memory_mb * 2**20, 2**31, linux.most_processes())
+        limits = WorkerLimits(memory_mb * 2**20, 2**31)
         self._pool = WorkerPool(EnvironmentProgram, "environment worker", limits)
         self._numbers = itertools.count()
         self._workers: list[Worker | None] = [None] * num_workers

@@ -2,8 +2,8 @@
 
     pool = WorkerPool(RewardProgram, "reward worker", limits)
     worker = pool.start()
-    worker.send(request)
-    reply = worker.receive(limit_s)      # or WorkerDiedError
+    reply = worker.ask(request, limit_s)      # or WorkerDiedError
+    reply = pool.ask(request, limit_s)        # of any worker, with one retry after a death
 
 A program is a class of the `Program` protocol of `process`, imported by the nursery. Isolation and limits are those of
 the pool. Whatever runs in the workers, `close` leaves nothing of them behind.
@@ -23,6 +23,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import AgentTunixError
@@ -88,6 +89,7 @@ class WorkerPool(Closing):
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._nursery: _Nursery | None = None
+        self._idle: list[Worker] = []  # workers of `ask`
         self._num_failures = 0
         self._is_closed = False
 
@@ -118,6 +120,36 @@ class WorkerPool(Closing):
                 raise unavailable("uploaded code", why, REMEDY_FOR_UPLOADS)
         raise worker.refuse(reply)
 
+    def ask(self, request: object, limit_s: float) -> Any:
+        """Return the reply of an idle worker, or of a new one. If a worker dies by itself, ask another one.
+
+        Raises:
+            WorkerDiedError: The worker was silent for longer than `limit_s`, or two workers died.
+            WorkersFailedError: None could be started for several times.
+        """
+        num_deaths = 0
+        while True:
+            try:
+                worker = (self._idle_worker() if not num_deaths else None) or self.start()
+                reply = worker.ask(request, limit_s)
+            except WorkerDiedError as death:
+                num_deaths += not death.all_died
+                if death.timed_out or num_deaths > 1:
+                    raise
+            else:
+                self.forgive()
+                self._idle.append(worker)
+                return reply
+
+    def _idle_worker(self) -> Worker | None:
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.is_alive:
+                    return worker
+                worker.close()
+        return None
+
     def forgive(self) -> None:
         """Note that a worker has answered a request, so that earlier failures do not count."""
         self._num_failures = 0
@@ -129,6 +161,8 @@ class WorkerPool(Closing):
             nursery_process, self._nursery = self._nursery, None
         if nursery_process is not None:
             nursery_process.close()
+        while self._idle:
+            self._idle.pop().close()
         self._output_limit.tell_omitted()
 
     def _running_nursery(self) -> "_Nursery":
