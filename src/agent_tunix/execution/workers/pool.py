@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ from agent_tunix.execution.workers.frames import FrameReader
 from agent_tunix.execution.workers.limits import Isolation, WorkerLimits
 from agent_tunix.execution.workers.output import OutputLimit, OutputLog
 from agent_tunix.execution.workers.process import Program
-from agent_tunix.execution.workers.variables import isolated_environment, worker_environment
 from agent_tunix.execution.workers.worker import Worker, WorkerDiedError
 
 logger = logging.getLogger("agent_tunix.execution")
@@ -53,6 +52,13 @@ _MOST_FAILURES = 5
 # Bytes that isolated code may print between two replies, because reading them is work of the trainer.
 _MOST_PRINTED_BYTES = 16 * 2**20
 _LOGGED_BYTES = 2**16
+
+_DEVICES = ("CUDA_", "NVIDIA_", "JAX_", "XLA_", "TPU_", "LIBTPU", "ROCR_", "HIP_", "NEURON_")
+_NO_DEVICE = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+# There is a worker per core, so libraries with a thread per core would make workers wait for each other.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+# Variables that affect libraries and computation and hold nothing private.
+_HARMLESS = ("LD_LIBRARY_PATH", "PYTHONHASHSEED", "TZ")
 
 
 class WorkersFailedError(AgentTunixError, RuntimeError):
@@ -197,7 +203,7 @@ class _Nursery:
         self._isolation = isolation
         self._log = OutputLog("nursery", output_limit)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-        environment = (worker_environment if isolation is None else isolated_environment)(os.environ)
+        environment = (_worker_environment if isolation is None else _isolated_environment)(os.environ)
         boot = BOOT.format(module=program.__module__, name=program.__name__)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -270,3 +276,17 @@ class _Nursery:
         if self._is_open:
             with contextlib.suppress(OSError):  # the worker's report shows that the nursery has ended
                 socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
+
+
+def _worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a worker: this process's without its devices."""
+    kept = {name: value for name, value in environment.items() if not name.startswith(_DEVICES)}
+    return {**_ONE_THREAD, **kept, **_NO_DEVICE}
+
+
+def _isolated_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a worker that runs other people's code, without the trainer's secrets."""
+    kept = {name: environment[name] for name in _HARMLESS if name in environment}
+    fixed = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    # Fewer arenas of malloc, because each takes address space, which is limited.
+    return {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2", **_ONE_THREAD, **kept, **fixed, **_NO_DEVICE}

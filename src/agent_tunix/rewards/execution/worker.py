@@ -86,7 +86,7 @@ class RewardProgram:
             except BaseException as error:
                 scores = failed_scores(error, samples)
             self._process.restore()
-            self.ended(number, scores)
+            self._send_scores(number, scores)
             if self._process.has_grown() and number + 1 < len(calls):
                 break
         self._end()
@@ -96,7 +96,7 @@ class RewardProgram:
 
         async def work() -> None:
             beat = asyncio.ensure_future(self._beat_regularly(chunk.timeout_s / _BEATS_A_LIMIT))
-            self._strays |= await run_calls(reward, calls, share, chunk.timeout_s, self)
+            self._strays |= await run_calls(reward, calls, share, chunk.timeout_s, self._send_scores, self._send_start)
             beat.cancel()
             await asyncio.wait({beat})
 
@@ -116,12 +116,10 @@ class RewardProgram:
             self._loop = None
         self._end()
 
-    def began(self, number: int) -> None:
-        """Report the start of a concurrent call."""
+    def _send_start(self, number: int) -> None:
         self._process.send("began", number)
 
-    def ended(self, number: int, scores: list[Score]) -> None:
-        """Send the scores of a call."""
+    def _send_scores(self, number: int, scores: list[Score]) -> None:
         self._num_calls += 1
         plain = [_to_plain(score) for score in scores]
         if self._process.is_isolated and (
