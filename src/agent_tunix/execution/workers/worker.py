@@ -88,6 +88,7 @@ class Worker:
         self._unsent = bytearray()
         self._replies: collections.deque[Any] = collections.deque()
         self._broken = ""  # description of foreign data after the replies
+        self._farewell = math.inf  # time until which a worker that closed its connection may end by itself
         self._death: WorkerDiedError | None = None
         self._turn = threading.RLock()
         self._socket, theirs = socket.socketpair()
@@ -167,7 +168,8 @@ class Worker:
 
     def _wait(self, deadline: float) -> None:
         """Wait for an event and read what has arrived."""
-        ready = dict(self._poll.poll(max(0, math.ceil(1000 * (deadline - time.monotonic())))))
+        deadline = min(deadline, self._farewell)
+        ready = self._ready(deadline)
         if self._output in ready:
             self._read_output()
             if self._most_printed_bytes is not None and self._log.num_bytes > self._most_printed_bytes:
@@ -180,7 +182,11 @@ class Worker:
         elif self._report in ready:  # it has ended, and all that it sent is read
             raise self._end()
         if not self._replies and not self._broken and time.monotonic() >= deadline:
-            raise self._end(timed_out=True)
+            has_left = self._farewell < math.inf
+            raise self._end("closed its connection with the trainer" if has_left else "", timed_out=not has_left)
+
+    def _ready(self, deadline: float) -> dict[int, int]:
+        return dict(self._poll.poll(max(0, math.ceil(1000 * (deadline - time.monotonic())))))
 
     def _read(self) -> None:
         """Read what has arrived, at most `_READ_BYTES`, so that an endless worker cannot outlast the deadline."""
@@ -191,7 +197,9 @@ class Worker:
         except OSError:
             data = b""
         if not data:  # the worker has died, or its code closed the connection
-            raise self._end(has_left=True)
+            self._poll.unregister(self._socket)
+            self._farewell = time.monotonic() + _FAREWELL_S
+            return
         try:
             self._replies.extend(self._reader.feed(data))
         except Exception as error:  # code of others may write anything
@@ -216,55 +224,35 @@ class Worker:
             else:
                 self._poll.unregister(self._output)
 
-    def _end(self, how: str = "", *, timed_out: bool = False, has_left: bool = False) -> WorkerDiedError:
-        """End the worker, and return the error.
-
-        Args:
-            how: Reason for which it is killed; "" if that is how it ended.
-            timed_out: True if it is killed for its silence.
-            has_left: True if its connection is closed, so that it has probably ended.
-        """
+    def _end(self, how: str = "", *, timed_out: bool = False) -> WorkerDiedError:
+        """Kill the worker, and return the error. `how` is the reason; "" if the end has another one."""
         with self._turn:
             if self._death is None:
-                self._death = self._bury(how, timed_out, has_left)
+                self._death = self._bury(how, timed_out)
             return self._death
 
-    def _bury(self, how: str, timed_out: bool, has_left: bool) -> WorkerDiedError:
-        end = self._await_end(_FAREWELL_S) if has_left else None
-        if end is None:
-            if has_left:
-                how = "closed its connection with the trainer"
-            self._nursery.kill(self.number, timed_out)
-            end = self._await_end(_BURIAL_S)
-        all_died = end is None or not end.how
+    def _bury(self, how: str, timed_out: bool) -> WorkerDiedError:
+        """Have the nursery end the worker and all that it started, unless it has ended, and release everything."""
+        self._nursery.kill(self.number, timed_out)
+        deadline = time.monotonic() + _BURIAL_S
+        if self._farewell == math.inf:
+            self._poll.unregister(self._socket)
+        end: Ended | None = None
+        while end is None and time.monotonic() < deadline and (ready := self._ready(deadline)):
+            if self._output in ready:
+                self._read_output()
+            if self._report in ready:
+                report = os.read(self._report, _READ_BYTES)
+                end = pickle.loads(report) if report else Ended("")  # empty if the nursery was killed
         self._socket.close()
         with contextlib.suppress(BlockingIOError):
             self._log.write(os.read(self._output, _READ_BYTES))
         self._log.close()
         os.close(self._output)
         os.close(self._report)
-        if end is None or all_died:
+        if end is None or not end.how:
             self._nursery.clear()
             return WorkerDiedError(how or _NURSERY_DIED, all_died=True)
         if timed_out:
             how = "was silent for too long and was killed"
         return WorkerDiedError(how or end.how, timed_out=timed_out, trace=end.trace)
-
-    def _await_end(self, limit_s: float) -> Ended | None:
-        """Return the report of its end, empty if the nursery was killed; None if there is none in time."""
-        deadline = time.monotonic() + limit_s
-        poll = select.poll()
-        poll.register(self._report, select.POLLIN)
-        poll.register(self._output, select.POLLIN)
-        while ready := dict(poll.poll(max(0, math.ceil(1000 * (deadline - time.monotonic()))))):
-            if self._output in ready:  # a process that prints without end is killed too
-                if data := os.read(self._output, _READ_BYTES):
-                    self._log.write(data)
-                else:
-                    poll.unregister(self._output)
-            if self._report in ready:
-                data = os.read(self._report, _READ_BYTES)
-                return pickle.loads(data) if data else Ended("")
-            if time.monotonic() > deadline:
-                break
-        return None
