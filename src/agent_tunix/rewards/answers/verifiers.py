@@ -6,7 +6,6 @@ The next question starts them again.
 """
 
 import atexit
-import importlib
 import logging
 import os
 import threading
@@ -39,9 +38,7 @@ class VerifierProgram:
         self._process = process
         self._num_rulings = 0
         with process.loading():
-            for name in ("grader", "parser"):
-                importlib.import_module(f"math_verify.{name}")
-            verify_here([_EASY])  # the first comparison builds math-verify's grammar, which takes time
+            verify_here([_EASY])  # the first comparison imports math-verify and builds its grammar, which takes time
 
     def answer(self, request: Any) -> None:
         """Send the ruling on a question; end this process if it has grown too much."""
