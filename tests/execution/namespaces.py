@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent_tunix.execution import sandbox
-from agent_tunix.execution.workers import nursery_client
+from agent_tunix.execution.workers import pool
 
 _REFUSE = """
 from agent_tunix.execution.isolation import locking
@@ -15,7 +15,7 @@ locking.enter_own_namespaces = refuse
 def do_without() -> None:
     """Have isolated processes of this one be refused namespaces."""
     modules: tuple[tuple[Any, str], ...] = (
-        (nursery_client, "from agent_tunix.execution.workers import nursery"),
+        (pool, "from agent_tunix.execution.workers import nursery"),
         (sandbox, "from agent_tunix.execution.sandbox.child import main"),
     )
     for module, first in modules:

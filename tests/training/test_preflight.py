@@ -15,7 +15,7 @@ from agent_tunix.runs import reward_setup
 from agent_tunix.runs.preflight import ValidatedConfig, preflight
 from agent_tunix.training import components
 from tests.raising import raises
-from tests.rewards.execution.leftovers import workers_and_descendants
+from tests.rewards.execution.leftovers import wait_until, workers_and_descendants
 from tests.training.support import small_run
 
 SHIPPED = sorted(file.stem for file in (find_conf_directory() / "reward").glob("*.yaml"))
@@ -126,10 +126,11 @@ def verifiers(monkeypatch: pytest.MonkeyPatch) -> Verifiers:
     ],
 )
 def test_verifiers_start_early_where_asked(verifiers: Verifiers, reward: str, execution: str, begins: bool) -> None:
-    before = len(workers_and_descendants())
+    before = workers_and_descendants()
     reward_setup.begin_verifiers(resolve_reward(reward, working_directory=Path.cwd()), execution)
     try:
-        assert len(workers_and_descendants()) - before == begins
+        wait_until(lambda: (workers_and_descendants() != before) == begins)
+        assert (workers_and_descendants() != before) == begins
     finally:
         verifiers.close()
 

@@ -7,17 +7,16 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent_tunix.errors import RewardError
+from agent_tunix.execution.workers.pool import WorkerPool
+from agent_tunix.execution.workers.worker import WorkerDiedError
 from agent_tunix.rewards import Outcome, Sample, Score, get_reward_function, resolve_reward
 from agent_tunix.rewards.answers import Question, Verdict, set_thorough_runner
 from agent_tunix.rewards.answers.verifiers import PATIENCE, Verifiers
 from agent_tunix.rewards.execution import make_runner
-from agent_tunix.rewards.execution.calls import Job
-from agent_tunix.rewards.execution.local import LocalExecutor
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock, workers_and_descendants
 
 # Expressions that keep an interpreter of C, and one of Python, busy.
@@ -96,13 +95,11 @@ def test_hostile_latex_has_an_outcome(verifiers: Verifiers) -> None:
 def test_after_many_time_outs_the_rest_of_a_batch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def submit(self: LocalExecutor, job: Job) -> "Future[list[Score]]":
-        asked.append(len(job.samples))
-        future: Future[list[Score]] = Future()
-        future.set_result([Score.failed(Outcome.TIMEOUT, "late")] * len(job.samples))
-        return future
+    def time_out(self: WorkerPool, request: object, limit_s: float) -> None:
+        asked.append(1)
+        raise WorkerDiedError("was killed", timed_out=True)
 
-    monkeypatch.setattr(LocalExecutor, "submit", submit)
+    monkeypatch.setattr(WorkerPool, "ask", time_out)
     own = Verifiers()
     rulings = own.rule([Question(str(number), "5") for number in range(40)])
     own.close()
@@ -210,10 +207,10 @@ def test_where_no_process_can_be_started_an_answer_is_an_error_and_the_next_is_j
     verifiers: Verifiers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise RewardError("no more processes")
+        raise OSError("no more processes")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalExecutor, "submit", refuse)
+        patched.setattr(WorkerPool, "ask", refuse)
         (found,) = score(quick())
     assert (found.value, found.outcome) == (None, Outcome.ERROR)
     assert "no more processes" in found.detail

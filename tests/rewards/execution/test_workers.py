@@ -339,26 +339,6 @@ def test_a_closed_runner_says_so() -> None:
         runner.reward.score(samples_of(["x"]))
 
 
-def test_nobody_waits_for_a_job_behind_commands_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
-        raise OSError(24, "too many open files")
-
-    def wait() -> None:
-        may_go_on.wait()
-
-    executor, may_go_on = LocalExecutor(ExecutionSettings(num_workers=1)), threading.Event()
-    recipe = recipe_of(resolve_faulty().components[0].reward)
-    assert recipe is not None
-    monkeypatch.setattr(executor._supervisor, "prepare", fail)
-    executor._command(wait)
-    for _ in range(3):
-        executor.prepare(recipe)
-    future = executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))
-    may_go_on.set()
-    assert future.exception(timeout=60) is not None
-    executor.close()
-
-
 @pytest.mark.slow
 def test_nobody_waits_for_jobs_that_come_with_the_end() -> None:
     entered, left = threading.Event(), threading.Event()

@@ -93,8 +93,8 @@ def test_a_worker_that_prints_without_end_is_killed(num_bytes: int) -> None:
 
 
 SPOILED_WORKERS = {
-    "ends at each delivery": "w._Worker._work = lambda self, chunk: os._exit(1)",
-    "refuses after a failed load": "w._Worker._build = lambda self, _: refuse(self); raise RuntimeError",
+    "ends at each delivery": "w.RewardProgram._work = lambda self, chunk: os._exit(1)",
+    "refuses after a failed load": "w.RewardProgram._build = lambda self, _: refuse(self); raise RuntimeError",
 }
 
 
@@ -373,7 +373,7 @@ GAINING_TIME: dict[str, tuple[str, Outcome]] = {
     ),
     "it never says that it has what it was sent": (
         """
-        worker._Worker._begin = lambda *_: time.sleep(1000)
+        worker.RewardProgram._begin = lambda *_: time.sleep(1000)
         async def reward(args, sample, **kwargs): return 1.0
         """,
         Outcome.ERROR,
@@ -385,7 +385,7 @@ GAINING_TIME: dict[str, tuple[str, Outcome]] = {
 @pytest.mark.parametrize("name", GAINING_TIME)
 def test_no_upload_gains_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reach the deadline only if the worker is given its limit of 0.5 s over and over, or a minute at once."""
-    monkeypatch.setattr("agent_tunix.rewards.execution.supervision.ISOLATED_DELIVERY_S", 2.0)
+    monkeypatch.setattr("agent_tunix.rewards.execution.local.ISOLATED_DELIVERY_S", 2.0)
     code, outcome = GAINING_TIME[name]
     (component,) = resolve_uploads(upload(_FORGES + textwrap.dedent(code), format="miles")).components
     with make_runner(component.reward, num_workers=1, timeout_s=0.5) as runner:
@@ -394,7 +394,7 @@ def test_no_upload_gains_time(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_each_call_of_a_task_has_its_own_time() -> None:
-    work = Work(Job(RewardRecipe("x", "x"), [], []), 0, Future(), [], 3)
+    work = Work(Job(RewardRecipe("x", "x"), [], []), Future(), [], 3)
     task = Task(work, [(0,), (1, 2)], share=2)
     assert task.first_end(now=10.0, timeout_s=2.0) == 14.0  # of the longest: none has begun
     task.begun = {1: 11.0, 0: 12.5}
@@ -410,12 +410,12 @@ def test_a_worker_that_dies_before_each_call_does_not_go_on_for_ever() -> None:
         """
         import os
         import agent_tunix.rewards.execution.worker as worker
-        worker._Worker._begin = lambda *_: os._exit(3)
+        worker.RewardProgram._begin = lambda *_: os._exit(3)
         def reward(completions, **kwargs): return [1.0]
         """
     )
     assert score.outcome is Outcome.ERROR
-    assert "exited with status 3 each time it was called" in score.detail
+    assert "before it could be called: the worker process exited with status 3" in score.detail
 
 
 def test_a_worker_serves_more_than_one_call() -> None:

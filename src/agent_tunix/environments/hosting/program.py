@@ -4,34 +4,20 @@ A request is a tuple of a method's name and its arguments. The reply is `("ok", 
 message, code)` if the user's code failed.
 """
 
-import random
-import socket
-from typing import Any, NoReturn
+from typing import Any
 
 from agent_tunix.environments.conventions import EnvironmentAdapter
 from agent_tunix.environments.environment import EpisodeEnvironment
 from agent_tunix.environments.hosting.requests import answer_request
 from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment
 from agent_tunix.errors import AgentTunixError
-from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.faults import describe_fault
 
 
-def main(
-    connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None = None
-) -> NoReturn:
-    """Work until the connection to the host closes; see `WorkerProcess`."""
-    random.seed()
-    process = WorkerProcess(connection, output, trace, limits, place)
-    desk = _Desk(process)
-    while True:
-        desk.answer(process.receive())
-
-
-class _Desk:
-    """The environment and its open episodes, by number."""
+class EnvironmentProgram:
+    """Program of a worker with one environment and its open episodes, by number."""
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process

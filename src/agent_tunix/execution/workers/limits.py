@@ -3,7 +3,7 @@
 import os
 import resource
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from agent_tunix.execution.isolation import library_paths
@@ -28,7 +28,7 @@ class WorkerLimits:
 
     memory_bytes: int
     recycle_after: int
-    most_processes: int | None
+    most_processes: int | None = field(default_factory=linux.most_processes)
 
 
 @dataclass(frozen=True, slots=True)

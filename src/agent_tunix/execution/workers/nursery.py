@@ -18,12 +18,12 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from agent_tunix.execution.isolation import scratch
 from agent_tunix.execution.workers import linux
 from agent_tunix.execution.workers.limits import MOST_FILES, Isolation, WorkerLimits, WorkerPlace
-from agent_tunix.execution.workers.process import TRACE_SIGNAL
+from agent_tunix.execution.workers.process import TRACE_SIGNAL, Program, serve
 
 # A worker with more processes than this is killed, if the kernel does not refuse them itself.
 MOST_PROCESSES = 64
@@ -35,7 +35,7 @@ _TICK_S = 0.05
 _BURIAL_S = 10.0
 _TRACE_S = 0.2
 _PAUSE_S = 0.001
-LARGEST_MESSAGE_BYTES = 64 * 1024
+_LARGEST_MESSAGE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Request to fork a worker. Two descriptors come with it: its connection and its output."""
+    """Request to fork a worker. Three descriptors come with it: its connection, its output, and a pipe for `Ended`."""
 
     number: int
 
@@ -66,7 +66,6 @@ class Kill:
 class Ended:
     """Report that a worker has ended. `how` is for the user; `trace` is its traceback, if requested."""
 
-    number: int
     how: str
     trace: str = ""
 
@@ -74,34 +73,26 @@ class Ended:
 @dataclass(slots=True)
 class _Child:
     number: int
+    report: int
     trace_file: int
     directory: str = ""
     trace: str = ""
     why: str = ""
 
 
-class WorkerMain(Protocol):
-    """Main function of a worker. It returns only by ending the process."""
-
-    def __call__(
-        self, connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None
-    ) -> NoReturn:
-        """Work; the arguments are those of `WorkerProcess`."""
-
-
-def main(descriptor: int, worker: WorkerMain) -> NoReturn:
-    """Serve the trainer at the other end of a connection until it closes; each fork is such a worker."""
+def main(descriptor: int, program: type[Program]) -> NoReturn:
+    """Serve the trainer at the other end of a connection until it closes; each fork runs the program."""
     control = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.adopt_orphans()
-    _Nursery(control, worker).serve()
+    _Nursery(control, program).serve()
     os._exit(0)
 
 
 class _Nursery:
-    def __init__(self, control: socket.socket, worker: WorkerMain) -> None:
+    def __init__(self, control: socket.socket, program: type[Program]) -> None:
         self._control = control
-        self._worker = worker
+        self._program = program
         self._parent = os.getppid()
         self._children: dict[int, _Child] = {}
         self._limits: WorkerLimits
@@ -137,10 +128,7 @@ class _Nursery:
 
     def _obey(self) -> bool:
         """Handle one request of the trainer; return False if the trainer has ended."""
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, LARGEST_MESSAGE_BYTES, 2)
-        except ConnectionResetError:  # the trainer ended with messages of ours unread
-            return False
+        data, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST_MESSAGE_BYTES, 3)
         if not data:
             return False
         match pickle.loads(data):
@@ -157,7 +145,7 @@ class _Nursery:
                         _kill_group(pid)
         return True
 
-    def _spawn(self, number: int, connection: int, output: int) -> None:
+    def _spawn(self, number: int, connection: int, output: int, report: int) -> None:
         trace_file = os.memfd_create("trace") if linux.IS_LINUX else os.open(os.devnull, os.O_RDWR)
         parent = os.getpid()
         directory = ""
@@ -167,7 +155,7 @@ class _Nursery:
                 os.mkdir(directory, 0o700)
             pid = os.fork()
         except OSError as error:
-            self._tell(Ended(number, f"could not be started: {os.strerror(error.errno or errno.EAGAIN)}"))
+            _tell(report, Ended(f"could not be started: {os.strerror(error.errno or errno.EAGAIN)}"))
             if directory:
                 scratch.remove(directory)
             for descriptor in (connection, output, trace_file):
@@ -175,12 +163,13 @@ class _Nursery:
             return
         if pid == 0:
             try:
+                os.close(report)  # only this process holds it, so the trainer notices if this process is killed
                 self._become_worker(parent, connection, output, trace_file, directory)
             finally:
                 os._exit(1)
         os.close(connection)
         os.close(output)
-        self._children[pid] = _Child(number, trace_file, directory)
+        self._children[pid] = _Child(number, report, trace_file, directory)
 
     def _become_worker(self, parent: int, connection: int, output: int, trace_file: int, directory: str) -> None:
         linux.die_with_parent()
@@ -196,8 +185,9 @@ class _Nursery:
         os.close(self._wakeup)
         for child in self._children.values():
             os.close(child.trace_file)
+            os.close(child.report)
         place = None if self._isolation is None else WorkerPlace(self._isolation, directory, parent)
-        self._worker(socket.socket(fileno=connection), output, trace_file, self._limits, place)
+        serve(self._program, socket.socket(fileno=connection), output, trace_file, self._limits, place)
 
     def _reap(self) -> None:
         while True:
@@ -222,7 +212,7 @@ class _Nursery:
         self._kill_orphans()
         if child.directory:
             scratch.remove(child.directory)
-        self._tell(Ended(child.number, child.why or _describe_status(status), child.trace))
+        _tell(child.report, Ended(child.why or _describe_status(status), child.trace))
 
     def _kill_orphans(self) -> None:
         """Kill processes left behind by dead workers: children of this process that are not workers."""
@@ -267,9 +257,12 @@ class _Nursery:
                 child.why = f"wrote more than {size_bytes // 2**20} MB or {MOST_FILES} files, or hid some"
                 _kill_group(pid)
 
-    def _tell(self, event: Ended) -> None:
-        with contextlib.suppress(OSError):
-            self._control.send(pickle.dumps(event))
+
+def _tell(report: int, end: Ended) -> None:
+    """Tell the trainer of a worker's end; a pipe holds the whole message."""
+    with contextlib.suppress(OSError):
+        os.write(report, pickle.dumps(end))
+    os.close(report)
 
 
 def _kill_group(pid: int) -> None:
@@ -301,8 +294,3 @@ def _describe_status(status: int) -> str:
             return f"died of {signal.Signals(number).name}"
         return f"died of signal {number}"
     return f"exited with status {os.waitstatus_to_exitcode(status)}"
-
-
-def unpack(data: bytes) -> Any:
-    """Return a message of the nursery."""
-    return pickle.loads(data)

@@ -1,9 +1,7 @@
 """Output of users' code in a worker, logged line by line up to a rate limit."""
 
-import contextlib
 import logging
-import os
-import selectors
+import threading
 import time
 
 from agent_tunix.visible_text import one_line
@@ -13,7 +11,6 @@ logger = logging.getLogger("agent_tunix.rewards.output")
 MOST_LINES = 20
 PERIOD_S = 10.0
 _LONGEST_LINE = 1000
-_READ_BYTES = 2**18
 # A read counts as at least so many bytes, because each takes time.
 _LEAST_COUNTED = 512
 
@@ -26,6 +23,7 @@ class OutputLimit:
 
     def __init__(self, pool: str) -> None:
         self._pool = pool
+        self._lock = threading.Lock()
         self._started = 0.0
         self._num_left = 0
         self._num_omitted = 0
@@ -33,12 +31,13 @@ class OutputLimit:
     def admit(self, num_lines: int) -> int:
         """Return how many of the lines may be logged; the others are counted."""
         now = time.monotonic()
-        if not self._started or now - self._started > PERIOD_S:
-            self.tell_omitted()
-            self._started, self._num_left = now, MOST_LINES
-        admitted = min(num_lines, self._num_left)
-        self._num_left -= admitted
-        self._num_omitted += num_lines - admitted
+        with self._lock:
+            if not self._started or now - self._started > PERIOD_S:
+                self.tell_omitted()
+                self._started, self._num_left = now, MOST_LINES
+            admitted = min(num_lines, self._num_left)
+            self._num_left -= admitted
+            self._num_omitted += num_lines - admitted
         return admitted
 
     def tell_omitted(self) -> None:
@@ -79,39 +78,3 @@ class OutputLog:
     def _log(self, line: bytes) -> None:
         text = one_line(line[:_LONGEST_LINE].decode("utf-8", "replace"))
         logger.info("%s: %s", self._source, text[:_LONGEST_LINE])
-
-
-class OutputPipe:
-    """Pipe from a process's standard output to the log, read without blocking.
-
-    The owner waits on `selector` and calls the data of its entries with the events. It closes `remote_end`, the end
-    that the process writes to, after handing it over.
-    """
-
-    def __init__(self, log: OutputLog, selector: selectors.BaseSelector) -> None:
-        self._log = log
-        self._selector = selector
-        self._end, self.remote_end = os.pipe()
-        os.set_blocking(self._end, False)
-        selector.register(self._end, selectors.EVENT_READ, lambda _: self._read())
-
-    def close(self) -> None:
-        """Log what is left and close this end."""
-        self._read()
-        self._stop()
-
-    def _read(self) -> None:
-        if self._end < 0:
-            return
-        with contextlib.suppress(BlockingIOError):
-            if data := os.read(self._end, _READ_BYTES):
-                self._log.write(data)
-            else:
-                self._stop()
-
-    def _stop(self) -> None:
-        if self._end >= 0:
-            self._selector.unregister(self._end)
-            os.close(self._end)
-            self._end = -1
-            self._log.close()

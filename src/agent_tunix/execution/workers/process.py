@@ -8,6 +8,7 @@ import contextlib
 import faulthandler
 import os
 import pickle
+import random
 import resource
 import signal
 import socket
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 from agent_tunix.execution.isolation import lock
 from agent_tunix.execution.workers import frames, linux
@@ -29,6 +30,34 @@ MOST_LEFT_BEHIND = 16
 _GROWTH_SHARE = 0.5
 # Far above the low numbers that careless code closes.
 _FIRST_DESCRIPTOR = 200
+
+
+class Program(Protocol):
+    """A program that a worker runs."""
+
+    def __init__(self, process: "WorkerProcess") -> None: ...
+
+    def answer(self, request: Any) -> None:
+        """Send the replies to a request with `WorkerProcess.send`."""
+
+
+def serve(
+    program: type[Program],
+    connection: socket.socket,
+    output: int,
+    trace: int,
+    limits: WorkerLimits,
+    place: WorkerPlace | None,
+) -> NoReturn:
+    """Run a program until the connection to the trainer closes; the arguments are those of `WorkerProcess`."""
+    random.seed()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
+    process = WorkerProcess(connection, output, trace, limits, place)
+    running = program(process)
+    process.send("started")
+    while True:
+        running.answer(process.receive())
 
 
 class WorkerProcess:

@@ -1,27 +1,23 @@
 """Processes that run math-verify. The first question starts them, and a time limit kills them.
 
-The processes are workers like those of users' rewards. An expression that takes forever, exhausts the memory or crashes
-the interpreter costs only its own verdict. All runners of this process share the workers (`VERIFIERS`). They end when
-the last `Runner` is closed, or else with this process. The next question starts them again.
+An expression that takes forever, exhausts the memory or crashes the interpreter costs only its own verdict. All runners
+of this process share the workers (`VERIFIERS`). They end when the last `Runner` is closed, or else with this process.
+The next question starts them again.
 """
 
 import atexit
-import contextlib
 import logging
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
-from pathlib import Path
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from agent_tunix.errors import RewardError
-from agent_tunix.rewards.answers.thorough import Question, Ruling, Verdict, set_default_runner
-from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.sample import Outcome, Sample, Score
-
-if TYPE_CHECKING:
-    from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.execution.workers.limits import WorkerLimits
+from agent_tunix.execution.workers.pool import WorkerPool, WorkersFailedError
+from agent_tunix.execution.workers.process import WorkerProcess
+from agent_tunix.execution.workers.worker import WorkerDiedError
+from agent_tunix.rewards.answers.thorough import Question, Ruling, Verdict, set_default_runner, verify_here
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -31,13 +27,27 @@ MOST_WORKERS = 2
 # After this many timeouts, the remaining questions of a batch are not tried: they are likely hostile.
 PATIENCE = 8
 _ASKED_AT_ONCE = 16
+_RECYCLE_AFTER = 10_000
+_EASY = Question("x + \\frac{1}{2}", "\\frac{1}{2} + x")
 
-_RECIPE = RewardRecipe(
-    spec="agent_tunix.rewards.answers.verification.verify_reward",
-    name="math-verify",
-    # In this directory, no module of the user can shadow ours.
-    working_directory=Path(__file__).parents[3],
-)
+
+class VerifierProgram:
+    """Program of a worker that rules on questions."""
+
+    def __init__(self, process: WorkerProcess) -> None:
+        self._process = process
+        self._num_rulings = 0
+        with process.loading():
+            verify_here([_EASY])  # the first comparison imports math-verify and builds its grammar, which takes time
+
+    def answer(self, request: Any) -> None:
+        """Send the ruling on a question; end this process if it has grown too much."""
+        (ruling,) = verify_here([Question(*request)])
+        self._process.restore()
+        self._process.send(ruling.verdict.value, ruling.reason)
+        self._num_rulings += 1
+        if self._process.why_tired(self._num_rulings):
+            os._exit(0)
 
 
 class Verifiers:
@@ -48,15 +58,17 @@ class Verifiers:
         memory_mb: Memory that a process may allocate in addition to the needs of math-verify itself.
     """
 
+    _lock: threading.Lock
+    _pool: WorkerPool | None
+    _threads: ThreadPoolExecutor | None
+
     def __init__(
         self, timeout_s: float = TIMEOUT_S, memory_mb: int = MEMORY_MB, most_workers: int = MOST_WORKERS
     ) -> None:
         self._timeout_s = timeout_s
         self._memory_mb = memory_mb
         self._most_workers = most_workers
-        self._executor: LocalExecutor | None = None
-        self._num_holders = 0
-        self._lock = threading.Lock()
+        self.forget()
 
     def rule(self, questions: Sequence[Question]) -> list[Ruling]:
         """Return a ruling on each question, in order, as a `ThoroughRunner` does."""
@@ -65,16 +77,14 @@ class Verifiers:
             if sum(ruling.timed_out for ruling in rulings) >= PATIENCE:
                 rulings += [_OUT_OF_PATIENCE] * (len(questions) - len(rulings))
             else:
-                rulings += self._rule_few(questions[len(rulings) : len(rulings) + _ASKED_AT_ONCE])
+                asked = questions[len(rulings) : len(rulings) + _ASKED_AT_ONCE]
+                threads = self._started()
+                rulings += [future.result() for future in [threads.submit(self._rule_one, one) for one in asked]]
         return rulings
 
     def begin(self) -> None:
         """Start a process without waiting for it, so that the first question is answered sooner."""
-        from agent_tunix.rewards.execution.calls import Job
-
-        easy = Sample("2*x", columns={"answer": "x*2"})
-        with contextlib.suppress(RewardError, OSError):  # the first question will report the error
-            self._started().submit(Job(_RECIPE, [easy], [(0,)]))
+        self._started().submit(self._rule_one, _EASY)
 
     def hold(self) -> None:
         """Keep the processes running until each holder has called `release`."""
@@ -92,60 +102,43 @@ class Verifiers:
     def close(self) -> None:
         """End the processes; the next question starts new ones."""
         with self._lock:
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.close()
+            pool, self._pool, threads, self._threads = self._pool, None, self._threads, None
+        if pool is not None and threads is not None:
+            pool.close()
+            threads.shutdown()
+            pool.close()  # a worker may have become idle meanwhile
 
     def forget(self) -> None:
-        """Reset the state in a fork, which has no thread to serve the processes and does not own them."""
+        """Set the initial state, also in a fork, which does not own the processes and has no thread to ask them."""
         self._lock = threading.Lock()
-        self._executor = None
+        self._pool = self._threads = None
         self._num_holders = 0
 
-    def _rule_few(self, questions: Sequence[Question]) -> list[Ruling]:
-        from agent_tunix.rewards.execution.calls import Job
+    def _started(self) -> ThreadPoolExecutor:
+        """Return the threads that ask the processes."""
+        with self._lock:
+            if self._pool is None or self._threads is None:
+                limits = WorkerLimits(self._memory_mb * 2**20, _RECYCLE_AFTER)
+                self._pool = WorkerPool(VerifierProgram, "math-verify worker", limits)
+                self._threads = ThreadPoolExecutor(self._most_workers, "math-verify")
+            return self._threads
 
-        samples = [Sample(question.answer, columns={"answer": question.reference}) for question in questions]
-        calls = [(place,) for place in range(len(samples))]
-        executor = None
+    def _rule_one(self, question: Question) -> Ruling:
+        with self._lock:
+            pool = self._pool
         try:
-            executor = self._started()
-            scores = executor.submit(Job(_RECIPE, samples, calls)).result()
-        except (RewardError, OSError, CancelledError) as error:  # no process could start, or all were closed
-            self._drop(executor)
+            if pool is None:
+                raise WorkersFailedError("the processes are closed")
+            verdict, reason = pool.ask(tuple(question), self._timeout_s)
+            return Ruling(Verdict(verdict), str(reason))
+        except WorkerDiedError as death:
+            if death.timed_out:
+                text = f"math-verify took longer than {self._timeout_s:g} s"
+                return Ruling(Verdict.UNDECIDED, text, timed_out=True)
+            return Ruling(Verdict.UNDECIDED, f"math-verify failed: {death}")
+        except (WorkersFailedError, OSError) as error:
             logger.warning("the process for math-verify could not be started: %r", error)
-            return [Ruling(Verdict.UNDECIDED, f"the process for math-verify could not be started: {error!r}")] * len(
-                samples
-            )
-        return [self._ruling(score) for score in scores]
-
-    def _started(self) -> "LocalExecutor":
-        from agent_tunix.rewards.execution.local import LocalExecutor
-        from agent_tunix.rewards.execution.settings import ExecutionSettings
-
-        with self._lock:
-            if self._executor is None:
-                settings = ExecutionSettings(
-                    "process", timeout_s=self._timeout_s, memory_mb=self._memory_mb, num_workers=self._most_workers
-                )
-                self._executor = LocalExecutor(settings)
-            return self._executor
-
-    def _drop(self, failed: "LocalExecutor | None") -> None:
-        """Close processes that failed, so that the next question starts new ones."""
-        if failed is None:
-            return
-        with self._lock:
-            if self._executor is failed:
-                self._executor = None
-        failed.close()
-
-    def _ruling(self, score: Score) -> Ruling:
-        if score.outcome is Outcome.SCORED:
-            return Ruling(Verdict.EQUAL if score.value else Verdict.DIFFERENT)
-        if score.outcome is Outcome.TIMEOUT:
-            return Ruling(Verdict.UNDECIDED, f"math-verify took longer than {self._timeout_s:g} s", timed_out=True)
-        return Ruling(Verdict.UNDECIDED, f"math-verify failed: {score.detail}")
+            return Ruling(Verdict.UNDECIDED, f"the process for math-verify could not be started: {error!r}")
 
 
 _OUT_OF_PATIENCE = Ruling(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -20,25 +19,15 @@ class AsyncReward(Protocol):
         """Score each sample, in order, at most `limit` at the same time."""
 
 
-class Observer(Protocol):
-    """Interface of an observer of calls."""
-
-    def began(self, number: int) -> None:
-        """Handle the start of a call."""
-
-    def ended(self, number: int, scores: list[Score]) -> None:
-        """Handle the scores of a call."""
-
-
 async def run_calls(
     reward: AsyncReward,
-    samples: Sequence[Sample],
-    calls: Sequence[Call],
+    calls: Sequence[list[Sample]],
     limit: int,
     timeout_s: float,
-    observer: Observer,
+    ended: Callable[[int, list[Score]], None],
+    began: Callable[[int], None] = lambda _: None,
 ) -> set["asyncio.Task[Any]"]:
-    """Make at most `limit` calls at the same time, and tell the observer of each call by its number in `calls`.
+    """Make at most `limit` calls at the same time, and report the scores of each by its number.
 
     A call that takes longer than `timeout_s` per completion is cancelled.
 
@@ -50,18 +39,18 @@ async def run_calls(
 
     async def take_calls() -> None:
         for number in numbers:
-            chosen = [samples[position] for position in calls[number]]
-            allowed_s = timeout_s * len(chosen)
+            samples = calls[number]
+            allowed_s = timeout_s * len(samples)
             started = time.perf_counter()
-            task = asyncio.ensure_future(_one_call(reward, chosen, functools.partial(observer.began, number)))
+            task = asyncio.ensure_future(_one_call(reward, samples, functools.partial(began, number)))
             if await _ends_within(task, allowed_s):
-                observer.ended(number, _scores_of(task, chosen))
+                ended(number, _scores_of(task, samples))
                 continue
             task.cancel()
             strays.add(task)
             detail = f"took longer than {allowed_s:g} s (rewards.timeout_s)"
             failed = Score.failed(Outcome.TIMEOUT, detail, time.perf_counter() - started)
-            observer.ended(number, [failed] * len(chosen))
+            ended(number, [failed] * len(samples))
 
     await asyncio.gather(*(take_calls() for _ in range(min(limit, len(calls)))))
     if strays:

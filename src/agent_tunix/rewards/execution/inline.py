@@ -30,15 +30,20 @@ class EventLoopThread(Closing):
         self, reward: AsyncReward, samples: Sequence[Sample], calls: Sequence[Call], limit: int, timeout_s: float
     ) -> list[Score]:
         """Make calls concurrently; see `concurrent.run_calls`."""
-        results = _Results(len(samples), calls)
-        work = run_calls(reward, samples, calls, limit, timeout_s, results)
+        scores: dict[int, Score] = {}
+
+        def record(number: int, scores_of_call: list[Score]) -> None:
+            scores.update(zip(calls[number], scores_of_call, strict=True))
+
+        samples_of_calls = [[samples[position] for position in call] for call in calls]
+        work = run_calls(reward, samples_of_calls, limit, timeout_s, record)
         future = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
             future.result()
         except BaseException:
             future.cancel()
             raise
-        return results.in_order()
+        return [scores[position] for position in range(len(samples))]
 
     def close(self) -> None:
         """Cancel running tasks and end the thread."""
@@ -69,22 +74,6 @@ class EventLoopThread(Closing):
                 loop.run_forever()
             except BaseException as error:  # a task stores KeyboardInterrupt and SystemExit and also raises them here
                 logger.debug("a reward raised %r", error)
-
-
-class _Results:
-    def __init__(self, num_samples: int, calls: Sequence[Call]) -> None:
-        self._scores: list[Score | None] = [None] * num_samples
-        self._calls = calls
-
-    def began(self, number: int) -> None:
-        pass
-
-    def ended(self, number: int, scores: list[Score]) -> None:
-        for position, score in zip(self._calls[number], scores, strict=True):
-            self._scores[position] = score
-
-    def in_order(self) -> list[Score]:
-        return [score for score in self._scores if score is not None]
 
 
 async def _cancel_others() -> None:

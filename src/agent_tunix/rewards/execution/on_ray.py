@@ -6,21 +6,17 @@ started again, and its chunk is scored once more.
 """
 
 import contextlib
-import queue
-import threading
-from collections.abc import Sequence
-from concurrent.futures import Future
+import itertools
 from dataclasses import replace
 from typing import Any
 
-from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError
-from agent_tunix.rewards.execution.calls import Call, Job, divide_concurrency, divide_into_chunks
-from agent_tunix.rewards.execution.local import LocalExecutor
+from agent_tunix.rewards.execution.calls import Job
+from agent_tunix.rewards.execution.local import LocalExecutor, QueueExecutor
 from agent_tunix.rewards.execution.settings import ExecutionSettings
-from agent_tunix.rewards.execution.tasks import renumber
+from agent_tunix.rewards.execution.tasks import Task
 from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.sample import Sample, Score
 
 _MOST_LOSSES = 2
 
@@ -32,9 +28,13 @@ class _Host:
         self._settings = settings
         self._executors: dict[int, LocalExecutor] = {}
 
-    def score(self, recipe: RewardRecipe, samples: list[Sample], calls: list[Call], share: int | None) -> list[Score]:
-        executor = self._executor(share or 1)
-        return executor.submit(Job(recipe, samples, calls, share is not None)).result()
+    def score(self, recipe: RewardRecipe, samples: list[list[Sample]], share: int | None) -> list[list[Score]]:
+        """Return the scores of each call."""
+        positions = itertools.count()
+        calls = [tuple(itertools.islice(positions, len(call))) for call in samples]
+        job = Job(recipe, list(itertools.chain(*samples)), calls, share is not None)
+        scores = iter(self._executor(share or 1).submit(job).result())
+        return [list(itertools.islice(scores, len(call))) for call in samples]
 
     def prepare(self, recipe: RewardRecipe) -> None:
         self._executor(1).prepare(recipe)
@@ -51,31 +51,7 @@ class _Host:
         return self._executors[concurrency]
 
 
-class _Pending:
-    """A job whose chunks have been sent to actors."""
-
-    def __init__(self, job: Job, num_chunks: int) -> None:
-        self.job = job
-        self.future: Future[list[Score]] = Future()
-        self._scores: list[Score | None] = [None] * len(job.samples)
-        self._num_chunks = num_chunks
-        self._lock = threading.Lock()
-
-    def record(self, calls: Sequence[Call], scores: Sequence[Score]) -> None:
-        positions = [position for call in calls for position in call]
-        with self._lock:
-            for position, score in zip(positions, scores, strict=True):
-                self._scores[position] = score
-            self._num_chunks -= 1
-            is_last = not self._num_chunks
-        if is_last and self.future.set_running_or_notify_cancel():
-            self.future.set_result([score for score in self._scores if score is not None])
-
-
-_Task = tuple[_Pending, list[Call], int | None]
-
-
-class RayExecutor(Closing):
+class RayExecutor(QueueExecutor):
     """Executor of jobs in worker processes of a Ray cluster: the cluster of `RAY_ADDRESS`, or one that is started here.
 
     It has `settings.num_workers` actors, by default one per core of the cluster.
@@ -97,75 +73,45 @@ class RayExecutor(Closing):
         self._has_started_ray = not ray.is_initialized()
         if self._has_started_ray:
             ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, configure_logging=False)
-        self._num_actors = settings.num_workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        num_actors = settings.num_workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._actor_class: Any = ray.remote(num_cpus=1, num_gpus=0, max_restarts=0)(_Host)
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._actors: list[Any] = [self._start_actor() for _ in range(self._num_actors)]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(number,), name=f"ray-rewards-{number}", daemon=True)
-            for number in range(self._num_actors)
-        ]
-        for thread in self._threads:
-            thread.start()
-        self._closed = False
+        self._actors: list[Any] = [self._start_actor() for _ in range(num_actors)]
+        super().__init__(num_actors, settings.max_concurrency)
 
     def prepare(self, recipe: RewardRecipe) -> None:
         """Load a reward in every actor."""
         for actor in self._actors:
             actor.prepare.remote(recipe)
 
-    def submit(self, job: Job) -> "Future[list[Score]]":
-        """Begin a job."""
-        if self._closed:
-            raise RewardError("the reward workers are closed", code="workers_closed")
-        divided: list[tuple[list[Call], int | None]]
-        if job.is_async:
-            divided = list(divide_concurrency(job.calls, self._num_actors, self._settings.max_concurrency))
-        else:
-            divided = [(chunk, None) for chunk in divide_into_chunks(job.calls, self._num_actors)]
-        pending = _Pending(job, len(divided))
-        if not divided:
-            pending.future.set_result([])
-        for chunk, share in divided:
-            self._tasks.put((pending, chunk, share))
-        return pending.future
-
     def close(self) -> None:
-        """End the actors, and Ray if it was started here."""
-        if self._closed:
-            return
-        self._closed = True
-        for _ in self._threads:
-            self._tasks.put(None)
-        for thread in self._threads:
-            thread.join()
-        for actor in self._actors:
+        """End the actors after their present tasks, and Ray if it was started here."""
+        super().close()
+        actors, self._actors = self._actors, []
+        for actor in actors:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(actor.close.remote(), timeout=10)
             self._ray.kill(actor)
         if self._has_started_ray:
+            self._has_started_ray = False
             self._ray.shutdown()
 
     def _start_actor(self) -> Any:
         return self._actor_class.remote(self._settings)
 
     def _serve(self, number: int) -> None:
-        while (task := self._tasks.get()) is not None:
-            pending, calls, share = task
-            samples, renumbered = renumber(calls, pending.job.samples)
+        while (task := self._backlog.take()) is not None:
             try:
-                scores = self._score(number, pending.job.recipe, samples, renumbered, share)
+                for place, scores in enumerate(self._score(number, task)):
+                    self._backlog.record(task, place, scores)
             except Exception as error:  # Ray may raise any error, and no caller may wait forever
-                scores = [Score.failed(Outcome.ERROR, f"Ray could not score it: {error}")] * len(samples)
-            pending.record(calls, scores)
+                self._backlog.fail(task, f"Ray could not score it: {error}")
+            self._backlog.release(task)
 
-    def _score(
-        self, number: int, recipe: RewardRecipe, samples: list[Sample], calls: list[Call], share: int | None
-    ) -> list[Score]:
+    def _score(self, number: int, task: Task) -> list[list[Score]]:
         for remaining in reversed(range(_MOST_LOSSES)):
             try:
-                reply = self._actors[number].score.remote(recipe, samples, calls, share)
-                scores: list[Score] = self._ray.get(reply)
+                reply = self._actors[number].score.remote(task.work.job.recipe, task.samples, task.share)
+                scores: list[list[Score]] = self._ray.get(reply)
             except self._ray.exceptions.RayActorError:
                 self._actors[number] = self._start_actor()
                 if not remaining:

@@ -5,7 +5,6 @@ import os
 from dataclasses import dataclass
 
 from agent_tunix.errors import RewardError
-from agent_tunix.execution.workers import linux
 from agent_tunix.execution.workers.limits import Isolation, WorkerLimits
 
 PLACES = ("auto", "inline", "process", "ray")
@@ -55,12 +54,10 @@ class ExecutionSettings:
 
     def worker_limits(self) -> WorkerLimits:
         """Return the limits of each worker."""
-        return WorkerLimits(self.memory_mb * 2**20, self.recycle_after, linux.most_processes())
+        return WorkerLimits(self.memory_mb * 2**20, self.recycle_after)
 
-    def isolation(self) -> Isolation | None:
-        """Return the rights of sandboxed workers, with a new scratch directory; None for other workers."""
-        if not self.sandboxed:
-            return None
+    def isolation(self) -> Isolation:
+        """Return the rights of sandboxed workers, with a new scratch directory."""
         return Isolation.make(memory_bytes=self.memory_mb * 2**20, disk_bytes=self.disk_mb * 2**20, cpu_s=self.cpu_s)
 
     @property

@@ -1,21 +1,19 @@
-"""Jobs in progress: their waiting tasks, and the consequences of a worker's death.
-
-All of this belongs to one thread; only the futures reach other threads.
-"""
+"""Jobs in progress: their waiting tasks, and the consequences of a worker's death."""
 
 import collections
 import linecache
 import re
 import sysconfig
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.execution.workers.frames import BrokenFrameError
+from agent_tunix.execution.workers.worker import WorkerDiedError
 from agent_tunix.rewards.execution.calls import Call, Job, divide_concurrency, divide_into_chunks
-from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -28,12 +26,10 @@ class Work:
     """A job in progress."""
 
     job: Job
-    key: int  # number by which workers know its reward
     future: "Future[list[Score]]"
     scores: list[Score | None]  # known scores, by position
     remaining: int  # number of completions without a score
-    failed_builds: int = 0  # number of times that a worker could not load the reward
-    failed_deliveries: int = 0  # number of times in a row that a worker ended after loading it, before it began a task
+    failed_starts: int = 0  # number of times in a row that a worker ended before it began a call
     broken: str = ""  # reason why no worker can load it; "" while one may
 
 
@@ -50,6 +46,11 @@ class Task:
     # Start of each call that has begun, by number, in `time.monotonic`.
     begun: dict[int, float] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)  # numbers of calls that have their scores
+
+    @property
+    def samples(self) -> list[list[Sample]]:
+        """Samples of each call."""
+        return [[self.work.job.samples[position] for position in call] for call in self.calls]
 
     @property
     def left(self) -> list[int]:
@@ -91,49 +92,75 @@ class Task:
         return [Task(self.work, [call], self.share and 1, self.tries) for call in self.calls]
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """End of a worker that was making calls."""
-
-    how: str  # description for a person: `exited with status 7`
-    limit_s: float | None = None  # limit on silence for which it was killed; None if it died by itself
-    trace: str = ""  # traceback of its code, if known
-    all_died: bool = False  # True if all other workers died too, so that it alone cannot be blamed
-
-
 class Backlog:
-    """Jobs in progress, and the tasks that wait for a worker."""
+    """Jobs in progress, and the tasks that wait for a worker. Thread-safe.
 
-    def __init__(self, settings: ExecutionSettings) -> None:
-        self._settings = settings
+    Args:
+        num_workers: Number of workers among which jobs are divided.
+        max_concurrency: Limit on the concurrent calls of an async job.
+    """
+
+    def __init__(self, num_workers: int, max_concurrency: int) -> None:
+        self._num_workers = num_workers
+        self._max_concurrency = max_concurrency
+        self._changed = threading.Condition()
         self._queue: collections.deque[Task] = collections.deque()
+        self._busy: list[Task] = []
         self._running: dict[int, Work] = {}
+        self._fault: BaseException | None = None
+        self.is_closed = False
 
-    def begin(self, job: Job, key: int, future: "Future[list[Score]]") -> None:
-        """Queue the tasks of a job of at least one sample."""
-        work = Work(job, key, future, [None] * len(job.samples), len(job.samples))
-        self._running[id(work)] = work
-        num_workers = self._settings.workers
+    def submit(self, job: Job) -> "Future[list[Score]]":
+        """Queue the tasks of a job.
+
+        Raises:
+            RewardError: The workers are closed or have failed.
+        """
+        work = Work(job, Future(), [None] * len(job.samples), len(job.samples))
         if job.is_async:
-            divided = divide_concurrency(job.calls, num_workers, self._settings.max_concurrency)
-            self._queue.extend(Task(work, chunk, share) for chunk, share in divided)
+            divided = divide_concurrency(job.calls, self._num_workers, self._max_concurrency)
+            tasks = [Task(work, chunk, share) for chunk, share in divided]
         else:
-            self._queue.extend(Task(work, chunk, None) for chunk in divide_into_chunks(job.calls, num_workers))
+            tasks = [Task(work, chunk, None) for chunk in divide_into_chunks(job.calls, self._num_workers)]
+        with self._changed:
+            if isinstance(self._fault, SandboxUnavailableError):
+                raise self._fault
+            if self.is_closed:
+                raise RewardError("the reward workers are closed", code="workers_closed") from self._fault
+            if tasks:
+                self._running[id(work)] = work
+            self._queue.extend(tasks)
+            self._changed.notify_all()
+        if not tasks:
+            work.future.set_result([])
+        return work.future
 
-    def first(self) -> Task | None:
-        """Return the next task. Tasks before it whose reward no worker can load become errors."""
-        while self._queue and self._queue[0].work.broken:
+    def take(self, has_else_to_do: Callable[[], bool] = lambda: False) -> Task | None:
+        """Wait for the next task, until `release`; None if the backlog is closed or there is something else to do."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_closed or self._has_task() or has_else_to_do())
+            if self.is_closed or not self._has_task():
+                return None
             task = self._queue.popleft()
-            self.fail(task, task.work.broken)
-        return self._queue[0] if self._queue else None
+            self._busy.append(task)
+            return task
 
-    def take(self) -> Task:
-        """Remove the first task and return it, for a worker."""
-        return self._queue.popleft()
+    def release(self, task: Task) -> None:
+        """Note that nobody works on a task any more."""
+        with self._changed:
+            self._busy.remove(task)
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Have those who wait for a task look for something else to do."""
+        with self._changed:
+            self._changed.notify_all()
 
     def put_back(self, *tasks: Task) -> None:
         """Queue tasks before all others, in order."""
-        self._queue.extendleft(reversed(tasks))
+        with self._changed:
+            self._queue.extendleft(reversed(tasks))
+            self._changed.notify_all()
 
     def record(self, task: Task, number: int, scores: Sequence[Score]) -> None:
         """Store the scores of a call. The last call completes the job's future.
@@ -147,19 +174,21 @@ class Backlog:
         task.ended.add(number)
         for position, score in zip(call, scores, strict=True):
             work.scores[position] = score
-        work.remaining -= len(call)
-        if not work.remaining:
-            self._running.pop(id(work), None)
-            if work.future.set_running_or_notify_cancel():
-                work.future.set_result([score for score in work.scores if score is not None])
+        with self._changed:
+            work.remaining -= len(call)
+            is_last = not work.remaining
+            if is_last:
+                self._running.pop(id(work), None)
+        if is_last and work.future.set_running_or_notify_cancel():
+            work.future.set_result([score for score in work.scores if score is not None])
 
     def fail(self, task: Task, detail: str) -> None:
         """Give an error to every call of a task that has no scores yet."""
         for number in task.left:
             self.record(task, number, [Score.failed(Outcome.ERROR, detail)] * len(task.calls[number]))
 
-    def settle_death(self, task: Task, death: Death) -> None:
-        """Settle a task whose worker has ended.
+    def settle_death(self, task: Task, death: WorkerDiedError, limit_s: float) -> None:
+        """Settle a task whose worker has ended, or was silent for `limit_s` seconds.
 
         The running call is to blame if it ran alone and either exceeded its limit or has now ended two workers.
         Otherwise it is made once more. Concurrent calls are made again one by one. The remaining calls continue.
@@ -172,39 +201,40 @@ class Backlog:
         if others:
             self.put_back(Task(task.work, others, task.share))
         alone = task.exclusive or not death.all_died
-        if len(suspects) == 1 and alone and (death.limit_s is not None or task.tries):
-            self._blame(task, suspects[0], death)
+        if len(suspects) == 1 and alone and (death.timed_out or task.tries):
+            self._blame(task, suspects[0], death, limit_s)
             return
         share = None if task.share is None else 1
         for number in suspects:
-            again = Task(task.work, [task.calls[number]], share, task.tries + 1, exclusive=death.all_died)
-            self._queue.appendleft(again)
+            self.put_back(Task(task.work, [task.calls[number]], share, task.tries + 1, exclusive=death.all_died))
 
-    def give_up(self, fault: BaseException | None) -> None:
+    def close(self, fault: BaseException | None = None) -> None:
         """End all waiting futures: with an error about `fault`, or cancelled if it is None."""
-        for work in self._running.values():
-            if isinstance(fault, SandboxUnavailableError):
-                work.future.set_exception(fault)
-            elif fault is not None:
-                work.future.set_exception(RewardError(f"the reward workers failed: {fault!r}"))
-            else:
+        with self._changed:
+            self._fault = self._fault or fault
+            self.is_closed = True
+            running, self._running = list(self._running.values()), {}
+            self._changed.notify_all()
+        for work in running:
+            if fault is None:
                 work.future.cancel()
+            elif work.future.set_running_or_notify_cancel():
+                is_plain = isinstance(fault, SandboxUnavailableError)
+                work.future.set_exception(fault if is_plain else RewardError(f"the reward workers failed: {fault!r}"))
 
-    def _blame(self, task: Task, number: int, death: Death) -> None:
-        if death.limit_s is not None:
+    def _has_task(self) -> bool:
+        return bool(self._queue) and not (
+            self._busy and (self._queue[0].exclusive or any(task.exclusive for task in self._busy))
+        )
+
+    def _blame(self, task: Task, number: int, death: WorkerDiedError, limit_s: float) -> None:
+        if death.timed_out:
             where = last_frame(death.trace, task.work.job.recipe)
-            detail = f"took longer than {death.limit_s:g} s (rewards.timeout_s){where}"
-            score = Score.failed(Outcome.TIMEOUT, detail, death.limit_s)
+            detail = f"took longer than {limit_s:g} s (rewards.timeout_s){where}"
+            score = Score.failed(Outcome.TIMEOUT, detail, limit_s)
         else:
             score = Score.failed(Outcome.ERROR, f"the worker process {death.how}")
         self.record(task, number, [score] * len(task.calls[number]))
-
-
-def renumber(calls: Sequence[Call], samples: Sequence[Sample]) -> tuple[list[Sample], list[Call]]:
-    """Return the samples of these calls only, and the calls with positions among them."""
-    positions = [position for call in calls for position in call]
-    new = {position: number for number, position in enumerate(positions)}
-    return [samples[position] for position in positions], [tuple(new[p] for p in call) for call in calls]
 
 
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in ')

@@ -8,21 +8,15 @@ import contextlib
 import importlib
 import os
 import pickle
-import random
-import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from agent_tunix.execution.workers.frames import LARGEST_JSON_BYTES
-from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
 from agent_tunix.rewards.conventions import CallSettings
-from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.execution.recipes import library_of
 from agent_tunix.rewards.faults import describe_fault
@@ -45,76 +39,64 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Request to call a reward on pickled samples. `share` is the number of concurrent calls if it is async."""
+    """Request for calls of a reward. `share` is the number of concurrent calls if it is async."""
 
     key: int
-    samples: bytes
-    calls: Sequence[Call]
+    pickled_calls: bytes  # a list of the samples of each call
     timeout_s: float
     share: int | None
 
 
-def main(
-    connection: socket.socket, output: int, trace: int, limits: WorkerLimits, place: WorkerPlace | None = None
-) -> NoReturn:
-    """Work until the connection to the trainer closes; see `WorkerProcess`."""
-    random.seed()
-    np.random.seed()
-    set_thorough_runner(verify_here)  # needs no further process, because this one has limits
-    process = WorkerProcess(connection, output, trace, limits, place)
-    worker = _Worker(process)
-    while True:
-        worker.answer(process.receive())
+class RewardProgram:
+    """Program of a worker that makes the calls of rewards."""
 
-
-class _Worker:
     def __init__(self, process: WorkerProcess) -> None:
+        set_thorough_runner(verify_here)  # needs no further process, because this one has limits
         self._process = process
         self._rewards: dict[int, Reward] = {}
         self._num_calls = 0
         self._strays: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def answer(self, message: object) -> None:
-        match message:
+    def answer(self, request: object) -> None:
+        """Load a reward, or make the calls of a chunk."""
+        match request:
             case Build():
-                self._build(message)
+                self._build(request)
             case Chunk(share=None):
-                self._work(message)
+                self._work(request)
             case Chunk(share=int(share)):
-                self._work_concurrently(message, share)
+                self._work_concurrently(request, share)
 
-    def _build(self, message: Build) -> None:
-        self._process.send("building", message.key)
+    def _build(self, request: Build) -> None:
         try:
             with self._process.loading():
-                sources.use(message.recipe.sources)
-                self._rewards[message.key] = build_reward(message.recipe)
+                sources.use(request.recipe.sources)
+                self._rewards[request.key] = build_reward(request.recipe)
         except BaseException as error:
-            self._process.send("unbuilt", message.key, describe_fault(error))
+            self._process.send("unbuilt", describe_fault(error))
             return
-        self._process.send("built", message.key)
+        self._process.send("built")
 
     def _work(self, chunk: Chunk) -> None:
-        reward, samples = self._begin(chunk)
-        for number, call in enumerate(chunk.calls):
-            chosen = [samples[position] for position in call]
+        reward, calls = self._begin(chunk)
+        for number, samples in enumerate(calls):
             try:
-                scores = check_length(reward.score(chosen), chosen)
+                scores = check_length(reward.score(samples), samples)
             except BaseException as error:
-                scores = failed_scores(error, chosen)
+                scores = failed_scores(error, samples)
             self._process.restore()
-            self.ended(number, scores)
-            if self._process.has_grown() and number + 1 < len(chunk.calls):
+            self._send_scores(number, scores)
+            if self._process.has_grown() and number + 1 < len(calls):
                 break
         self._end()
 
     def _work_concurrently(self, chunk: Chunk, share: int) -> None:
-        reward, samples = self._begin(chunk)
+        reward, calls = self._begin(chunk)
 
         async def work() -> None:
             beat = asyncio.ensure_future(self._beat_regularly(chunk.timeout_s / _BEATS_A_LIMIT))
-            self._strays |= await run_calls(reward, samples, chunk.calls, share, chunk.timeout_s, self)
+            self._strays |= await run_calls(reward, calls, share, chunk.timeout_s, self._send_scores, self._send_start)
             beat.cancel()
             await asyncio.wait({beat})
 
@@ -134,10 +116,10 @@ class _Worker:
             self._loop = None
         self._end()
 
-    def began(self, number: int) -> None:
+    def _send_start(self, number: int) -> None:
         self._process.send("began", number)
 
-    def ended(self, number: int, scores: list[Score]) -> None:
+    def _send_scores(self, number: int, scores: list[Score]) -> None:
         self._num_calls += 1
         packed = [_pack(score) for score in scores]
         if self._process.is_isolated and len(self._process.pack(packed)) > LARGEST_JSON_BYTES // 2:
@@ -166,10 +148,10 @@ class _Worker:
         if not self._process.is_isolated:  # other people's code could send beats to gain time
             self._process.send("beat")
 
-    def _begin(self, chunk: Chunk) -> tuple[Any, list[Sample]]:
-        samples = pickle.loads(chunk.samples)
+    def _begin(self, chunk: Chunk) -> tuple[Any, list[list[Sample]]]:
+        calls = pickle.loads(chunk.pickled_calls)
         self._process.send("ready")
-        return self._rewards[chunk.key], samples
+        return self._rewards[chunk.key], calls
 
     def _end(self) -> None:
         tired = self._process.why_tired(self._num_calls)
