@@ -3,7 +3,7 @@ from tests.raising import raises
 
 from agent_tunix.cli.search_space import read_space
 from agent_tunix.errors import ConfigError
-from agent_tunix.training.tuning import Choice, Range
+from agent_tunix.training.tuning import Choice, SearchRange
 
 
 @pytest.mark.parametrize(
@@ -12,12 +12,12 @@ from agent_tunix.training.tuning import Choice, Range
         ("k=a,b", Choice(("a", "b"))),
         ("k=choice(1,2.5)", Choice(("1", "2.5"))),
         ("k=[1,2],[3]", Choice(("[1,2]", "[3]"))),
-        ("k=interval(0,1)", Range(0.0, 1.0)),
-        ("k=int(interval(1,9))", Range(1, 9)),
-        ("k=tag(log,interval(1e-5,1e-3))", Range(1e-5, 1e-3, log=True)),
-        ("k=range(4,17,step=4)", Range(4, 16, step=4)),
-        ("k=range(10,0,step=-2)", Range(2, 10, step=2)),
-        ("k=range(0.5,2,step=0.5)", Range(0.5, 1.5, step=0.5)),
+        ("k=interval(0,1)", SearchRange(0.0, 1.0)),
+        ("k=int(interval(1,9))", SearchRange(1, 9)),
+        ("k=tag(log,interval(1e-5,1e-3))", SearchRange(1e-5, 1e-3, log=True)),
+        ("k=range(4,17,step=4)", SearchRange(4, 16, step=4)),
+        ("k=range(10,0,step=-2)", SearchRange(2, 10, step=2)),
+        ("k=range(0.5,2,step=0.5)", SearchRange(0.5, 1.5, step=0.5)),
     ],
 )
 def test_a_sweep_is_a_dimension(override: str, dimension: object) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.training.tuning import Choice, Range, Search, tune
+from agent_tunix.training.tuning import Choice, Search, SearchRange, tune
 from tests.raising import raises
 from tests.small_run import SMALL_RUN
 
@@ -26,7 +26,7 @@ QUICK = (*SMALL_RUN, "training.eval_every_n_steps=2")
 def search(directory: Path, trials: int, **changes: object) -> Search:
     values: dict[str, object] = {
         "fixed": QUICK,
-        "space": {"optimizer.learning_rate": Range(1e-5, 1e-3, log=True)},
+        "space": {"optimizer.learning_rate": SearchRange(1e-5, 1e-3, log=True)},
         "metric": "eval/accuracy",
         "direction": "max",
         "directory": directory,

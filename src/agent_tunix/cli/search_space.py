@@ -7,7 +7,7 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 from hydra.errors import HydraException
 
 from agent_tunix.errors import ConfigError
-from agent_tunix.training.tuning import Choice, Dimension, Range
+from agent_tunix.training.tuning import Choice, Dimension, SearchRange
 
 
 def read_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Dimension]]:
@@ -40,7 +40,7 @@ def _dimension(override: Override) -> Dimension:
                 "be above 0",
                 code="invalid_interval",
             )
-        return Range(value.start, value.end, log=log)
+        return SearchRange(value.start, value.end, log=log)
     if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
         if "log" in value.tags:
             raise ConfigError(
@@ -53,7 +53,7 @@ def _dimension(override: Override) -> Dimension:
             raise ConfigError(
                 f"{override.input_line} contains no numbers; the end of the range is exclusive", code="empty_range"
             )
-        return Range(numbers[0], numbers[-1], step=abs(value.step))
+        return SearchRange(numbers[0], numbers[-1], step=abs(value.step))
     if isinstance(value, ChoiceSweep):
         return Choice(tuple(map(str, override.sweep_iterator(transformer=Transformer.encode))))
     raise ConfigError(

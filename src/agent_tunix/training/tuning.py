@@ -56,7 +56,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Range:
+class SearchRange:
     """A dimension of numbers from `low` to `high`, both included. If both are integers, the values are too."""
 
     low: float
@@ -76,7 +76,7 @@ class Range:
         return repr(trial.suggest_float(key, self.low, self.high, log=self.log, step=self.step))
 
 
-Dimension = Choice | Range
+Dimension = Choice | SearchRange
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ OF_EPISODE: dict[str, Callable[[Sample], Any]] = {
 EXPECTED = "a per-response reward returns one number"
 
 
-class Arguments:
+class PlainArguments:
     """Arguments of a function without `**kwargs`. The source of each is determined once.
 
     Args:
@@ -236,13 +236,13 @@ class PlainReward(FormedConvention):
         return partial(self.calls[0], available, lazy_arguments)
 
     @cached_property
-    def _arguments(self) -> Arguments | None:
+    def _arguments(self) -> PlainArguments | None:
         """The arguments of the function; None if its signature does not name all of them."""
         call = self.calls[0]
         if call.takes_any or call.has_positional_only:
             return None
         configured = LIMITS if self.is_builtin else ()
-        return Arguments(call.names, self.target.call_args, self._completion_of, configured)
+        return PlainArguments(call.names, self.target.call_args, self._completion_of, configured)
 
     @cached_property
     def _response_names(self) -> list[str]:
