@@ -55,10 +55,17 @@ class SearchCorpus:
         )
 
 
+class _Index(sqlite3.Connection):
+    """A database that is closed when the cache drops it."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @functools.lru_cache(maxsize=8)
 def _index_of(path: str, _modified: int, _size: int) -> sqlite3.Connection:
     """Return the index of a file, made once for each of its versions."""
-    index = sqlite3.connect(":memory:", check_same_thread=False)
+    index = sqlite3.connect(":memory:", check_same_thread=False, factory=_Index)
     index.execute("CREATE VIRTUAL TABLE passages USING fts5(title, text, tokenize = 'porter unicode61')")
     index.executemany("INSERT INTO passages VALUES (?, ?)", _passages(Path(path)))
     index.commit()
