@@ -12,7 +12,7 @@ import pytest
 
 from agent_tunix.rewards import Score
 from agent_tunix.service import ServiceSettings, TryLimits, trying
-from agent_tunix.service.trying import Tried
+from agent_tunix.service.tries import Tried
 from tests.service.abuse.cases import read_all
 from tests.service.support import Server, serving, upload
 from tests.service.test_authentication import error_of

@@ -14,7 +14,7 @@ from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.problems import Json
 from agent_tunix.service.state import key_of, service_of
-from agent_tunix.service.trying import TrialRow, Tried, cannot_be_tried, check_size
+from agent_tunix.service.tries import TrialRow, Tried, cannot_be_tried, check_size
 
 _DEEPEST = 20
 _LONGEST_NUMBER = 200

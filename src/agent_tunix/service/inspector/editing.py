@@ -29,11 +29,10 @@ from agent_tunix.service.inspector.functions import PATH
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import place_of
 from agent_tunix.service.problems import Json, Problem
-from agent_tunix.service.replaying.reviewing import Review, sha256_of
-from agent_tunix.service.replaying.running import ReplayRequest
-from agent_tunix.service.replaying.selection import StepRange
+from agent_tunix.service.replays import ReplayRequest, StepRange
+from agent_tunix.service.reviews import Review, sha256_of
 from agent_tunix.service.state import key_of, service_of
-from agent_tunix.service.trying import TrialRow, check_size
+from agent_tunix.service.tries import TrialRow, check_size
 from agent_tunix.tracking.report.cutting import cut
 
 _MOST = 500
@@ -104,6 +103,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
     if not text_of(form, "run"):
         raise Problem(400, "missing_parameter", "choose the run whose completions to score", "run")
     run = await service.run_reads.run_for(key_of(request), service.runs.get, text_of(form, "run"))
+    indexed = service.runs.find(text_of(form, "run"))
     asked = ReplayRequest(
         opened.as_uploaded(),
         _bytes_of(form),
@@ -121,7 +121,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
         }
         for mover in replayed.totals.movers
     ]
-    return {"replayed": {"run": run, "of": replayed, "movers": movers}, "review": review}
+    return {"replayed": {"run": indexed, "of": replayed, "movers": movers}, "review": review}
 
 
 def _number(form: FormData, name: str) -> int | None:

@@ -14,16 +14,14 @@ import pytest
 from agent_tunix.errors import AgentTunixError, RewardError, UploadError
 from agent_tunix.rewards.advantages import register_advantage_estimator
 from agent_tunix.service import ReplayLimits
+from agent_tunix.service import replays as service_replays
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.replaying import running
-from agent_tunix.service.replaying.result import Replayed
-from agent_tunix.service.replaying.running import ReplayRequest, Replays, replay_source
-from agent_tunix.service.replaying.selection import StepRange
-from agent_tunix.service.runs.view import RunView
+from agent_tunix.service.replays import Replayed, ReplayRequest, Replays, StepRange, replay_source
 from agent_tunix.store import Key
+from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises
-from tests.service.replaying.support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run
+from tests.service.replay_support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run
 
 ALICE = Key("key_alice", "alice", frozenset({"try", "read"}), datetime.now(UTC))
 LIMITS = ReplayLimits(timeout_s=20, total_timeout_s=600, workers=1)  # a busy machine is slow
@@ -31,19 +29,19 @@ SIZE = 3 * G  # of a step
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunView:
+def run(tmp_path_factory: pytest.TempPathFactory) -> LiveRun:
     """A run in which the function is a component: scheduled, transformed, and beside a gate."""
     return write_run(tmp_path_factory.mktemp("runs") / "mixed", MIXED)
 
 
 @pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> RunView:
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> LiveRun:
     columns = {"when": datetime(2026, 1, 2, tzinfo=UTC), "pair": (1, 2), "array": np.arange(3), "raw": b"\xff"}
     columns["thing"] = object()
     return write_run(tmp_path_factory.mktemp("runs") / "foreign", "math", num_steps=1, columns=columns)
 
 
-def replay(run: RunView, changed: bytes, limits: ReplayLimits = LIMITS, **request: Any) -> Replayed:
+def replay(run: LiveRun, changed: bytes, limits: ReplayLimits = LIMITS, **request: Any) -> Replayed:
     return replay_source(run, ReplayRequest(saved(), changed, **request), limits)
 
 
@@ -51,7 +49,7 @@ def function(body: str) -> bytes:
     return f"def reward(completions, **kwargs):\n    {body}\n".encode()
 
 
-def test_the_unchanged_source_gives_every_total_and_advantage_again(run: RunView) -> None:
+def test_the_unchanged_source_gives_every_total_and_advantage_again(run: LiveRun) -> None:
     replayed = replay(run, POLITENESS)
     assert replayed.totals.identical
     assert (replayed.counterpart.kind, replayed.counterpart.name) == ("component", "polite")
@@ -59,7 +57,7 @@ def test_the_unchanged_source_gives_every_total_and_advantage_again(run: RunView
     assert (replayed.steps, replayed.is_all, replayed.totals.completions) == ((1, 2, 3, 4, 5), True, 5 * SIZE)
 
 
-def test_a_component_counts_as_the_run_weighed_it(run: RunView) -> None:
+def test_a_component_counts_as_the_run_weighed_it(run: LiveRun) -> None:
     replayed = replay(run, REVERSED, dataclasses.replace(LIMITS, movers=60))
     assert replayed.totals.changed_components == {"polite": 5 * 3 * 3}  # 2 of 4 stays 1/2
     assert replayed.values.rank_correlation == pytest.approx(-1.0)
@@ -82,7 +80,7 @@ def test_a_gate_that_opens_on_an_unknown_value_is_an_error(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: RunView) -> None:
+def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: LiveRun) -> None:
     replayed = replay(foreign, POLITENESS)
     assert replayed.counterpart.kind == "total"
     assert replayed.values.mean_before == replayed.totals.mean_before
@@ -93,7 +91,7 @@ def test_another_run_is_compared_by_its_total_or_with_the_saved_source(foreign: 
 
 
 @pytest.mark.slow
-def test_a_function_gets_columns_messages_and_the_sample(foreign: RunView) -> None:
+def test_a_function_gets_columns_messages_and_the_sample(foreign: LiveRun) -> None:
     columns = (
         b"def reward(completions, level, when, pair, array, raw, thing, **kwargs):\n"
         b"    assert (when[0].year, list(pair[0]), list(array[0]), raw[0]) == (2026, [1, 2], [0, 1, 2], b'\\xff')\n"
@@ -122,7 +120,7 @@ def test_a_function_gets_columns_messages_and_the_sample(foreign: RunView) -> No
     ],
 )
 def test_a_replay_takes_some_of_the_steps(
-    run: RunView, request_: dict[str, Any], steps: tuple[int, ...], completions: int
+    run: LiveRun, request_: dict[str, Any], steps: tuple[int, ...], completions: int
 ) -> None:
     limits = dataclasses.replace(LIMITS, max_completions=3 * SIZE)
     replayed = replay(run, POLITENESS, limits, **request_)
@@ -142,7 +140,7 @@ REFUSED: list[tuple[type[AgentTunixError], str, bytes, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("error", "code", "source", "request_"), REFUSED)
 def test_an_impossible_replay_is_refused(
-    run: RunView, error: type[AgentTunixError], code: str, source: bytes, request_: dict[str, Any]
+    run: LiveRun, error: type[AgentTunixError], code: str, source: bytes, request_: dict[str, Any]
 ) -> None:
     with raises(error, code):
         replay(run, source, **request_)
@@ -155,7 +153,7 @@ def test_an_estimator_that_a_run_names_is_not_run(tmp_path: Path) -> None:
         replay(run, POLITENESS)
 
 
-def test_a_missing_column_is_named(run: RunView) -> None:
+def test_a_missing_column_is_named(run: LiveRun) -> None:
     with pytest.raises(RewardError) as caught:
         replay(run, b"def reward(completions, rubric, **kwargs):\n    return [1.0] * len(completions)\n")
     assert "rubric" in str(caught.value)
@@ -173,7 +171,7 @@ def test_missing_or_damaged_completions_are_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", "math", num_steps=1)
     (file,) = (tmp_path / "run" / "rollouts").iterdir()
     file.write_bytes(file.read_bytes()[:-100])
-    with raises(Unreplayable, "missing_steps") as caught:
+    with raises(Unreplayable, "missing_completions") as caught:
         replay(run, POLITENESS)
     assert "cannot be read" in str(caught.value)
     file.unlink()
@@ -194,10 +192,10 @@ def test_an_unusable_fingerprint_leaves_the_total(tmp_path: Path) -> None:
     ):
         path.write_text(json.dumps({"reward_fingerprint": {"components": components}}), encoding="utf-8")
         with raises(Unreplayable, code):
-            replay(RunView("run_test", "test", tmp_path / "run"), POLITENESS, against="polite")
+            replay(LiveRun(tmp_path / "run"), POLITENESS, against="polite")
     for content in ("{}", "[]"):
         path.write_text(content, encoding="utf-8")
-        assert replay(RunView("run_test", "test", tmp_path / "run"), POLITENESS).counterpart.kind == "total"
+        assert replay(LiveRun(tmp_path / "run"), POLITENESS).counterpart.kind == "total"
 
 
 @pytest.mark.slow
@@ -209,7 +207,7 @@ def test_an_unusable_fingerprint_leaves_the_total(tmp_path: Path) -> None:
         (b"raise SystemExit('gone')\n" + POLITENESS, "error", "gone"),
     ],
 )
-def test_a_failure_is_an_outcome(foreign: RunView, source: bytes, outcome: str, told: str) -> None:
+def test_a_failure_is_an_outcome(foreign: LiveRun, source: bytes, outcome: str, told: str) -> None:
     values = replay(foreign, source).values
     assert values.outcomes_after[outcome] == SIZE
     assert values.mean_after is None
@@ -217,14 +215,14 @@ def test_a_failure_is_an_outcome(foreign: RunView, source: bytes, outcome: str, 
 
 
 @pytest.mark.slow
-def test_a_function_that_never_ends_has_the_outcome_timeout_and_further_steps_are_left_out(run: RunView) -> None:
+def test_a_function_that_never_ends_has_the_outcome_timeout_and_further_steps_are_left_out(run: LiveRun) -> None:
     limits = dataclasses.replace(LIMITS, timeout_s=0.5, total_timeout_s=4.0)
     replayed = replay(run, function("while True: pass"), limits)
     assert replayed.values.outcomes_after["timeout"] == replayed.totals.completions == SIZE
     assert (replayed.steps, replayed.in_time, replayed.is_all) == ((1,), False, False)
 
 
-def test_a_replay_that_is_ended_scores_nothing_more(foreign: RunView) -> None:
+def test_a_replay_that_is_ended_scores_nothing_more(foreign: LiveRun) -> None:
     ended = threading.Event()
     ended.set()
     replayed = replay_source(foreign, ReplayRequest(saved(), function("while True: pass")), LIMITS, ended=ended)
@@ -232,9 +230,9 @@ def test_a_replay_that_is_ended_scores_nothing_more(foreign: RunView) -> None:
     assert not replayed.in_time
 
 
-def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: LiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
-    monkeypatch.setattr(running, "replay_source", lambda *_: may_end.wait(600))
+    monkeypatch.setattr(service_replays, "replay_source", lambda *_: may_end.wait(600))
     request = ReplayRequest(saved(), POLITENESS)
 
     async def run_two() -> Problem:

@@ -12,7 +12,7 @@ from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service import ServiceSettings, TryLimits
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.trying import TrialRow, Tried, Tries, cannot_be_tried, try_reward
+from agent_tunix.service.tries import TrialRow, Tried, Tries, cannot_be_tried, try_reward
 from agent_tunix.store import Key
 from tests.service.support import BREVITY, new_name, upload
 

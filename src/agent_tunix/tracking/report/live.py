@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_tunix.service.runs.metrics import MetricsTail
+from agent_tunix.tracking.metrics_file import to_metrics
+from agent_tunix.tracking.metrics_tail import MetricsTail
 from agent_tunix.tracking.report.charts import curves_for, draw_curves
 from agent_tunix.tracking.report.curves import Curves
 from agent_tunix.tracking.report.pictures import Pictures
@@ -13,9 +14,6 @@ from agent_tunix.tracking.summary import components_of
 
 _ROWS_AT_ONCE = 1000
 _PAGES_A_LOOK = 2
-_MOST_METRICS = 1000
-# Largest value of a metric that is drawn.
-_LARGEST = 1e60
 # Rows kept until one has components: the number of components decides how many points a curve gets.
 _MOST_EARLY = 100
 
@@ -38,63 +36,53 @@ class LiveCurves:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._version = ""
-        self._pictures: Pictures | None = None  # shared by all viewers until there are new rows
         self._forget()
 
     def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
         """Return the charts, including at most 2,000 new rows; None if `seen` is still the current step and version."""
         with self._lock:
             is_whole = self._catch_up()
-            if seen is not None and is_whole and seen == (self._after, self._version):
+            if is_whole and seen == (self._step, self._version):
                 return None
             if self._pictures is None:
-                self._pictures = draw_curves(self._curves or self._of_early())
-            return Look(self._pictures, self._after, self._version, is_whole, self._damaged)
+                self._pictures = draw_curves(self._curves or self._curves_of_early())
+            return Look(self._pictures, self._step, self._version, is_whole, self._damaged)
 
     def _forget(self) -> None:
-        self._pictures = None
+        self._pictures: Pictures | None = None  # shared by all viewers until there are new rows
         self._damaged = 0
-        self._after: int | None = None
+        self._step: int | None = None
         self._curves: Curves | None = None
-        self._early: list[dict[str, Any]] = []
-        self._names: set[str] = set()
+        self._early: list[Mapping[str, Any]] = []
 
     def _catch_up(self) -> bool:
         """Read new rows; return True if none are left."""
         for _ in range(_PAGES_A_LOOK):
-            page = self._metrics.page(self._after, _ROWS_AT_ONCE)
+            page = self._metrics.page(self._step, _ROWS_AT_ONCE)
             if page.version != self._version:
-                is_first = not self._version
                 self._version = page.version
-                self._forget()
-                if not is_first:
+                if self._step is not None:
                     page = self._metrics.page(None, _ROWS_AT_ONCE)
+                self._forget()
             self._damaged = page.damaged
             for row in page.rows:
-                self._take(row)
-                self._after = row["step"] if self._after is None else max(self._after, row["step"])
+                self._add(to_metrics(row))
+                self._step = max(self._step or 0, row["step"])
             if page.next is None:
                 return True
         return False
 
-    def _take(self, row: Mapping[str, Any]) -> None:
+    def _add(self, row: Mapping[str, Any]) -> None:
         self._pictures = None
-        kept = {"step": row["step"]}
-        for name, value in row.items():
-            if type(value) in (int, float) and abs(value) <= _LARGEST and name != "step":
-                if len(self._names) < _MOST_METRICS:
-                    self._names.add(name)
-                if name in self._names:
-                    kept[name] = value
         if self._curves is not None:
-            self._curves.add(kept)
+            self._curves.add(row)
             return
-        self._early.append(kept)
-        if components_of(kept) or len(self._early) >= _MOST_EARLY:
-            self._curves = self._of_early()
+        self._early.append(row)
+        if components_of(row) or len(self._early) >= _MOST_EARLY:
+            self._curves = self._curves_of_early()
             self._early = []
 
-    def _of_early(self) -> Curves:
+    def _curves_of_early(self) -> Curves:
         curves = curves_for(self._early[-1] if self._early else {})
         for row in self._early:
             curves.add(row)

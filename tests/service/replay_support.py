@@ -12,7 +12,7 @@ from agent_tunix.config.schema import Config, RolloutsConfig
 from agent_tunix.rewards import Mixture, Sample, fingerprint, resolve_reward
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.uploaded import UploadedSource
-from agent_tunix.service.runs.view import RunView
+from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.tracking.rollouts import RolloutWriter, ScoringSettings, StoredStep
 
 G = 4
@@ -77,7 +77,7 @@ def write_run(
     scaling: str = "group",
     on_failure: str = "exclude",
     columns: Mapping[str, Any] | None = None,
-) -> RunView:
+) -> LiveRun:
     """Write a run whose completions are scored by a reward, in workers if it is uploaded.
 
     Args:
@@ -114,4 +114,4 @@ def write_run(
                     groups_in_step=groups,
                 )
             )
-    return RunView("run_test", "test", root)
+    return LiveRun(root)

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.service.replaying.stored_reward import choose_counterpart
-from agent_tunix.workbench.replay import Unreplayable
+from agent_tunix.workbench.replay import Unreplayable, choose_counterpart
 from tests.raising import raises
-from tests.service.replaying.support import saved
+from tests.service.replay_support import saved
 
 OTHER = {"function": "agent_tunix.rewards.builtin.correctness.math_reward", "source": "0" * 16, "files": {"a": "b"}}
 THIS_SOURCE = {"function": "politeness.reward", "source": saved().sha256[:16], "files": {}}

@@ -4,8 +4,8 @@ The stored results of the other components are reused. Gates, transforms and rou
 weights are those with which each step was trained.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_tunix.errors import RewardError
@@ -16,7 +16,7 @@ from agent_tunix.rewards.mixture.routes import read_route
 from agent_tunix.rewards.mixture.schedules import read_weight
 from agent_tunix.rewards.transforms import read_transforms
 from agent_tunix.rewards.uploaded import UploadedSource
-from agent_tunix.workbench.replay import RecordedStep, Unreplayable
+from agent_tunix.workbench.replay.replaying import RecordedStep, Unreplayable
 
 # Choices besides the names of components.
 TOTAL = "total"
@@ -42,30 +42,30 @@ class Counterpart:
 
 
 def choose_counterpart(
-    components: Mapping[str, Mapping[str, Any]], saved: UploadedSource, asked: str | None = None
+    components: Mapping[str, Mapping[str, Any]], saved: UploadedSource, wanted: str | None = None
 ) -> Counterpart:
-    """Return the counterpart of a function: `asked`, or else the first of these that exists.
+    """Return the counterpart of a function: `wanted`, or else the first of these that exists.
 
     1. The component that was trained with this very source.
     2. The component that was trained with an upload of the same name.
     3. The component with the function's name.
     4. The total.
 
-    `components` come from the run's fingerprint; `asked` is the name of a component, `total` or `saved`.
+    `components` come from the run's fingerprint; `wanted` is the name of a component, `total` or `saved`.
 
     Raises:
         Unreplayable: The run has no component of that name.
     """
-    if asked is not None and asked in components:
-        return Counterpart("component", asked, "as asked")
-    if asked == TOTAL:
+    if wanted is not None and wanted in components:
+        return Counterpart("component", wanted, "as asked")
+    if wanted == TOTAL:
         return Counterpart("total", saved.name, "as asked")
-    if asked == SAVED:
+    if wanted == SAVED:
         return Counterpart("saved", saved.name, "as asked")
-    if asked is not None:
+    if wanted is not None:
         names = ", ".join(components) or "none in its fingerprint"
         raise Unreplayable(
-            f"the run has no component {asked!r}; use {names}, `{TOTAL}` or `{SAVED}`",
+            f"the run has no component {wanted!r}; use {names}, `{TOTAL}` or `{SAVED}`",
             code="unknown_component",
         )
     for name, of in components.items():
@@ -80,7 +80,7 @@ def choose_counterpart(
     return Counterpart("total", saved.name, "no component of the run is this function, or has its name")
 
 
-class StoredReward:
+class StoredReward(Mixture):
     """Reward of a run with the component `name` replaced by `reward`.
 
     Args:
@@ -92,41 +92,41 @@ class StoredReward:
     """
 
     def __init__(self, components: Mapping[str, Mapping[str, Any]], name: str, reward: Reward, on_failure: str) -> None:
-        self._name = name
+        self._weights: dict[str, float] = {}
+        self._stored = {key: _StoredScores(key) for key in components if key != name}
         try:
-            self._components = [_component(key, of, reward) for key, of in components.items()]
+            super().__init__(
+                [_component(key, of, self._stored.get(key, reward)) for key, of in components.items()],
+                on_failure=on_failure,
+            )
         except (RewardError, AttributeError, TypeError) as error:
             raise Unreplayable(
                 f"the run's reward is not known, because its environment.json cannot be read: {error}",
                 code="unreadable_fingerprint",
             ) from error
-        self._on_failure = on_failure
 
-    def at(self, recorded: RecordedStep) -> Mixture:
-        """Return the reward at a step, with the weights of that step and the stored results of the other components.
+    def following(self, steps: Iterable[RecordedStep]) -> Iterator[RecordedStep]:
+        """Yield steps; until the next one, the reward has the weights and the stored scores of a step.
 
         Raises:
-            Unreplayable: The step was scored by other components.
+            Unreplayable: A step was scored by other components.
         """
-        terms = next((score.terms for score in recorded.scores if score.terms), {})
-        if terms.keys() != {component.name for component in self._components}:
-            raise Unreplayable(
-                f"the completions of step {recorded.step} must have the components of the run's environment.json, "
-                f"but have {', '.join(terms) or 'nothing known'}; compare with the total",
-                code="unmatched_components",
-            )
-        weights = {name: term.weight for name, term in terms.items()}
-        components = [
-            one if one.name == self._name else replace(one, reward=_Remembered(one.name, recorded))
-            for one in self._components
-        ]
-        try:
-            return _Weighed(components, weights, self._on_failure)
-        except RewardError as error:
-            raise Unreplayable(
-                f"the run's reward is not known, because its environment.json cannot be read: {error}",
-                code="unreadable_fingerprint",
-            ) from error
+        for recorded in steps:
+            terms = next((score.terms for score in recorded.scores if score.terms), {})
+            if terms.keys() != {component.name for component in self.components}:
+                raise Unreplayable(
+                    f"the completions of step {recorded.step} must have the components of the run's environment.json, "
+                    f"but have {', '.join(terms) or 'nothing known'}; compare with the total",
+                    code="unmatched_components",
+                )
+            self._weights = {name: term.weight for name, term in terms.items()}
+            for stored in self._stored.values():
+                stored.load(recorded)
+            yield recorded
+
+    def weights(self, step: int) -> dict[str, float]:
+        """Return the weights of the step that is followed."""
+        return dict(self._weights)
 
 
 def _component(name: str, of: Mapping[str, Any], reward: Reward) -> Component:
@@ -140,32 +140,22 @@ def _component(name: str, of: Mapping[str, Any], reward: Reward) -> Component:
     )
 
 
-class _Weighed(Mixture):
-    """Mixture with the weights of one step."""
-
-    def __init__(self, components: Sequence[Component], weights: Mapping[str, float], on_failure: str) -> None:
-        super().__init__(components, on_failure=on_failure)
-        self._weights = weights
-
-    def weights(self, step: int) -> dict[str, float]:
-        """Return the weights of the step."""
-        return dict(self._weights)
-
-
-class _Remembered:
+class _StoredScores:
     """Component that returns the stored scores of a step's completions."""
 
-    def __init__(self, name: str, recorded: RecordedStep) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        # Keyed by object: rollout ids of damaged files need not be unique.
-        self._said = {
-            id(sample): score.parts.get(name) for sample, score in zip(recorded.samples, recorded.scores, strict=True)
-        }
+        self._scores: dict[int, Score | None] = {}
+
+    def load(self, recorded: RecordedStep) -> None:
+        """Take the scores of a step, keyed by sample."""
+        pairs = zip(recorded.samples, recorded.scores, strict=True)
+        self._scores = {id(sample): score.parts.get(self.name) for sample, score in pairs}
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Return the stored scores; an error for completions without one."""
         detail = f"{self.name} was not computed for this completion in the run, but would now count"
-        return [self._said[id(sample)] or Score.failed(Outcome.ERROR, detail) for sample in samples]
+        return [self._scores[id(sample)] or Score.failed(Outcome.ERROR, detail) for sample in samples]
 
     def check_parameters(self, columns: Collection[str]) -> None:
         """Accept any columns."""

@@ -1,6 +1,6 @@
 import pytest
 
-from agent_tunix.service.replaying.differences import SourceDiff, diff_sources
+from agent_tunix.service.reviews import SourceDiff, diff_sources
 
 
 def shown(diff: SourceDiff) -> list[str]:
@@ -41,4 +41,4 @@ def test_sources_beyond_comparing_are_taken_out_and_put_in_as_a_whole() -> None:
     diff = diff_sources(before, after)
     assert diff.added == diff.removed > 8000
     assert len(diff.lines) == 2000
-    assert diff.left_out == diff.added + diff.removed + 1 - 2000
+    assert diff.left_out == diff.added + diff.removed - 2000

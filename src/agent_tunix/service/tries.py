@@ -1,18 +1,17 @@
 """Tries of uploaded functions on completions, in isolated workers, with limits on time and number."""
 
+import itertools
 import time
 from collections.abc import Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
-from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
-from agent_tunix.rewards.execution import ExecutionSettings, Runner
-from agent_tunix.rewards.execution.runner import IsolatedReward
+from agent_tunix.rewards import Sample, Score, resolve_reward
 from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
 from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
+from agent_tunix.service.scoring import Deadline, in_workers
 from agent_tunix.service.settings import TryLimits
 from agent_tunix.store import Key
 
@@ -67,45 +66,16 @@ def try_reward(
         RewardError: The function cannot be called at all.
         SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
-    with lines_forgotten(source):
-        return _try(source, rows, step, limits, allow_unsandboxed)
-
-
-def _try(
-    source: UploadedSource, rows: Sequence[TrialRow], step: int, limits: TryLimits, allow_unsandboxed: bool
-) -> Tried:
+    deadline = Deadline("try", limits.total_timeout_s)
     started = time.monotonic()
-    (component,) = resolve_reward(source.id, fetch=lambda _: source).components
-    reward = component.reward
-    reward.check_parameters(set.intersection(*(set(row.columns) for row in rows)))
-    groups = [_samples(row, number, step) for number, row in enumerate(rows)]
-    settings = ExecutionSettings(
-        "process",
-        limits.timeout_s,
-        limits.memory_mb,
-        num_workers=1,
-        start_timeout_s=limits.total_timeout_s,
-        allow_unsandboxed=allow_unsandboxed,
-    )
-    with Runner(reward, settings) as runner:
-        placed: Any = runner.reward
-        assert isinstance(placed, IsolatedReward)  # uploaded code is called nowhere else
-        scores = _score(placed, groups, started + limits.total_timeout_s, limits.total_timeout_s)
-    return Tried(scores, time.monotonic() - started)
-
-
-def _score(
-    placed: IsolatedReward, groups: Sequence[list[Sample]], deadline: float, limit_s: float
-) -> list[list[Score]]:
-    futures = [placed.begin(samples) for samples in groups]
-    scores: list[list[Score]] = []
-    for samples, future in zip(groups, futures, strict=True):
-        try:
-            scores.append(future.result(max(0.0, deadline - time.monotonic())))
-        except FutureTimeoutError:
-            detail = f"the time limit of the whole try, {limit_s:g} s, was reached before it was scored"
-            scores.append([Score.failed(Outcome.TIMEOUT, detail)] * len(samples))
-    return scores
+    with lines_forgotten(source):
+        (component,) = resolve_reward(source.id, fetch=lambda _: source).components
+        component.reward.check_parameters(set.intersection(*(set(row.columns) for row in rows)))
+        with in_workers(component.reward, limits, 1, deadline, allow_unsandboxed) as reward:
+            groups = [_samples(row, number, step) for number, row in enumerate(rows)]
+            scores = iter(reward.score([sample for group in groups for sample in group]))
+            by_row = [list(itertools.islice(scores, len(group))) for group in groups]
+    return Tried(by_row, time.monotonic() - started)
 
 
 def _samples(row: TrialRow, number: int, step: int) -> list[Sample]:
