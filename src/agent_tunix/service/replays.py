@@ -119,7 +119,7 @@ def replay_source(
         SandboxUnavailableError: This machine cannot isolate the function, and it may not run without isolation.
     """
     started = time.monotonic()
-    check_upload(request.changed, cast(Format, request.saved.format))
+    check_upload(request.changed, cast(Format, request.saved.format), request.saved.function)
     components = run.reward_components
     counterpart = choose_counterpart(components, request.saved, request.against)
     most = max(1, min(request.most, limits.max_completions))
@@ -150,17 +150,19 @@ def replay_source(
         reward = place(replace(request.saved, content=request.changed, origin="the editor"))
         whole = needs_batch(settings.advantage_scaling) or reward.needs_batch
         steps = _while_there_is_time(selection.steps(whole=whole), deadline)
-        scaling = {"num_generations": settings.num_generations, "scaling": settings.advantage_scaling}
+        group_size, scaling = settings.num_generations, settings.advantage_scaling
         if counterpart.is_component:
             stored = StoredReward(components, name, reward, on_failure)
-            results = replay(stored, stored.following(steps), (), **scaling)
+            results = replay(stored, stored.following(steps), (), num_generations=group_size, scaling=scaling)
         elif counterpart.kind == "saved":
-            results = contrast(alone(place(request.saved)), alone(reward), steps, (), **scaling)
+            results = contrast(
+                alone(place(request.saved)), alone(reward), steps, (), num_generations=group_size, scaling=scaling
+            )
         else:
-            results = replay(alone(reward), steps, (), **scaling)
+            results = replay(alone(reward), steps, (), num_generations=group_size, scaling=scaling)
         replayed = list(results)
         in_time = deadline.left_s > 0
-    totals = compare(replayed, settings.num_generations, limits.movers)
+    totals = compare(replayed, group_size, limits.movers)
     prompts = {sample.rollout_id: sample.prompt for step in replayed for sample in step.recorded.samples}
     return Replayed(
         counterpart=counterpart,
@@ -169,7 +171,7 @@ def replay_source(
         in_time=in_time,
         values=_compare_values(replayed, name if counterpart.is_component else None),
         totals=totals,
-        reordered_groups=sum(_num_reordered(step, settings.num_generations) for step in replayed),
+        reordered_groups=sum(_num_reordered(step, group_size) for step in replayed),
         prompts={mover.rollout_id: prompts[mover.rollout_id] for mover in totals.movers},
         problems=tuple(selection.problems),
         seconds=time.monotonic() - started,

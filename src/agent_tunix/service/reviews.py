@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_tunix.store import Format, check_upload
+from agent_tunix.store import RewardFunctionRecord, check_upload
 
 # Finding the best match takes quadratic time, more for hostile sources. Longer sources are shown as replaced.
 _MOST_COMPARED = 2000
@@ -85,9 +85,9 @@ class Review:
     sha256: str
 
     @classmethod
-    def of(cls, saved: str, changed: str, format: Format) -> "Review":
+    def of(cls, saved: str, changed: str, record: RewardFunctionRecord) -> "Review":
         """Check a changed source, raising UploadError if it is not a reward function, and compare the two."""
-        checked = check_upload(changed.encode("utf-8", "replace"), format)
+        checked = check_upload(changed.encode("utf-8", "replace"), record.format, record.function)
         return cls(diff_sources(saved, changed), checked.warnings, sha256_of(changed))
 
 

@@ -166,7 +166,8 @@ def test_a_completion_larger_than_a_page_has_one_of_its_own(tmp_path: Path) -> N
     samples = [*make_samples(1)]
     samples[1] = dataclasses.replace(samples[1], response="a" * 20_000)
     write(tmp_path, make_step(1, samples=samples, scores=make_step(1).scores))
-    stored, sizes, after = RolloutPages(tmp_path), [], None
+    stored, after = RolloutPages(tmp_path), None
+    sizes: list[int] = []
     while not sizes or after:
         page = stored.page(RolloutQuery(), 4, after, most_bytes=10_000)
         sizes, after = [*sizes, len(page.rows)], page.next

@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
-from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.problems import Json
 from agent_tunix.service.state import key_of, service_of
@@ -35,7 +34,7 @@ async def try_function(
         for row in body.rows
     ]
     check_size(rows, service.settings.tries)
-    source = UploadedSource(record.id, record.name, record.format, record.version, content, "this server")
+    source = record.to_uploaded(content, "this server")
     try:
         tried = await service.tries.run(key_of(request), source, rows, body.step)
     except RewardError as error:

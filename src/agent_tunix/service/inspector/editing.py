@@ -140,7 +140,7 @@ async def review_source(request: Request, opened: OpenedFunction, form: FormData
 
 async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
     reviews = service_of(request).reviews
-    return await reviews.run_for(key_of(request), Review.of, opened.text, source_of(form), opened.record.format)
+    return await reviews.run_for(key_of(request), Review.of, opened.text, source_of(form), opened.record)
 
 
 async def save(request: Request, id: str) -> Response:
@@ -157,7 +157,8 @@ async def save(request: Request, id: str) -> Response:
             )
         name = opened.record.name if opened.is_mine else text_of(form, "name").strip()
         create = service.store.reward_functions.create
-        made = await service.calls.write(create, key_of(request), name, _bytes_of(form), opened.record.format)
+        upload = (name, _bytes_of(form), opened.record.format, False, opened.record.function)
+        made = await service.calls.write(create, key_of(request), *upload)
     except EXPECTED as error:
         return await _refuse(request, opened, form, error)
     return RedirectResponse(f"{PATH}/{made.id}?new=1", 303)

@@ -38,10 +38,7 @@ class OpenedFunction:
 
     def as_uploaded(self, content: bytes | None = None) -> UploadedSource:
         """Return the function, with other content if given, as a source that can be called."""
-        of = self.record
-        return UploadedSource(
-            of.id, of.name, of.format, of.version, self.content if content is None else content, "this server"
-        )
+        return self.record.to_uploaded(self.content if content is None else content, "this server")
 
 
 async def open_function(request: Request, id: str) -> OpenedFunction:

@@ -36,7 +36,11 @@ class LiveCurves:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._version = ""
-        self._forget()
+        self._pictures: Pictures | None = None  # shared by all viewers until there are new rows
+        self._damaged = 0
+        self._step: int | None = None
+        self._curves: Curves | None = None
+        self._early: list[Mapping[str, Any]] = []
 
     def look(self, seen: tuple[int | None, str] | None = None) -> Look | None:
         """Return the charts, including at most 2,000 new rows; None if `seen` is still the current step and version."""
@@ -49,11 +53,8 @@ class LiveCurves:
             return Look(self._pictures, self._step, self._version, is_whole, self._damaged)
 
     def _forget(self) -> None:
-        self._pictures: Pictures | None = None  # shared by all viewers until there are new rows
-        self._damaged = 0
-        self._step: int | None = None
-        self._curves: Curves | None = None
-        self._early: list[Mapping[str, Any]] = []
+        self._pictures = self._step = self._curves = None
+        self._early = []
 
     def _catch_up(self) -> bool:
         """Read new rows; return True if none are left."""

@@ -73,7 +73,7 @@ def choose_counterpart(
             return Counterpart("component", name, "the run was trained with this source")
     for name, of in components.items():
         # A function from a user's own file has this name too, but lists the file.
-        if of.get("function") == f"{saved.name}.reward" and not of.get("files"):
+        if of.get("function") == f"{saved.name}.{saved.function}" and not of.get("files"):
             return Counterpart("component", name, "the run was trained with another version of this function")
     if saved.name in components:
         return Counterpart("component", saved.name, "it has the function's name")
