@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.rewards import Score
-from agent_tunix.service.api.tries import score_data
-from agent_tunix.service.inspector.errors import wants_page
+from agent_tunix.service.api.functions import score_data
 from agent_tunix.service.inspector.function_pages import (
     EXPECTED,
     OpenedFunction,
@@ -26,7 +25,7 @@ from agent_tunix.service.inspector.function_pages import (
     text_of,
 )
 from agent_tunix.service.inspector.functions import PATH
-from agent_tunix.service.inspector.pages import add_page, render
+from agent_tunix.service.inspector.pages import add_page, render, wants_page
 from agent_tunix.service.inspector.showing import place_of
 from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.replays import ReplayRequest, StepRange
