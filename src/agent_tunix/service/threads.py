@@ -86,9 +86,6 @@ class WorkThreads:
         self._threads.shutdown(cancel_futures=True)
 
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
 _READERS = 8
 _WRITERS = 4
 # Longest wait for a read, for a thread included.

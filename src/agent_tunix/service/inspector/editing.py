@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.rewards import Score
-from agent_tunix.service.api.functions import score_data
+from agent_tunix.service.api.tries import score_data
 from agent_tunix.service.inspector.function_pages import (
     EXPECTED,
     OpenedFunction,

@@ -1,0 +1,81 @@
+"""The endpoint that tries an uploaded function."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from agent_tunix.errors import RewardError
+from agent_tunix.rewards import Score
+from agent_tunix.service.api.models import ID, TryRequest
+from agent_tunix.service.problems import Json
+from agent_tunix.service.state import key_of, service_of
+from agent_tunix.service.tries import TrialRow, Tried, cannot_be_tried, check_size
+
+_DEEPEST = 20
+_LONGEST_NUMBER = 200
+
+
+async def try_function(
+    request: Request,
+    id: Annotated[str, Path(description="`rf_…`", json_schema_extra={"pattern": ID})],
+    body: TryRequest,
+) -> Response:
+    """Score completions with a function, in its own process, which can reach nothing."""
+    service = service_of(request)
+    functions = service.store.reward_functions
+    record = await service.calls.read(functions.get, id)
+    content = await service.calls.read(functions.source, id)
+    rows = [
+        TrialRow(row.prompt, row.completions, row.columns | ({} if row.answer is None else {"answer": row.answer}))
+        for row in body.rows
+    ]
+    check_size(rows, service.settings.tries)
+    source = record.to_uploaded(content, "this server")
+    try:
+        tried = await service.tries.run(key_of(request), source, rows, body.step)
+    except RewardError as error:
+        raise cannot_be_tried(error) from error
+    return await run_in_threadpool(_answer, id, tried)  # extras may be large
+
+
+def _answer(id: str, tried: Tried) -> Response:
+    scores = [
+        {"row": row, "completion": completion} | score_data(score)
+        for row, found in enumerate(tried.scores)
+        for completion, score in enumerate(found)
+    ]
+    return Json({"object": "try", "reward_function": id, "data": scores, "seconds": tried.seconds})
+
+
+def score_data(score: Score) -> dict[str, Any]:
+    """Return a score as a JSON object."""
+    return {
+        "value": score.value,
+        "outcome": score.outcome.value,
+        "detail": score.detail,
+        "seconds": score.seconds,
+        "components": dict(score.components),
+        "metrics": dict(score.metrics),
+        "extras": {str(name): plain(value) for name, value in score.extras.items()},
+    }
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return the JSON form of a value that uploaded code made. Values that JSON cannot express become text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else hex(value)[:_LONGEST_NUMBER]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth == _DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
+        return {str(key)[:_LONGEST_NUMBER]: plain(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one, depth + 1) for one in value]
+    return str(value)
