@@ -18,7 +18,7 @@ def api_section(package: str) -> str:
     """Return the Markdown of all public names of a package: signature, docstring and members."""
     module = griffe.load(package, search_paths=[_SOURCE], docstring_parser="google", resolve_aliases=True)
     names = sorted(map(str, module.exports or ()))
-    return "\n\n".join(part for name in names for part in _entry(name, _find(module, name), "##"))
+    return "\n\n".join(part for name in names for part in _entry(name, _find(module, name), "###"))
 
 
 def _find(module: Any, name: str) -> Any:
@@ -43,7 +43,7 @@ def _entry(name: str, found: Any, level: str) -> Iterator[str]:
         for member in found.members.values():
             is_public = not member.name.startswith("_") and not member.is_alias and member.docstring
             if is_public and (member.is_function or "property" in member.labels):
-                yield from _entry(f"{name}.{member.name}", member, "###")
+                yield from _entry(f"{name}.{member.name}", member, "####")
 
 
 def _fence(code: str) -> str:

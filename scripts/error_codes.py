@@ -2,43 +2,39 @@
 
 import ast
 import inspect
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 from agent_tunix import errors
-from agent_tunix.errors import AgentTunixError
+from agent_tunix.errors import AgentTunixError, StoreRequestError
 
 SOURCE = Path(errors.__file__).parent
 
 
 def classes() -> dict[str, type[AgentTunixError]]:
     """Return name → class of the errors, in the order of `agent_tunix.errors`."""
-    found = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind)}
-    return {name: kind for name, kind in found.items() if issubclass(kind, AgentTunixError)}
+    values = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    return {name: value for name, value in values.items() if issubclass(value, AgentTunixError)}
 
 
-def messages_by_code() -> dict[tuple[str, str], list[str]]:
-    """Return (class, code) → the messages with that code, in which `…` stands for each value."""
+def examples_by_code() -> dict[str, dict[str, str]]:
+    """Return class → code → a message with that code, in which `…` stands for each value."""
     kinds = classes()
-    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    examples: dict[str, dict[str, str]] = {name: {} for name in kinds}
     for path in sorted(SOURCE.rglob("*.py")):
-        for call in _calls(ast.parse(path.read_text(encoding="utf-8"))):
-            name = _last_name(call.func)
-            if name not in kinds or not call.args:
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = _last_name(call.func) if isinstance(call, ast.Call) else ""
+            if not isinstance(call, ast.Call) or name not in kinds or not call.args:
                 continue
             code = next((word.value for word in call.keywords if word.arg == "code"), None)
             message = call.args[0]
-            if issubclass(kinds[name], errors.StoreRequestError):
+            if issubclass(kinds[name], StoreRequestError):
                 code, message = call.args[:2]  # its codes come first, because programs read them
+            text = next((text for text in _texts(message) if text.strip("…\n ")), None)
             for each in _texts(code) if code is not None else [kinds[name].code]:
-                known = found[name, each]
-                known += [text for text in _texts(message) if text.strip("…\n ") and text not in known]
-    return {key: texts for key, texts in found.items() if "…" not in key[1] and texts}
-
-
-def _calls(tree: ast.AST) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+                if text is not None and "…" not in each:
+                    examples[name].setdefault(each, text)
+    return examples
 
 
 def _last_name(function: ast.expr) -> str:

@@ -1,10 +1,9 @@
 """MkDocs hook that generates the reference pages from the code at each build, and the same pages of the checkout.
 
-The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`,
-`reference/commands.md` from the commands' help, `reference/builtins.md` from the docstrings of built-in rewards,
-`reference/other-names.md` from the table of other libraries' names, `reference/errors.md` from the calls that make
-errors, and `reference/rewards.md` and `reference/environments.md` from docstrings. It also rejects a site that loads
-anything from the network.
+The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`
+and the table of other libraries' names, `reference/commands.md` from the commands' help, `reference/builtins.md` from
+the docstrings of built-in rewards, `reference/errors.md` from the calls that make errors, and `reference/api.md` from
+docstrings. It also rejects a site that loads anything from the network.
 
 `docs/reference` holds these pages as plain Markdown. Write them after a change of the code; `--check`, which
 `scripts/check` runs, names those that are outdated:
@@ -21,14 +20,14 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import click
 from api_pages import api_section
-from error_codes import classes, messages_by_code
+from error_codes import classes, examples_by_code
 from hydra import compose, initialize_config_dir
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -38,7 +37,8 @@ from omegaconf import OmegaConf
 from agent_tunix import cli
 from agent_tunix.config import schema
 from agent_tunix.config.compose import find_conf_directory, register_schema
-from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY, WITHOUT_KEY_BY_BEGINNING
+from agent_tunix.config.limits import OneOf, limit_of
+from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
 
@@ -74,39 +74,29 @@ and compared.
 """
 
 OTHER_NAMES_INTRO = """\
-# Names in other libraries
+## Names in other libraries
 
-Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, in this order, and the key that does the same here. Long
-names with dots are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
+Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, and the key that does the same here. Long names with dots
+are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
 """
 
-API_INTROS = {
-    "rewards": """\
-# Rewards API
+API_INTRO = """\
+# Python API
 
-This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards. It is plain Python and
-NumPy: importing it loads neither JAX nor Hydra.
-
-```python
-from agent_tunix.rewards import get_reward_function
-
-print(get_reward_function("math")("<answer>4</answer>", answer="4"))  # 1.0
-```
-""",
-    "environments": """\
-# Environments API
-
-This page lists every public name of `agent_tunix.environments`, the package for authors of environments and tools.
-Importing it loads neither JAX nor Hydra. [Environments and tools](../environments.md) explains how they are used.
+This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards, and of
+`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Both are plain
+Python and NumPy: importing them loads neither JAX nor Hydra.
 
 ```python
 from agent_tunix.environments import resolve_environment
+from agent_tunix.rewards import get_reward_function
 
+print(get_reward_function("math")("<answer>4</answer>", answer="4"))  # 1.0
 episode = resolve_environment("calculator").open()
 print(episode.call("calculator", {"expression": "1 / 3"}).text)  # 1/3 (about 0.333333333333)
 ```
-""",
-}
+"""
+API_PACKAGES = ("rewards", "environments")
 # Options of mkdocstrings, which shows the docstrings on the site.
 _OF_SITE = """\
 ::: agent_tunix.{name}
@@ -132,8 +122,8 @@ except RewardError as error:
     print(error.code)
 ```
 
-A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, `…` stands for a value. All classes
-derive from `agent_tunix.errors.AgentTunixError`.
+A command prints `CLASS: MESSAGE` and exits with status 2. In the messages below, one for each code, `…` stands for a
+value. All classes derive from `agent_tunix.errors.AgentTunixError`.
 """
 
 YAML_TYPES: dict[Any, str] = {
@@ -165,6 +155,7 @@ def configuration_page() -> str:
         "## evaluate.py\n",
         f"{inspect.cleandoc(schema.EvaluateConfig.__doc__ or '')}\n",
         _key_table("", list(dataclasses.fields(schema.EvaluateConfig)), _default_values("evaluate")),
+        _other_names(),
     ]
     return "\n".join(parts)
 
@@ -238,7 +229,7 @@ def _key_table(prefix: str, fields: "list[dataclasses.Field[Any]]", defaults: di
     for name, field, value in _leaves(prefix, fields, defaults):
         default = json.dumps(value, ensure_ascii=False)
         help_text = field.metadata["help"]
-        rows.append(f"| `{name}`{{ #{name} }} | {yaml_type(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
+        rows.append(f"| `{name}`{{ #{name} }} | {_values(field.type)} | `{_cell(default)}` | {_cell(help_text)} |")
     return "\n".join(rows) + "\n"
 
 
@@ -275,10 +266,24 @@ def _heading_comment(file: Path) -> str:
     return f": {' '.join(comment)}" if comment else ""
 
 
+def _values(annotation: Any) -> str:
+    """Return the values of a key in words: its choices, or its type and range, and null."""
+    limit = limit_of(annotation)
+    if limit is None:
+        return yaml_type(annotation)
+    null = " or null" if type(None) in typing.get_args(annotation) else ""
+    if isinstance(limit, OneOf):
+        choices = ", ".join(f"`{choice}`" for choice in limit.choices)
+        return f"{choices}{', or your own' if limit.own else ''}{null}"
+    return f"{yaml_type(annotation).removesuffix(' or null')}, {limit}{null and f',{null}'}"
+
+
 def yaml_type(annotation: Any) -> str:
     """Return a type in the words of a YAML file: `int | None` is "integer or null"."""
     arguments = typing.get_args(annotation)
-    if isinstance(annotation, types.UnionType):
+    if hasattr(annotation, "__metadata__"):
+        return yaml_type(arguments[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return " or ".join(yaml_type(argument) for argument in arguments)
     origin = typing.get_origin(annotation)
     if origin is list:
@@ -316,26 +321,23 @@ def _command_sections(command: click.Command, path: str, parent: click.Context |
                 yield from _command_sections(subcommand, f"{path} {name}", context)
 
 
-def other_names_page() -> str:
+def _other_names() -> str:
     """Return the Markdown of the settings of other libraries: the key that each has here, or why it has none."""
-    rows = []
-    for name, found in OTHER_NAMES.items():
-        key, remark = (found, "") if isinstance(found, str) else found
-        rows.append(f"| `{name}` | `{key}` | {remark} |")
-    rows += [f"| `{name}` | | {remark} |" for name, remark in WITHOUT_KEY.items()]
-    rows += [f"| `{start}…` | | {remark} |" for start, remark in WITHOUT_KEY_BY_BEGINNING.items()]
+    rows = [f"| `{name}` | `{key}` | {remark} |" for name, (key, remark) in sorted(OTHER_NAMES.items())]
+    rows += [f"| `{name.replace('*', '…')}` | | {reason} |" for name, reason in sorted(WITHOUT_KEY.items())]
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
 
 
 def errors_page() -> str:
-    """Return the page of error classes, their codes and messages."""
-    messages = messages_by_code()
+    """Return the page of error classes and their codes, each with a message."""
+    examples = examples_by_code()
     parts = [ERRORS_INTRO]
     for name, kind in classes().items():
-        codes = sorted((code, texts) for (of, code), texts in messages.items() if of == name)
-        if codes:
-            rows = [f"| `{code}` | {'<br>'.join(map(_message, texts))} |" for code, texts in codes]
-            parts.append("\n".join([f"## {name}", "", _doc_of(kind), "", "| code | message |", "| --- | --- |", *rows]))
+        if examples[name]:
+            rows = [f"| `{code}` | {_message(text)} |" for code, text in sorted(examples[name].items())]
+            parts.append(
+                "\n".join([f"## {name}", "", _doc_of(kind), "", "| code | for example |", "| --- | --- |", *rows])
+            )
     return "\n\n".join(parts) + "\n"
 
 
@@ -344,11 +346,16 @@ def _message(text: str) -> str:
     return re.sub(r"([\\`*_|{}\[\]<>#])", r"\\\1", " ".join(text.split()))
 
 
+def _api_page(describe: Callable[[str], str]) -> str:
+    """Return the page of the public names of the packages for authors, each described by a function."""
+    parts = (f"## agent_tunix.{package}\n\n{describe(package)}" for package in API_PACKAGES)
+    return "\n\n".join([API_INTRO, *parts])
+
+
 PAGES = {
     "configuration": configuration_page,
     "commands": commands_page,
     "builtins": builtins_page,
-    "other-names": other_names_page,
     "errors": errors_page,
 }
 
@@ -362,7 +369,7 @@ _GENERATED = "<!-- Written by scripts/generate_reference.py; change the code ins
 def pages_of_checkout() -> dict[Path, str]:
     """Return the pages of `docs/reference` by file: plain Markdown, without the anchors that only MkDocs reads."""
     texts = {name: re.sub(r" ?\{ #[^}]+ \}", "", page()) for name, page in PAGES.items()}
-    texts |= {name: f"{intro}\n{api_section(f'agent_tunix.{name}')}" for name, intro in API_INTROS.items()}
+    texts["api"] = _api_page(lambda package: api_section(f"agent_tunix.{package}"))
     return {
         _DIRECTORY / f"{name}.md": f"{_GENERATED}{text.strip()}\n".replace("\u00a0", " ")
         for name, text in texts.items()
@@ -397,7 +404,7 @@ def main(arguments: list[str]) -> int:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
     of_site = {name: page() for name, page in PAGES.items()}
-    of_site |= {name: f"{intro}\n{_OF_SITE.format(name=name)}" for name, intro in API_INTROS.items()}
+    of_site["api"] = _api_page(lambda package: _OF_SITE.format(name=package))
     for name, text in of_site.items():
         # The page of the checkout has no anchors for MkDocs.
         if (in_checkout := files.get_file_from_path(f"reference/{name}.md")) is not None:

@@ -498,7 +498,7 @@ def prove_large_run() -> dict[str, Any]:
 
 
 def prove_abuse() -> dict[str, Any]:
-    """Prove that a server answers the attacks of docs/security.md as documented, and that nothing is left behind."""
+    """Prove that a server answers the attacks of tests/service/abuse as documented, and that nothing is left."""
     table, victims = _load("tests.service.abuse.table"), _load("tests.service.abuse.victim")
     if unheld := table.unheld_lines():
         raise ProofFailedError(f"the page has other attacks: {sorted(unheld)}")

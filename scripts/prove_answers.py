@@ -44,8 +44,8 @@ from agent_tunix.rewards.answers import (
     read_reference,
     set_thorough_runner,
 )
-from agent_tunix.rewards.answers.surfaces import find_misjudged
 from agent_tunix.rewards.builtin import BUILTINS
+from agent_tunix.workbench.checks import find_misjudged
 
 LIMIT_S = 0.05
 BATCH = 20

@@ -12,8 +12,8 @@ E = TypeVar("E", bound=AgentTunixError)
 
 
 @contextmanager
-def raises(error: type[E], code: str) -> Iterator[pytest.ExceptionInfo[E]]:
-    """Expect `error`, or one derived from it, with this `code`.
+def raises(error: type[E], code: str, *facts: str) -> Iterator[pytest.ExceptionInfo[E]]:
+    """Expect `error`, or one derived from it, with this `code` and these facts in its message.
 
     Yields:
         What `pytest.raises` does: the exception is in its `value` after the block.
@@ -21,3 +21,5 @@ def raises(error: type[E], code: str) -> Iterator[pytest.ExceptionInfo[E]]:
     with pytest.raises(error) as caught:
         yield caught
     assert caught.value.code == code, f"{error.__name__} has the code {caught.value.code!r}: {caught.value}"
+    for fact in facts:
+        assert fact in str(caught.value)

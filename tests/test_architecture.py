@@ -54,8 +54,8 @@ EXPORTS: dict[str, str] = {
     """,
     "agent_tunix.workbench.checks": """
         Budget Calibration Case CasesReport CheckFinding CheckProblem CheckReport Kind LabelledCompletion Speed Status
-        calibrate check_reward generate_completions kind_of load_cases measure_speed range_of run_case run_cases
-        wilson_interval
+        calibrate check_reward find_misjudged generate_completions kind_of load_cases measure_speed range_of run_case
+        run_cases wilson_interval
     """,
     "agent_tunix.rewards.execution": "ExecutionSettings Executor Job Runner make_runner",
     "agent_tunix.execution.isolation": """

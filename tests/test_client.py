@@ -1,14 +1,12 @@
 """The client with a real server: the same values and errors as the store itself."""
 
 import contextlib
-import gzip
 import hashlib
 import http.server
 import itertools
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -174,73 +172,6 @@ def test_another_server_is_not_a_store() -> None:
         with Client(url, "vk_x") as client, raises(StoreError, "unexpected_answer"):
             client.list()
         other.shutdown()
-
-
-def _compressed(handler: http.server.BaseHTTPRequestHandler) -> None:
-    handler.send_header("Content-Encoding", "gzip, gzip")
-    handler.end_headers()
-    handler.wfile.write(gzip.compress(gzip.compress(b"1" * 1000)))
-
-
-def _endless(handler: http.server.BaseHTTPRequestHandler) -> None:
-    handler.end_headers()
-    with contextlib.suppress(OSError):
-        while True:
-            handler.wfile.write(b"1" * 65_536)
-
-
-@pytest.mark.parametrize("answer", [_compressed, _endless])
-def test_an_answer_does_not_fill_the_memory(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> None:
-    class Bomb(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            answer(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Bomb) as bomb:
-        threading.Thread(target=bomb.serve_forever, daemon=True).start()
-        client = Client(f"http://127.0.0.1:{bomb.server_port}", "vk_x")
-        with client, raises(StoreError, "unexpected_answer"):
-            client.source(NO_ID)
-        bomb.shutdown()
-
-
-@pytest.mark.parametrize("piece", [b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, b"a"])
-def test_an_answer_that_never_begins_is_given_up(piece: bytes) -> None:
-    def serve(listener: socket.socket) -> None:
-        with contextlib.suppress(OSError), listener.accept()[0] as connection:
-            while True:
-                connection.sendall(piece)
-                time.sleep(0.01)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", "vk_x", timeout_s=0.5)
-        with client, raises(StoreError, "unreachable_server"):
-            client.source(NO_ID)
-
-
-def test_an_answer_that_never_ends_is_given_up() -> None:
-    class Slow(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            with contextlib.suppress(OSError):
-                while True:
-                    self.wfile.write(b"1")
-                    time.sleep(0.05)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Slow) as slow:
-        threading.Thread(target=slow.serve_forever, daemon=True).start()
-        client = Client(f"http://127.0.0.1:{slow.server_port}", "vk_x", timeout_s=0.5)
-        with client, raises(StoreError, "unreachable_server"):
-            client.source(NO_ID)
-        slow.shutdown()
 
 
 @pytest.mark.slow

@@ -350,7 +350,7 @@ def test_the_page_of_builtins_has_every_builtin_with_its_range(generated_pages: 
 
 def test_the_page_of_errors_has_codes_of_classes_and_of_calls(generated_pages: dict[str, str]) -> None:
     page = generated_pages["errors"]
-    for code in ("unknown_reward", "directory_holds_run", "links_in_run", "invalid_name", "lost_process"):
+    for code in ("unknown_reward", "directory_holds_run", "untrusted_run", "invalid_name", "lost_process"):
         assert f"\n| `{code}` | " in page
 
 
@@ -361,3 +361,14 @@ def test_examples_of_the_generated_pages_compose(generated_pages: dict[str, str]
         page.write_text(text, encoding="utf-8")
         for block in read_blocks(page):
             check_overrides(block)
+
+
+def test_the_files_that_the_page_for_contributors_names_exist() -> None:
+    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "agent_tunix"
+    files = {name for name in re.findall(r"[\w/]+\.py", page) if "/" in name}
+    assert len(files) > 30
+    assert sorted(name for name in files if not (package / name).exists() and not (ROOT / name).exists()) == []
+    names = re.findall(r"`([A-Z_]{5,})`", page)
+    source = "\n".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    assert sorted(name for name in names if not re.search(rf"^{name}\b", source, re.MULTILINE)) == []

@@ -1,7 +1,5 @@
 """Proxies of the environment: they are named, and this machine needs none."""
 
-import importlib.util
-
 import httpx
 import pytest
 
@@ -39,40 +37,14 @@ def test_addresses_of_this_machine_are_recognised(url: str, expected: bool) -> N
     assert is_loopback(url) is expected
 
 
-@pytest.mark.parametrize("name", ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY"])
-@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
-def test_a_socks_proxy_is_named_with_its_remedy(name: str, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, f"{scheme}://me:secret@127.0.0.1:1080")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+@pytest.mark.parametrize("proxy", ["socks4://me:secret@proxy:1080", "ftp://proxy"])
+def test_a_proxy_that_the_http_client_cannot_use_is_a_problem(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problem_with_proxies(HUB) == ""
+    monkeypatch.setenv("ALL_PROXY", proxy)
     problem = problem_with_proxies(HUB)
-    assert f"{name}={scheme}://127.0.0.1:1080" in problem
-    assert "pip install socksio" in problem
-    assert f"unset {name}" in problem
+    assert "unset or correct it" in problem
     assert "secret" not in problem
     assert problem_with_proxies("http://127.0.0.1:8000/v1") == ""
-
-
-@pytest.mark.parametrize(
-    ("proxy", "usable"),
-    [
-        ("http://proxy:3128", True),
-        ("https://proxy:3128", True),
-        ("proxy:3128", True),
-        ("socks4://proxy:1080", False),
-        ("ftp://proxy", False),
-    ],
-)
-def test_proxies_that_the_http_client_cannot_use_are_refused(
-    proxy: str, usable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ALL_PROXY", proxy)
-    assert (problem_with_proxies(HUB) == "") is usable
-    try:
-        httpx.Client()
-    except ValueError:
-        assert not usable
-    else:
-        assert usable
 
 
 def test_without_proxies_for_any_host_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +78,5 @@ def test_the_client_of_a_store_names_the_proxy(monkeypatch: pytest.MonkeyPatch) 
         Client("http://store.example", "vk_x")
     Client("http://127.0.0.1:1", "vk_x").close()
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    with raises(StoreError, "unreachable_server") as caught:
+    with raises(StoreError, "unreachable_server", "ALL_PROXY=http://127.0.0.1:1"):
         Client("http://store.example", "vk_x").list()
-    assert "ALL_PROXY=http://127.0.0.1:1" in str(caught.value)

@@ -8,7 +8,6 @@ Methods, values and errors are those of the store (`agent_tunix.store`), so code
 client needs httpx, from the extra `service`.
 """
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,13 +25,11 @@ from agent_tunix.errors import (
     UploadError,
 )
 from agent_tunix.proxies import describe_proxy, is_loopback, problem_with_proxies
-from agent_tunix.rewards.conventions.running import run
 from agent_tunix.rewards.uploaded import is_function_id
 from agent_tunix.store.home import shown_url
 from agent_tunix.store.records import Format, Page, RewardFunctionRecord
 
 TIMEOUT_S = 60.0
-LONGEST_ANSWER_BYTES = 64 * 2**20
 
 _PATH = "/v1/reward_functions"
 _ATTEMPTS = 4
@@ -51,7 +48,7 @@ class Client(Closing):
     Args:
         url: Address of the server, without `/v1`.
         key: API key of the server: `vk_…`.
-        timeout_s: Time limit of a request and its answer.
+        timeout_s: Longest wait for the connection and for each part of an answer.
 
     Raises:
         StoreError: The URL or the key cannot be used.
@@ -66,25 +63,24 @@ class Client(Closing):
             )
         if problem := problem_with_proxies(url):
             raise StoreError(f"{self._shown} cannot be reached: {problem}", code="unusable_proxy")
-        self._timeout_s = timeout_s
         try:
-            self._settings: dict[str, Any] = {
-                "base_url": httpx.URL(url.rstrip("/")),
-                "headers": httpx.Headers({"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"}),
-                "timeout": timeout_s,
-                "verify": httpx.create_ssl_context(),
-                "trust_env": not is_loopback(url),
-            }
+            self._http = httpx.Client(
+                base_url=url.rstrip("/"),
+                headers={"Authorization": f"Bearer {key}"},
+                timeout=timeout_s,
+                verify=httpx.create_ssl_context(),  # also without `trust_env`, SSL_CERT_FILE counts
+                trust_env=not is_loopback(url),
+            )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
                 f"{self._shown!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…",
                 code="invalid_address",
             ) from error
-
         self._proxy = describe_proxy(url)
 
     def close(self) -> None:
-        """Do nothing, because each request closes its connection."""
+        """Close the connections."""
+        self._http.close()
 
     def create(
         self, name: str, source: bytes, format: Format, if_changed: bool = False, function: str = "reward"
@@ -182,7 +178,7 @@ class Client(Closing):
         may_repeat = may_repeat or method == "GET"
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                response = run(self._exchange(method, path, content))
+                response = self._http.request(method, path, **content)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if may_repeat and attempt < _ATTEMPTS and isinstance(error, _LOST):
                     time.sleep(_PAUSE_S)
@@ -199,38 +195,16 @@ class Client(Closing):
             time.sleep(_wait_s(response))
         raise self._error(response)
 
-    async def _exchange(self, method: str, path: str, content: Mapping[str, Any]) -> httpx.Response:
-        """Send a request once and return its answer; refuse a compressed one, which may unpack to gigabytes."""
-        body = bytearray()
-        try:
-            # httpx itself limits each wait for a byte, not their sum.
-            async with (
-                asyncio.timeout(self._timeout_s),
-                httpx.AsyncClient(**self._settings) as http,
-                http.stream(method, path, **content) as response,
-            ):
-                if response.headers.get("content-encoding", "identity") != "identity":
-                    raise self._unexpected("compressed the answer, although the request excludes that")
-                async for piece in response.aiter_raw():
-                    body += piece
-                    if len(body) > LONGEST_ANSWER_BYTES:
-                        raise self._unexpected(f"sent more than {LONGEST_ANSWER_BYTES:,} bytes")
-        except TimeoutError:
-            raise httpx.ReadTimeout(f"the answer took longer than {self._timeout_s:g} s") from None
-        return httpx.Response(response.status_code, headers=response.headers, content=bytes(body))
-
-    def _unexpected(self, what: str) -> StoreError:
-        return StoreError(
-            f"{self._shown} must be the address of `agent-tunix serve`, but {what}; check the address",
-            code="unexpected_answer",
-        )
-
     def _error(self, response: httpx.Response) -> StoreError:
         try:
             error = response.json()["error"]
             code, message, param = str(error["code"]), str(error["message"]), error["param"]
         except (ValueError, KeyError, TypeError):
-            return self._unexpected(f"answered with status {response.status_code} and an unknown body")
+            return StoreError(
+                f"{self._shown} must be the address of `agent-tunix serve`, but answered with status "
+                f"{response.status_code} and an unknown body; check the address",
+                code="unexpected_answer",
+            )
         kind = _KINDS.get(response.status_code)
         if kind is not None:
             return kind(code, message, param)

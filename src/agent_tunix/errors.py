@@ -17,7 +17,7 @@
     ├── CheckpointError (RuntimeError)    a checkpoint cannot be written or read
     ├── ExportError (OSError)             a model cannot be written to its destination
     ├── RunDirectoryError (OSError)       a run directory is taken, full or not writable
-    ├── UntrustedRunError (PermissionError)    a run made by others would run code or send text
+    ├── UntrustedRunError (PermissionError)    a run of others would run code or send text
     ├── StoreError (RuntimeError)         the reward store cannot be opened, read or written
     │   └── StoreRequestError (ValueError)     the store cannot fulfil a request
     │       ├── UploadError                    an uploaded file is not a reward function
@@ -167,7 +167,7 @@ class RunDirectoryError(AgentTunixError, OSError):
 
 
 class UntrustedRunError(AgentTunixError, PermissionError):
-    """A run that this installation did not make would run code or send text. The message lists all of it."""
+    """A run that this installation did not start would run code or send text. The message lists all of it."""
 
     code = "untrusted_run"
 

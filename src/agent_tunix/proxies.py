@@ -1,14 +1,11 @@
 """Proxies that the environment sets for HTTP, such as `HTTPS_PROXY`, as httpx uses them."""
 
 import contextlib
-import importlib.util
 import ipaddress
 import os
 import urllib.request
 from collections.abc import Iterator
 from urllib.parse import urlsplit
-
-_SCHEMES = ("http", "https", "all")
 
 
 def is_loopback(url: str) -> bool:
@@ -30,22 +27,15 @@ def describe_proxy(url: str) -> str:
 
 
 def problem_with_proxies(url: str) -> str:
-    """Return the reason why httpx cannot use the proxies of the environment, with the remedy; "" if it can.
+    """Return the reason why httpx cannot use the proxies of the environment, with the remedy; "" if it can."""
+    import httpx
 
-    httpx reads all of them for any request that may use one, also those for other hosts.
-    """
-    hosts_without = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    if is_loopback(url) or "*" in map(str.strip, hosts_without.split(",")):
+    if is_loopback(url):
         return ""
-    for scheme in filter(_variable, _SCHEMES):
-        name, used = _variable(scheme), _kind(scheme)
-        if used in ("socks5", "socks5h") and importlib.util.find_spec("socksio") is None:
-            return (
-                f"{_assignment(scheme)} is a SOCKS proxy, which requires the package socksio; pip install socksio, or"
-                f" unset {name}"
-            )
-        if used not in ("http", "https", "socks5", "socks5h"):
-            return f"{_assignment(scheme)} must be an http, https or socks5 proxy; correct or unset {name}"
+    try:
+        httpx.Client(verify=False).close()
+    except (ValueError, ImportError) as error:
+        return f"a proxy of the environment cannot be used ({error}); unset or correct it"
     return ""
 
 
@@ -68,11 +58,6 @@ def _variable(scheme: str) -> str:
     """Return the name of the variable that sets the proxy of a scheme; "" if none does."""
     names = (f"{scheme}_proxy", f"{scheme}_proxy".upper())
     return next((name for name in names if os.environ.get(name)), "")
-
-
-def _kind(scheme: str) -> str:
-    proxy = os.environ[_variable(scheme)]
-    return urlsplit(proxy).scheme.lower() if "://" in proxy else "http"
 
 
 def _assignment(scheme: str) -> str:

@@ -126,9 +126,8 @@ def test_a_file_without_a_usable_row_is_refused_with_the_counts(
     objects: list[Any], code: str, words: list[str], tmp_path: Path
 ) -> None:
     write(tmp_path / "train.jsonl", objects)
-    with raises(DataError, code) as caught:
+    with raises(DataError, code, *words):
         load_examples(config_for(tmp_path), "train")
-    assert all(word in str(caught.value) for word in words)
 
 
 def test_evaluation_has_the_test_rows(tmp_path: Path) -> None:
@@ -239,15 +238,12 @@ LOST = [{"problem": "p"}, {"problem": "q"}]
     [
         (rows(1), 0.5, "too_few_problems", "there is 1; set it to 1"),
         ([*rows(1), *LOST], 0.5, "too_few_problems", "were dropped: 2 × no column 'question' or 'answer' (lines 2, 3"),
-        (rows(2), 0.0, "invalid_setting", "above 0 and at most 1"),
-        (rows(2), -0.5, "invalid_setting", "above 0 and at most 1"),
     ],
 )
 def test_what_cannot_be_divided(objects: list[Any], fraction: float, code: str, words: str, tmp_path: Path) -> None:
     write(tmp_path / "rows.jsonl", objects)
-    with raises(AgentTunixError, code) as caught:
+    with raises(AgentTunixError, code, words):
         load_splits(config_for(tmp_path / "rows.jsonl", fraction))
-    assert words in str(caught.value)
 
 
 def test_peeking_knows_the_columns_and_reads_no_further_than_it_must(tmp_path: Path) -> None:
@@ -262,9 +258,8 @@ def test_peeking_refuses_a_split_without_usable_rows(split: str, tmp_path: Path)
     write(tmp_path / "train.jsonl", rows(1))
     write(tmp_path / "test.jsonl", rows(1))
     write(tmp_path / f"{split}.jsonl", [{}])
-    with raises(DataError, "no_usable_rows") as caught:
+    with raises(DataError, "no_usable_rows", f"{split}.jsonl"):
         peek_example(config_for(tmp_path))
-    assert f"{split}.jsonl" in str(caught.value)
 
 
 def mixture(directory: Path, train_fraction: float = 1.0, **keys: Any) -> Config:
@@ -330,16 +325,14 @@ def test_columns_of_each_set_are_known_before_loading(tmp_path: Path) -> None:
 def test_a_set_without_a_usable_row_is_refused_with_its_name(tmp_path: Path) -> None:
     config = mixture(tmp_path, prompt_column="question")
     for split, read in (("test", peek_examples), ("train", lambda config: load_examples(config, "train"))):
-        with raises(DataError, "no_usable_rows") as caught:
+        with raises(DataError, "no_usable_rows", f"{split} rows of data.mixture.hard"):
             read(config)
-        assert f"{split} rows of data.mixture.hard" in str(caught.value)
 
 
 def test_a_column_that_says_otherwise_where_rows_come_from_must_be_renamed(tmp_path: Path) -> None:
     config = mixture(tmp_path, columns={"data_source": "problem", "problem": "level"})
-    with raises(DataError, "no_usable_rows") as caught:
+    with raises(DataError, "no_usable_rows", "rename it, for example data.mixture.hard.columns.origin=data_source"):
         load_examples(config, "train")
-    assert "rename it, for example data.mixture.hard.columns.origin=data_source" in str(caught.value)
 
 
 def test_a_training_row_without_a_difficulty_is_dropped_and_a_held_out_one_kept(tmp_path: Path) -> None:

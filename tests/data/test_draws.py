@@ -81,9 +81,8 @@ def test_rows_of_equal_difficulty_do_not_keep_their_order() -> None:
 
 
 def test_more_stages_than_rows_are_refused() -> None:
-    with raises(DataError, "too_many_stages") as caught:
+    with raises(DataError, "too_many_stages", "set data.curriculum.stages=3"):
         CurriculumDraws([1.0] * 3, 10, CurriculumConfig(column="level"), (0, 1))
-    assert "set data.curriculum.stages=3" in str(caught.value)
 
 
 @pytest.mark.parametrize(

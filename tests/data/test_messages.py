@@ -75,12 +75,6 @@ def test_a_template_that_is_none_is_refused(template: str) -> None:
         assert "must contain columns as {name}, not {name" in str(caught.value)
 
 
-@pytest.mark.parametrize("template", ["x" * 100_001, "{question}" * 101])
-def test_a_template_that_multiplies_rows_is_refused(template: str) -> None:
-    with raises(ConfigError, "invalid_template"):
-        messages_for(PromptConfig(template=template), example())
-
-
 # Worked examples.
 
 
@@ -199,6 +193,5 @@ def test_a_conversation_that_cannot_be_continued_says_why(talk: Any, reason: str
 
 
 def test_a_template_for_questions_is_refused_for_conversations() -> None:
-    with raises(ConfigError, "template_for_conversations") as caught:
+    with raises(ConfigError, "template_for_conversations", "set prompt.template=null"):
         messages_for(PromptConfig(template="{question}"), example(messages=TALK))
-    assert "set prompt.template=null" in str(caught.value)

@@ -1,8 +1,6 @@
 import datetime
 import decimal
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,29 +97,6 @@ def test_a_shared_dictionary_does_not_count_in_the_size_of_each_row(tmp_path: Pa
     assert len(read(tmp_path / "rows.parquet", max_row_bytes=1000)[0]) == 100
 
 
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_ROW_GROUP_BYTES", 100_000)
-    table = pa.table({"value": ["a" * 1000 + str(number) for number in range(1000)]})
-    pq.write_table(table, tmp_path / "rows.parquet", compression="zstd", use_dictionary=False)
-    assert (tmp_path / "rows.parquet").stat().st_size < 50_000
-    assert "row group 0" in refusal("oversized_file", tmp_path / "rows.parquet")
-
-
-def test_rows_that_are_far_more_than_their_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_UNPACKED_BYTES", 100_000)
-    pq.write_table(pa.table({"value": ["a" * 1000] * 10_000}), tmp_path / "rows.parquet")
-    assert "unpacks to more than" in refusal("oversized_file", tmp_path / "rows.parquet")
-
-
-def test_a_text_that_many_rows_share_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_BATCH_BYTES", 2**24)
-    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 256), ["x" * 2**20])
-    pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet", store_schema=False)
-    before = pa.default_memory_pool().max_memory()
-    assert sum(read(tmp_path / "rows.parquet")[1].counts.values()) == 256
-    assert pa.default_memory_pool().max_memory() <= max(before, 2**27)
-
-
 def break_page(content: bytes) -> bytes:
     """Replace the first page of a file."""
     return content[:4] + b"\x55" * 396 + content[400:]
@@ -155,23 +130,3 @@ def test_rows_are_numbered_through_row_groups(tmp_path: Path) -> None:
     pq.write_table(pa.table({"value": list(range(700))}), tmp_path / "rows.parquet", row_group_size=300)
     rows, _ = read(tmp_path / "rows.parquet")
     assert [(row.number, row.columns["value"]) for row in rows] == [(n + 1, n) for n in range(700)]
-
-
-@pytest.mark.slow
-def test_no_damaged_byte_of_the_metadata_ends_the_process(tmp_path: Path) -> None:
-    rows = {"question": [f"how many {n}" for n in range(50)], "parts": [[n, n] for n in range(50)]}
-    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
-    program = """
-import contextlib, sys
-from pathlib import Path
-from agent_tunix.errors import DataError
-from tests.data.reading import read
-path = Path(sys.argv[1])
-content = path.read_bytes()
-for place in range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content) - 8):
-    path.write_bytes(content[:place] + b"\\x7f" + content[place + 1 :])
-    with contextlib.suppress(DataError):
-        read(path)
-"""
-    command = [sys.executable, "-c", program, str(tmp_path / "rows.parquet")]
-    assert subprocess.run(command, cwd=Path(__file__).parents[2], check=False).returncode == 0

@@ -111,9 +111,8 @@ def test_files_that_cannot_be_a_split_are_refused(
 ) -> None:
     touch(tmp_path, *names)
     config = config_for(None if path is None else tmp_path / path)
-    with raises(DataError, code) as caught:
+    with raises(DataError, code, words):
         find_files(config, split, source_of_path(config, split) if source == "auto" else source)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["pipe.jsonl", "pipe*.jsonl", "."])
@@ -140,9 +139,8 @@ def test_each_split_has_an_override(tmp_path: Path) -> None:
         assert find_files(config, "train", "jsonl") == [tmp_path / "train.jsonl"]
         assert find_files(config, "test", "jsonl") == [tmp_path / wanted]
     config.training.train_data_dir = "/no/such/place"
-    with raises(DataError, "missing_file") as caught:
+    with raises(DataError, "missing_file", "training.train_data_dir=/no/such/place"):
         find_files(config, "train", "jsonl")
-    assert "training.train_data_dir=/no/such/place" in str(caught.value)
 
 
 def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,20 +202,3 @@ def test_rows_of_several_files_are_told_by_file_and_line(tmp_path: Path) -> None
     assert [row.number for row in rows] == [1, 3, 5]
     assert dropped.describe().startswith("2 × not JSON (a.jsonl line 2, b.jsonl line 1; the first: ")
     assert dropped.origin == f"2 files of {tmp_path}"
-
-
-@pytest.mark.parametrize("given", ["theirs", "theirs/*.jsonl", "th*/*.jsonl", "*/deeper/*.jsonl"])
-def test_a_link_to_a_private_file_elsewhere_is_not_read_unless_it_is_named(given: str, tmp_path: Path) -> None:
-    (tmp_path / "private").mkdir()
-    secret = tmp_path / "private" / "train.jsonl"
-    secret.write_bytes(LINE)
-    secret.chmod(0o600)
-    data = tmp_path / "data"
-    (data / "theirs").mkdir(parents=True)
-    (data / "theirs" / "train.jsonl").symlink_to(secret)
-    (data / "theirs" / "deeper").symlink_to(tmp_path / "private")
-    config = config_for(data / given)
-    with raises(DataError, "private_link_in_data"):
-        find_files(config, "train", "jsonl")
-    config = config_for(data / "theirs" / "train.jsonl")
-    assert find_files(config, "train", "jsonl") == [data / "theirs" / "train.jsonl"]

@@ -326,9 +326,8 @@ def test_a_template_that_does_not_fit_the_prompt_is_refused(
     name: str, settings: dict[str, Any], changes: dict[str, str], code: str, words: str, tmp_path: Path
 ) -> None:
     prompt = PromptConfig(**settings)
-    with raises(ConfigError, code) as caught:
+    with raises(ConfigError, code, words):
         PromptEncoder(make_pair(name, tmp_path, prompt, **changes).ours, prompt)
-    assert words in str(caught.value)
 
 
 def test_a_model_without_a_template_says_which_key_to_set(tmp_path: Path) -> None:
@@ -365,7 +364,6 @@ def test_over_long_prompts_are_dropped_and_counted(lengths: list[int], kept: int
     [
         ([10, 11, 30], "refuse", "over_long_prompts", "max_prompt_length=30 or generation.over_long=drop"),
         ([20, 11, 30], "drop", "over_long_prompts", "set generation.max_prompt_length=30"),
-        ([1, 1, 1], "truncate", "invalid_setting", "'truncate'"),
     ],
 )
 def test_over_long_prompts_are_refused_with_the_length_that_would_do(

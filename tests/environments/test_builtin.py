@@ -182,11 +182,6 @@ def test_a_corpus_that_cannot_be_read_names_the_line(tmp_path: Path, line: str) 
         SearchCorpus(str(file))
 
 
-def test_a_corpus_without_an_end_is_refused_at_once() -> None:
-    with pytest.raises(OSError, match="not a regular file"):
-        SearchCorpus("/dev/zero")
-
-
 def test_a_changed_corpus_is_read_again(corpus: Path) -> None:
     SearchCorpus(str(corpus))
     corpus.write_text('{"text": "A new passage about swans."}\n')

@@ -342,8 +342,8 @@ def test_the_context_of_a_rollout_is_left_and_the_environment_closed() -> None:
     with adapter:
         for _ in range(2):
             run_episode(adapter.open(), script("5"), {"prompt": "?", "start": 0, "answer": "5"})
-        assert (adapter.given.left, adapter.given.closed) == (2, 0)
-    assert adapter.given.closed == 1
+        assert (adapter.definition.left, adapter.definition.closed) == (2, 0)
+    assert adapter.definition.closed == 1
 
 
 def test_a_rollout_is_released_and_its_state_is_its_own() -> None:
@@ -362,7 +362,7 @@ def test_what_an_instance_holds_is_released() -> None:
     adapter = from_gallery("classes/notes.py:Notes")
     for _ in range(3):
         run_episode(adapter.open(), script("done"))
-    assert adapter.given.opened == 0
+    assert adapter.definition.opened == 0
 
 
 def test_a_system_prompt_precedes_the_prompt_of_the_run() -> None:

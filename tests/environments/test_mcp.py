@@ -1,7 +1,5 @@
 """Tools of MCP servers: real ones, written with the SDK, over standard input and output and over HTTP."""
 
-import contextlib
-import gzip
 import json
 import logging
 import os
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -232,33 +229,8 @@ def test_a_server_over_http(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:1")
-    with raises(InvalidEnvironmentError, "mcp_server_failed") as caught:
+    with raises(InvalidEnvironmentError, "mcp_server_failed", "socks4://127.0.0.1:1"):
         McpAdapter(McpServer.read({"url": "http://mcp.example/mcp"}, DIRECTORY), timeout_s=30.0)
-    assert "ALL_PROXY=socks4://127.0.0.1:1" in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["compressed", "endless"])
-def test_an_answer_over_http_that_could_fill_memory_is_refused(kind: str) -> None:
-    class Answers(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            if kind == "compressed":
-                self.send_header("Content-Encoding", "gzip")
-            self.end_headers()
-            with contextlib.suppress(ConnectionError):
-                for _ in range(1 if kind == "compressed" else 10_000):
-                    self.wfile.write(gzip.compress(b"{}") if kind == "compressed" else b" " * 2**20)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/mcp"
-        with raises(InvalidEnvironmentError, "mcp_server_failed"):
-            McpAdapter(McpServer.read({"url": url}, DIRECTORY), timeout_s=30.0)
-        server.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -315,18 +287,10 @@ def test_schemas_of_a_server_are_not_run(tmp_path: Path) -> None:
         assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
 
 
-def test_a_server_of_too_many_tools_is_refused(tmp_path: Path) -> None:
-    text = (GALLERY / "mcp" / "dice.py").read_text()
-    (tmp_path / "many.py").write_text(text.replace("TOOLS[1:]}", "TOOLS[1:] * 2000}"))
-    with pytest.raises(InvalidEnvironmentError, match="1,000 tools"):
-        McpAdapter(McpServer.read({"command": "python many.py"}, tmp_path)).open()
-
-
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with raises(InvalidEnvironmentError, "missing_dependency") as raised:
+    with raises(InvalidEnvironmentError, "missing_dependency", "pip install agent_tunix[mcp]"):
         McpAdapter(workshop())
-    assert "pip install agent_tunix[mcp]" in str(raised.value)
 
 
 @pytest.mark.parametrize("execution", slow_after(1, ["auto", "process"]))

@@ -174,9 +174,8 @@ if __name__ == "__main__":
     ],
 )
 def test_the_place_of_a_nested_definition_is_told(name: str, place: str, tmp_path: Path) -> None:
-    with raises(UnknownEnvironmentError, "unknown_attribute") as raised:
+    with raises(UnknownEnvironmentError, "unknown_attribute", place):
         resolve(tmp_path, NESTED, name)
-    assert place in str(raised.value)
 
 
 def test_a_name_that_is_nowhere_gets_the_closest_one(tmp_path: Path) -> None:
@@ -185,6 +184,5 @@ def test_a_name_that_is_nowhere_gets_the_closest_one(tmp_path: Path) -> None:
 
 
 def test_a_class_that_does_not_score_says_what_it_lacks(tmp_path: Path) -> None:
-    with raises(InvalidEnvironmentError, "abstract_environment") as raised:
+    with raises(InvalidEnvironmentError, "abstract_environment", "compute_reward"):
         resolve(tmp_path, "from benchmax.envs import BaseEnv\n\n\nclass Env(BaseEnv):\n    max_turns = 1\n")
-    assert "compute_reward" in str(raised.value)

@@ -40,9 +40,9 @@ def each(*actions):
     return done
 """
 
-# What the issue's table lists, by its rows; and further attacks.
+# What the program does, and the attack.
 ATTACKS: dict[str, str] = {
-    "row 1: a signal to the parent by way of a pipe": """
+    "a signal to the parent by way of a pipe": """
         def attack():
             r, w = os.pipe()
             try:
@@ -52,18 +52,18 @@ ATTACKS: dict[str, str] = {
             finally:
                 os.write(w, b"x")
         """,
-    "row 1: O_ASYNC by ioctl, and a signal number": """
+    "O_ASYNC by ioctl, and a signal number": """
         def attack():
             r, w = os.pipe()
             return each(lambda: fcntl.ioctl(r, 0x5452, struct.pack("i", 1)), lambda: fcntl.ioctl(r, 0x8901, PARENT),
                         lambda: fcntl.ioctl(r, 0x8902, struct.pack("i", PARENT)))
         """,
-    "row 2: fanotify": """
+    "fanotify": """
         def attack():
             return each(lambda: call(300, 262, 0, os.O_RDWR), lambda: call(300, 262, 0x200, os.O_RDWR),
                         lambda: call(301, 263, 0, 1, 1, -100, b"/"))
         """,
-    "row 3: attributes of files by new calls": """
+    "attributes of files by new calls": """
         def attack():
             acl = struct.pack("=IHHIHHI", 2, 1, 7, 0xffffffff, 4, 7, 0xffffffff)
             value = ctypes.create_string_buffer(acl)
@@ -75,14 +75,14 @@ ATTACKS: dict[str, str] = {
                                                (469, (-100, path, attributes, 24, 0)), (466, (-100, path, 0, 0)),
                                                (452, (-100, path, 0o777, 0)))))
         """,
-    "row 3: attributes of files by old calls": """
+    "attributes of files by old calls": """
         def attack():
             return each(lambda: os.chmod(SECRET, 0o777), lambda: os.chmod(OUTSIDE, 0), lambda: os.utime(OUTSIDE),
                         lambda: os.chown(OUTSIDE, 1, 1), lambda: os.setxattr(OUTSIDE, "user.mine", b"1"),
                         lambda: os.chmod(os.__file__, 0o777), lambda: os.utime(os.__file__, (0, 0)),
                         lambda: fcntl.ioctl(os.open(os.__file__, 0), 0x40086602, struct.pack("l", 0x10)))
         """,
-    "row 4: mounts": """
+    "mounts": """
         def attack():
             attributes = ctypes.create_string_buffer(struct.pack("=QQQQ", 1, 0, 0, 0))
             return each(lambda: call(467, 467, -100, b"/", 0x8001, attributes, 32),
@@ -91,7 +91,7 @@ ATTACKS: dict[str, str] = {
                         lambda: call(166, 39, b"/", 2), lambda: call(430, 430, b"tmpfs", 0),
                         lambda: call(155, 41, b".", b"."), lambda: os.chroot("."))
         """,
-    "row 5: another's priority": """
+    "another's priority": """
         def attack():
             idle = ctypes.create_string_buffer(struct.pack("=IIQiIQQQ", 48, 5, 0, 0, 0, 0, 0, 0))
             nothing = ctypes.create_string_buffer(8)
@@ -100,19 +100,19 @@ ATTACKS: dict[str, str] = {
                 lambda who=who: call(251, 30, 1, who, 3 << 13), lambda who=who: call(141, 140, 0, who, 19),
                 lambda who=who: os.sched_setaffinity(who, {0}), lambda who=who: call(142, 118, who, nothing))))
         """,
-    "row 6: shared memory, semaphores and queues of others": """
+    "shared memory, semaphores and queues of others": """
         def attack():
             return each(lambda: call(31, 195, SHARED, 0, 0), lambda: call(30, 196, SHARED, 0, 0),
                         lambda: call(66, 191, 0, 0, 0, 0), lambda: call(71, 187, 0, 0, 0),
                         lambda: call(241, 181, b"mine"), lambda: call(240, 180, b"mine", os.O_CREAT, 0o600, 0),
                         lambda: call(29, 194, 1, 4096, 0o1666), lambda: call(64, 190, 1, 1, 0o1666))
         """,
-    "row 7: life beyond the parent's": """
+    "life beyond the parent's": """
         def attack():
             return each(lambda: call(157, 167, 1, 0, 0, 0, 0), lambda: call(157, 167, 36, 1, 0, 0, 0), os.setsid,
                         lambda: os.setpgid(0, 0), os.fork, lambda: call(58, None))
         """,
-    "row 9: clocks, swap, quota, accounting": """
+    "clocks, swap, quota, accounting": """
         def attack():
             zero = ctypes.create_string_buffer(208)
             return each(lambda: call(227, 112, 0, zero), lambda: call(164, 170, zero, 0),
@@ -122,7 +122,7 @@ ATTACKS: dict[str, str] = {
                         lambda: call(443, 443, 0, 0, 0, 0),
                         lambda: call(163, 89, b"."), lambda: call(163, 89, 0), lambda: call(103, 116, 10, 0, 0))
         """,
-    "row 9: fcntl, ioctl and prctl that set what matters": """
+    "fcntl, ioctl and prctl that set what matters": """
         def attack():
             r, w = os.pipe()
             null = os.open("/dev/null", os.O_RDWR)
@@ -133,7 +133,7 @@ ATTACKS: dict[str, str] = {
                           (1, 4, 8, 14, 21, 22, 24, 28, 29, 31, 33, 35, 36, 38, 39, 40, 47, 53, 59, 62, 65, 71,
                         0x59616D61)))
         """,
-    "row 9: a user or capabilities that were kept": """
+    "a user or capabilities that were kept": """
         def attack():
             header = (ctypes.c_uint32 * 2)(0x20080522, 0)
             held = (ctypes.c_uint32 * 6)()
@@ -143,7 +143,7 @@ ATTACKS: dict[str, str] = {
                         lambda: os.setuid(0),
                         lambda: os.setgroups([0]), lambda: os.setresuid(0, 0, 0), lambda: call(122, 151, 0))
         """,
-    "row 9: files written outside": """
+    "files written outside": """
         def attack():
             lib = os.path.dirname(os.__file__)
             return each(*(lambda path=path, flags=flags: os.open(path, flags, 0o600) for path in

@@ -3,11 +3,7 @@
 import datetime
 import gzip
 import io
-import json
-import lzma
 import os
-import shutil
-import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +19,7 @@ from agent_tunix.data.sources import read_rows
 from agent_tunix.errors import DataError
 from tests.hubs.gsm8k import TEST, TRAIN, as_jsonl, as_parquet
 from tests.hubs.loopback_hub import TOKEN, LoopbackHub
-from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource, archive
+from tests.hubs.loopback_kaggle import LoopbackKaggle, Resource
 from tests.raising import raises
 
 REPO = "owner/sums"
@@ -121,61 +117,6 @@ def test_other_formats_and_names_of_splits(dataset_hub: LoopbackHub, kaggle: Loo
         assert rows_of(config, "test") == TEST
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "streaming"),
-    [
-        ("{secret}", False),
-        ("{secret}", True),
-        ("file://{secret}", False),
-        ("http://169.254.169.254/latest.txt", False),
-        ("../../*.txt", True),
-        ("reference://*::{secret}", False),
-    ],
-)
-@pytest.mark.parametrize("is_local", [False, True])
-def test_a_dataset_names_no_file_or_address_elsewhere(
-    is_local: bool, elsewhere: str, streaming: bool, tmp_path: Path, dataset_hub: LoopbackHub
-) -> None:
-    secret = tmp_path / "secret.txt"
-    secret.write_text("of the user\n")
-    path = elsewhere.format(secret=secret)
-    card = f"---\nconfigs:\n- config_name: main\n  data_files:\n  - {{split: train, path: '{path}'}}\n---\n"
-    directory = tmp_path / "a" / "b"
-    directory.mkdir(parents=True)
-    (directory / "README.md").write_text(card)
-    dataset_hub.add_dataset(REPO, {"README.md": card.encode()})
-    config = config_of(str(directory) if is_local else REPO, streaming=streaming)
-    refusal("dataset_reads_elsewhere", config)
-
-
-@pytest.mark.parametrize(
-    ("described", "code"),
-    [
-        ("{config_name: main, data_files: '**/*/**/*/**/*.csv'}", "too_many_wildcards"),
-        ("{config_name: main, data_files: '*a*a*a*.csv'}", "too_many_wildcards"),
-        ("{config_name: main, data_files: [&a {x: [y, y]}, *a]}", "invalid_dataset_description"),
-        ("{config_name: '..', data_files: train.csv}", "dataset_writes_elsewhere"),
-    ],
-)
-def test_descriptions_that_take_forever_to_read_or_name_a_directory_are_refused(
-    described: str, code: str, tmp_path: Path
-) -> None:
-    (tmp_path / "train.csv").write_text("question,answer\na,1\n")
-    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- {described}\n---\n")
-    refusal(code, config_of(str(tmp_path), subset=None))
-
-
-@pytest.mark.parametrize("version", ["{directory}/victim", "../../victim"])
-def test_the_version_of_a_dataset_is_no_directory(version: str, tmp_path: Path) -> None:
-    directory = tmp_path / "rows"
-    directory.mkdir()
-    (directory / "train.csv").write_text("question,answer\na,1\n")
-    configs = f"configs:\n- {{config_name: main, data_files: train.csv, version: {version.format(directory=tmp_path)}}}"
-    (directory / "README.md").write_text(f"---\n{configs}\n---\n")
-    refusal("dataset_writes_elsewhere", config_of(str(directory)))
-    assert not (tmp_path / "victim").exists()
-
-
 def test_a_directory_on_this_disk(tmp_path: Path, dataset_hub: LoopbackHub) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
@@ -225,8 +166,6 @@ def test_a_token_opens_what_is_closed(
     [
         ({"sums.py": b"import datasets\n"}, "dataset_program"),
         ({"train.parquet": as_parquet(TRAIN)[:100]}, "damaged_dataset"),
-        ({"train.tar": archive({"0.txt": b"1 + 1", "0.cls": b"2"})}, "unsupported_format"),
-        ({"1/task.toml": b"", "1/instruction.md": b"1 + 1"}, "unsupported_format"),
     ],
 )
 def test_files_that_cannot_be_rows(dataset_hub: LoopbackHub, files: dict[str, bytes], code: str) -> None:
@@ -239,31 +178,6 @@ def zipped(content: bytes) -> bytes:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("train.jsonl", content)
     return file.getvalue()
-
-
-@pytest.mark.parametrize("is_local", [False, True])
-@pytest.mark.parametrize(
-    ("name", "pack"),
-    [("train.jsonl.gz", gzip.compress), ("train.jsonl.xz", lzma.compress), ("train.jsonl.zip", zipped)],
-)
-def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
-    name: str, pack: Callable[[bytes], bytes], is_local: bool, dataset_hub: LoopbackHub, tmp_path: Path
-) -> None:
-    packed = pack(as_jsonl(TRAIN) + b" " * (2**26 + 1))
-    dataset_hub.add_dataset(REPO, {name: packed})
-    (tmp_path / name).write_bytes(packed)
-    assert "unpack" in refusal("unreadable_file", config_of(str(tmp_path) if is_local else REPO, subset=None))
-
-
-@pytest.mark.parametrize("is_local", [False, True])
-def test_rows_of_parquet_that_are_far_more_than_their_file_are_refused(
-    is_local: bool, dataset_hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent_tunix.data.sources.parquet.MAX_UNPACKED_BYTES", 100_000)
-    content = as_parquet([{"question": "a" * 1000, "answer": "1"}] * 1000)
-    dataset_hub.add_dataset(REPO, {"train.parquet": content})
-    (tmp_path / "train.parquet").write_bytes(content)
-    refusal("oversized_file", config_of(str(tmp_path) if is_local else REPO, subset=None))
 
 
 @pytest.mark.parametrize("is_local", [False, True])
@@ -300,35 +214,6 @@ def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -
     assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))
 
 
-@pytest.mark.parametrize("revision", ["{directory}/commit", "../../commit"])
-def test_a_revision_names_no_file(dataset_hub: LoopbackHub, revision: str, tmp_path: Path) -> None:
-    (tmp_path / "commit").write_text("0" * 40)
-    refusal("unknown_revision", config_of(revision=revision.format(directory=tmp_path)))
-
-
-@pytest.mark.parametrize("name", ["../../secret.arrow", "{directory}/secret.arrow", "link.arrow"])
-def test_a_saved_dataset_names_no_file_elsewhere(name: str, tmp_path: Path) -> None:
-    directory = tmp_path / "a" / "b"
-    datasets.Dataset.from_list(TRAIN).save_to_disk(str(directory))
-    file = next(directory.glob("*.arrow"))
-    file.rename(tmp_path / "secret.arrow")
-    (directory / "link.arrow").symlink_to(tmp_path / "secret.arrow")
-    state = json.loads((directory / "state.json").read_text())
-    state["_data_files"] = [{"filename": name.format(directory=tmp_path)}]
-    (directory / "state.json").write_text(json.dumps(state))
-    refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None))
-
-
-def test_a_directory_has_no_links_to_files_elsewhere_except_in_the_cache_of_the_hub(tmp_path: Path) -> None:
-    (tmp_path / "blobs").mkdir()
-    (tmp_path / "blobs" / "1").write_bytes(as_jsonl(TRAIN))
-    for name in ("data", "snapshots/0"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "train.jsonl").symlink_to(tmp_path / "blobs" / "1")
-    refusal("dataset_reads_elsewhere", config_of(str(tmp_path / "data"), subset=None))
-    assert rows_of(config_of(str(tmp_path / "snapshots" / "0"), subset=None)) == TRAIN
-
-
 @pytest.mark.parametrize("streaming", [False, True])
 def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.png"
@@ -340,105 +225,3 @@ def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> 
     data.to_parquet(str(tmp_path / "data" / "train.parquet"))
     found = rows_of(config_of(str(tmp_path / "data"), subset=None, streaming=streaming))
     assert [row["image"]["path"] for row in found] == [str(pipe)] * len(TRAIN)
-
-
-@pytest.mark.parametrize("split", ["../secret", "{directory}/secret", "inner/secret", "link", "..", ""])
-def test_a_saved_dataset_names_no_split_elsewhere(split: str, tmp_path: Path) -> None:
-    split = split.format(directory=tmp_path)
-    directory = tmp_path / "saved"
-    datasets.DatasetDict(train=datasets.Dataset.from_list(TRAIN)).save_to_disk(str(directory))
-    (directory / "train").rename(tmp_path / "secret")
-    (directory / "link").symlink_to(tmp_path / "secret")
-    (directory / "inner").mkdir()
-    (directory / "inner" / "secret").symlink_to(tmp_path / "secret")
-    (directory / "dataset_dict.json").write_text(json.dumps({"splits": [split]}))
-    refusal("dataset_reads_elsewhere", config_of(str(directory), subset=None, train_split=split))
-
-
-def test_no_file_beside_those_that_are_named_is_a_link_to_one_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "secret.txt").write_text("of the user")
-    task = tmp_path / "data" / "tasks" / "a"
-    task.mkdir(parents=True)
-    (task / "task.toml").write_text('version = "1.0"')
-    (task / "instruction.md").symlink_to(tmp_path / "secret.txt")
-    (tmp_path / "data" / "README.md").write_text(
-        "---\nconfigs:\n- config_name: default\n  data_files: tasks/*/task.toml\n---\n"
-    )
-    refusal("dataset_reads_elsewhere", config_of(str(tmp_path / "data"), subset=None))
-
-
-@pytest.mark.parametrize("separator", ["'(a+)+$'", "null"])
-def test_columns_are_separated_by_one_known_character(tmp_path: Path, separator: str) -> None:
-    (tmp_path / "train.csv").write_text(f"question,answer\n{'a' * 40}!,4\n")
-    options = f"  data_files: train.csv\n  sep: {separator}\n  engine: python\n"
-    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n{options}---\n")
-    refusal("invalid_separator", config_of(str(tmp_path), subset=None))
-
-
-@pytest.mark.parametrize("option", ["skiprows: 400000000", "engine: python", "encoding: punycode", "chunksize: 1"])
-def test_other_options_for_reading_are_refused(tmp_path: Path, option: str) -> None:
-    (tmp_path / "train.csv").write_text("question,answer\n2 + 2,4\n")
-    options = f"  data_files: train.csv\n  {option}\n"
-    (tmp_path / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n{options}---\n")
-    refusal("unsupported_dataset_option", config_of(str(tmp_path), subset=None))
-
-
-def test_rows_of_a_large_fixed_size_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_text('{"question": "2 + 2", "answer": "4"}\n')
-    columns = "".join(f"  - name: {name}\n    dtype: string\n" for name in ("question", "answer"))
-    features = f"  features:\n{columns}  - name: x\n    list: int64\n    length: 300000000\n"
-    (tmp_path / "README.md").write_text(f"---\ndataset_info:\n{features}---\n")
-    refusal("large_rows", config_of(str(tmp_path), subset=None))
-
-
-def test_a_saved_dataset_with_wrong_offsets_is_damaged(tmp_path: Path) -> None:
-    datasets.Dataset.from_dict({"question": ["Z" * 0x234], "answer": ["4"]}).save_to_disk(str(tmp_path))
-    file = next(tmp_path.glob("*.arrow"))
-    content = file.read_bytes()
-    offsets = content.rindex(struct.pack("<ii", 0, 0x234))
-    file.write_bytes(content[:offsets] + struct.pack("<ii", 0, 3000) + content[offsets + 8 :])
-    refusal("damaged_dataset", config_of(str(tmp_path), subset=None))
-
-
-def save_images(directory: Path, text: str, **image: Any) -> datasets.Dataset:
-    columns = {
-        "question": datasets.Value("string"),
-        "answer": datasets.Value("string"),
-        "image": datasets.Image(**image),
-    }
-    rows = {"question": [text], "answer": ["4"], "image": [None]}
-    data = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
-    data.save_to_disk(str(directory))
-    return data
-
-
-def test_the_librarys_cache_beside_a_saved_dataset_is_not_read(tmp_path: Path) -> None:
-    save_images(tmp_path / "data", "of the dataset")
-    save_images(tmp_path / "other", "of the user", decode=False)
-    data = datasets.load_from_disk(str(tmp_path / "data"))
-    features = datasets.Features({**data.features, "image": datasets.Image(decode=False)})
-    cached = data.cast(features).cache_files[0]["filename"]
-    shutil.copy(next((tmp_path / "other").glob("data-*.arrow")), cached)
-    assert rows_of(config_of(str(tmp_path / "data"), subset=None))[0]["question"] == "of the dataset"
-
-
-def test_a_pipe_in_a_saved_dataset_is_refused(tmp_path: Path) -> None:
-    datasets.Dataset.from_list(TRAIN).save_to_disk(str(tmp_path))
-    file = next(tmp_path.glob("*.arrow"))
-    file.unlink()
-    os.mkfifo(file)
-    refusal("not_a_regular_file", config_of(str(tmp_path), subset=None))
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        "  - {name: answer, dtype: {class_label: {names: {'0': a, '100000000000': b}}}}\n",
-        "  - &column {name: answer, dtype: string}\n  - *column\n",
-    ],
-    ids=["labels", "alias"],
-)
-def test_the_description_of_columns_is_plain(columns: str, tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("question,answer\na,4\n")
-    (tmp_path / "README.md").write_text(f"---\ndataset_info:\n  features:\n{columns}---\n")
-    refusal("invalid_dataset_description", config_of(str(tmp_path), subset=None))

@@ -1,6 +1,5 @@
 """Promises about models that one hub alone makes."""
 
-import importlib.util
 import json
 import shutil
 import sys
@@ -178,8 +177,7 @@ def test_a_socks_proxy_without_its_package_is_named(
     monkeypatch.setitem(sys.modules, "socks", None)
     refusal("unusable_proxy", f"kaggle://{KAGGLE_MODEL}")
     monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "socksio" else find_spec(name))
+    monkeypatch.setitem(sys.modules, "socksio", None)
     refusal("unusable_proxy", "hf://owner/name")
 
 

@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -111,28 +110,3 @@ def test_a_dataset_that_cannot_be_prepared(tmp_path: Path) -> None:
         rows_of(config_of(tmp_path / "file"))
     assert "NotADirectoryError:" in str(caught.value)
     assert "copy ~/tensorflow_datasets" in str(caught.value)
-
-
-def test_a_dataset_names_no_module_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library imports the module of each feature's class by name."""
-    (tmp_path / "evil_features.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    monkeypatch.syspath_prepend(tmp_path)
-    prepare(tmp_path, "mine", {"question": tfds.features.Text()}, {"train": [{"question": "q"}]})
-    description = next(tmp_path.rglob("features.json"))
-    description.write_text(json.dumps(json.loads(description.read_text()) | {"pythonClassName": "evil_features.X"}))
-    for config in (config_of(None, str(description.parent)), config_of(tmp_path, "mine")):
-        with raises(DataError, "dataset_program"):
-            rows_of(config)
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_dataset_names_no_file_elsewhere(tmp_path: Path) -> None:
-    prepare(tmp_path, "mine", {"question": tfds.features.Text()}, {"train": [{"question": "q"}]})
-    description = next(tmp_path.rglob("dataset_info.json"))
-    (rows,) = description.parent.glob("*.array_record*")
-    rows.rename(description.parent.parent / rows.name)
-    found = json.loads(description.read_text())
-    found["splits"][0]["filepathTemplate"] = f"../{found['splits'][0]['filepathTemplate']}"
-    description.write_text(json.dumps(found))
-    with raises(DataError, "dataset_reads_elsewhere"):
-        rows_of(config_of(None, str(description.parent)))

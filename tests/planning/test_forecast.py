@@ -174,9 +174,8 @@ def test_a_run_that_cannot_fit_or_a_device_of_unknown_speed_has_no_figures() -> 
 
 def test_a_device_is_found_by_its_name_and_others_are_named() -> None:
     assert find_accelerator("H100").memory_bytes == 80_000_000_000
-    with raises(ConfigError, "unknown_device") as caught:
+    with raises(ConfigError, "unknown_device", "a100-40, "):
         find_accelerator("h9")
-    assert "a100-40, " in str(caught.value)
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLISHED) & set(KNOWN_MODELS)))
@@ -202,9 +201,8 @@ def test_a_known_model_has_as_many_weights_as_its_page_says(name: str, weights: 
 
 
 def test_a_model_of_a_hub_that_is_not_known_is_refused_with_what_to_do() -> None:
-    with raises(ModelError, "unknown_model") as caught:
+    with raises(ModelError, "unknown_model", "set model.path=DIR"):
         known("some/body")
-    assert "set model.path=DIR" in str(caught.value)
 
 
 @pytest.mark.parametrize("shape", [MeshShape(1, 2, 1), MeshShape(1, 1, 2), MeshShape(1, 4, 2)])

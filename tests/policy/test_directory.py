@@ -11,7 +11,6 @@ from tests.raising import raises
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
-from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import (
     EMBEDDED_MODEL,
     EMBEDDED_MODELS,
@@ -19,7 +18,6 @@ from agent_tunix.policy.files.directory import (
     find_model_directory,
 )
 from agent_tunix.policy.files.location import parse_location
-from agent_tunix.policy.files.tensor_files import locate_tensors
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.model import load_policy
 
@@ -47,47 +45,11 @@ def break_link(path: Path) -> None:
     path.symlink_to(path.parent / "blobs" / "gone")
 
 
-def lie(path: Path, header: bytes, length: int | None = None) -> None:
-    """Write a file of tensors with a header of one's own."""
-    path.write_bytes((len(header) if length is None else length).to_bytes(8, "little") + header + bytes(64))
-
-
-def tensor_at(*offsets: object) -> bytes:
-    return json.dumps({"a": {"dtype": "F32", "shape": [4], "data_offsets": offsets}}).encode()
-
-
-def name_in_index(directory: Path, name: str) -> None:
-    (directory / INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
-
-
 DAMAGES: dict[str, tuple[Damage, str, str]] = {
-    "a header as long as the disk": (lambda d: lie(d / WEIGHTS, b"{}", 2**63), "damaged_weights", "header is damaged"),
-    "a header that nests": (lambda d: lie(d / WEIGHTS, b"[" * 200_000), "damaged_weights", "header is damaged"),
-    "a header of a list": (lambda d: lie(d / WEIGHTS, b"[]"), "damaged_weights", "header is damaged"),
-    "an end that is text": (lambda d: lie(d / WEIGHTS, tensor_at(0, "9")), "damaged_weights", WEIGHTS),
-    "an end without end": (lambda d: lie(d / WEIGHTS, tensor_at(0, float("inf"))), "damaged_weights", WEIGHTS),
-    "an end that is a list": (lambda d: lie(d / WEIGHTS, tensor_at(0, [1])), "damaged_weights", WEIGHTS),
-    "an end beyond the file": (lambda d: lie(d / WEIGHTS, tensor_at(0, 2**60)), "damaged_weights", WEIGHTS),
-    "a shard elsewhere": (
-        lambda d: name_in_index(d, "../other/model.safetensors"),
-        "damaged_index",
-        "in its own directory",
-    ),
-    "a shard by its whole path": (
-        lambda d: name_in_index(d, f"{d}/{WEIGHTS}"),
-        "damaged_index",
-        "in its own directory",
-    ),
-    "a shard that is a pickle": (
-        lambda d: name_in_index(d, "pytorch_model.bin"),
-        "damaged_index",
-        "in its own directory",
-    ),
-    "an index that nests": (lambda d: (d / INDEX).write_text("[" * 200_000), "damaged_index", INDEX),
-    "half a shard": (lambda d: cut(d / WEIGHTS, 100_000), "damaged_weights", "(100,000 bytes, but its header requires"),
-    "half a header": (lambda d: cut(d / WEIGHTS, 50), "damaged_weights", "header is damaged"),
+    "half a shard": (lambda d: cut(d / WEIGHTS, 100_000), "damaged_weights", WEIGHTS),
+    "half a header": (lambda d: cut(d / WEIGHTS, 50), "damaged_weights", WEIGHTS),
     "a page of the web": (lambda d: (d / WEIGHTS).write_text("<html>" * 100), "damaged_weights", WEIGHTS),
-    "bytes at the end": (lambda d: append(d / WEIGHTS, b"x"), "damaged_weights", "but its header requires"),
+    "bytes at the end": (lambda d: append(d / WEIGHTS, b"x"), "damaged_weights", WEIGHTS),
     "a link to nothing": (lambda d: break_link(d / WEIGHTS), "missing_weights", "a link to a file that does not exist"),
     "a shard is missing": (
         lambda d: (d / INDEX).write_text(json.dumps({"weight_map": {"a": "model-00002-of-00002.safetensors"}})),
@@ -117,28 +79,6 @@ def test_a_damaged_directory_is_refused_by_name(case: str, directory: Path) -> N
         find_model_directory(ModelConfig(path=str(directory)))
     assert said in str(caught.value)
     assert find_cached_directory(ModelConfig(path=str(directory))) is None
-
-
-@pytest.mark.parametrize(
-    ("shape", "offsets"),
-    [([2**40], (0, 64)), ([2**40, 2**40], (0, 64)), ([-4], (0, 64)), ([16], (32, 64)), ([8], (64, 32))],
-)
-def test_tensors_that_lie_about_places_are_refused(shape: list[int], offsets: tuple[int, int], directory: Path) -> None:
-    header = {"embed_tokens.weight": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}
-    header["b"] = {"dtype": "F32", "shape": [16], "data_offsets": (0, 64)}
-    lie(directory / WEIGHTS, json.dumps(header).encode())
-    with raises(ModelError, "damaged_weights"):
-        locate_tensors(directory, read_architecture(EMBEDDED_MODEL))
-
-
-@pytest.mark.parametrize(
-    "change", [{"num_hidden_layers": 10**12}, {"num_hidden_layers": 10_001}, {"num_hidden_layers": -1}]
-)
-def test_more_layers_than_any_model_has_are_refused(change: dict[str, object], directory: Path) -> None:
-    config = json.loads((directory / "config.json").read_text())
-    (directory / "config.json").write_text(json.dumps(config | change))
-    with raises(ModelError, "invalid_value"):
-        read_architecture(directory)
 
 
 def test_programs_that_a_model_names_are_not_run(directory: Path, tmp_path: Path) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.errors import ExportError
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.files.export import write_merged
 from agent_tunix.policy.mesh import make_mesh
@@ -22,15 +20,6 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    (tmp_path / "secrets").mkdir(mode=0o700)
-    secret = tmp_path / "secrets" / "id"
-    secret.write_text("PRIVATE KEY")
-    secret.chmod(0o600)
-    return secret
-
-
-@pytest.fixture
 def export(tmp_path: Path) -> Callable[[Path], Path]:
     def write(source: Path) -> Path:
         policy = load_policy(EMBEDDED_MODEL, ModelConfig(lora_rank=0), make_mesh([1, 1]), 0)
@@ -40,18 +29,6 @@ def export(tmp_path: Path) -> Callable[[Path], Path]:
         return directory
 
     return write
-
-
-@pytest.mark.parametrize("name", ["LICENSE.txt", "model.safetensors"])
-def test_a_link_to_a_private_file_is_refused(
-    name: str, source: Path, secret: Path, export: Callable[[Path], Path]
-) -> None:
-    if (source / name).exists():
-        secret.write_bytes((source / name).read_bytes())
-        (source / name).unlink()
-    (source / name).symlink_to(secret)
-    with raises(ExportError, "private_link_in_model"):
-        export(source)
 
 
 def test_links_within_the_hub_and_model_are_kept(source: Path, tmp_path: Path, export: Callable[[Path], Path]) -> None:

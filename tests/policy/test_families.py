@@ -299,78 +299,101 @@ def test_every_common_name_means_its_family(family: str, names: list[str]) -> No
 
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
 _TRUNCATED = {**OLMO3["rope_scaling"], "truncate": False}
-# Error code → base, and keys of which each alone is refused by its name.
-REFUSED: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
-    "missing_key": [
-        (LLAMA, dict.fromkeys(("hidden_size", "vocab_size", "rms_norm_eps", "num_hidden_layers"), ...)),
-        (QWEN2, {"num_key_value_heads": ..., "intermediate_size": ...}),
-        (GEMMA3, {"text_config": ...}),
-        (LLAMA, {"rope_scaling": _LLAMA3}),
-    ],
-    "invalid_value": [
-        (LLAMA, {"hidden_size": "2048", "num_attention_heads": 0, "num_hidden_layers": True, "rope_theta": 0}),
-        (LLAMA, {"num_key_value_heads": 5, "head_dim": 63, "rms_norm_eps": -1, "tie_word_embeddings": "yes"}),
-        (LLAMA, {"rope_scaling": [8.0]}),
-        (LLAMA, {"rope_scaling": {"rope_type": "linear", "factor": 0.5}}),
-        (LLAMA, {"rope_scaling": {**_STRETCH, "low_freq_factor": 4.0}}),
-        (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
-        (GEMMA3, {"text_config": [1]}),
-        (QWEN3_5_TEXT, {"linear_num_value_heads": 24, "linear_conv_kernel_dim": 0, "full_attention_interval": 0}),
-        (GEMMA4_TEXT, {"num_kv_shared_layers": 34, "hidden_size_per_layer_input": -1}),
-        (QWEN3_MOE, {"num_experts_per_tok": 129, "mlp_only_layers": 3, "decoder_sparse_step": 0, "num_experts": 0}),
-        (QWEN3_MOE, {"num_experts": 10_001}),
-        (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
-        (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
-        (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),
-    ],
-    "unsupported_rope": [
-        *(
-            (LLAMA, {"rope_scaling": {"rope_type": name, "factor": 4.0}})
-            for name in ("dynamic", "longrope", ["linear"])
-        ),
-        (LLAMA, {"rope_scaling": {"type": "dynamic", "factor": 4.0}}),
-        (QWEN3, {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}),
-        (GEMMA3_TEXT, {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"rope_type": "dynamic"}}),
-        # For all layers, though some slide.
-        (change(OLMO3, rope_scaling=...), {"rope_parameters": {**OLMO3["rope_scaling"], "rope_theta": 5e5}}),
-    ],
-    "unsupported_layer_types": [
-        *((QWEN3, {"layer_types": [f"{kind}_attention"] * 28}) for kind in ("sliding", "linear")),
-        (SMOLLM3, {"layer_types": ["sliding_attention"] * 36}),
-        (QWEN3_5_TEXT, {"layer_types": ["sliding_attention"] * 24}),
-        *((GEMMA3_TEXT, {"layer_types": kinds}) for kinds in (["chunked_attention"] * 26, ["full_attention"])),
-    ],
-    "unsupported_feature": [
-        (LLAMA, {"rope_parameters": {"rope_theta": 5e5, "partial_rotary_factor": 0.5}, "partial_rotary_factor": 0.5}),
-        (QWEN2, {"use_sliding_window": True, "is_causal": False, "is_encoder_decoder": True}),
-        (QWEN3, {"use_sliding_window": True, "attention_bias": True, "num_experts": 128, "query_pre_attn_scalar": 256}),
-        (GEMMA3_TEXT, {"use_bidirectional_attention": True}),
-        (QWEN3_5_TEXT, {"attention_bias": True, "num_experts": 256, "hidden_act": "gelu"}),
-        (OLMO3, {"attention_bias": True, "use_sliding_window": True, "rope_scaling": _TRUNCATED}),
-        (LLAMA, {"sliding_window": 4096, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 4}),
-        (LLAMA, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "num_local_experts": 8}),
-        (LLAMA, {"attention_multiplier": 0.015625, "residual_multiplier": 0.22, "logits_scaling": 8.0}),
-        (QWEN3_MOE, {"use_sliding_window": True, "attention_bias": True, "n_routed_experts": 8}),
-        (LLAMA, {"scale_embeddings": True, "attn_logit_softcapping": 50.0}),
-        (GEMMA2, {"hidden_activation": "gelu", "tie_word_embeddings": False}),
-        (GEMMA3, {"tie_word_embeddings": False}),
-        (GEMMA4_TEXT, {"enable_moe_block": True, "attention_k_eq_v": True, "vocab_size_per_layer_input": 8}),
-        (GEMMA4_TEXT, {"use_bidirectional_attention": "all", "per_layer_config": {"4": {"head_dim": 128}}}),
-    ],
-    "quantised_weights": [
-        (LLAMA, {"quantization_config": {"quant_method": "gptq"}}),
-        (GEMMA3, {"quantization_config": {"quant_method": "awq"}}),
-        (QWEN3, {"quantization": {"bits": 4}, "compression_config": {"format": "x"}}),
-    ],
-    "custom_model_code": [(QWEN2, {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}})],
-}
+# Error code, base, and keys of which each alone is refused by its name.
+REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
+    (
+        "missing_key",
+        [
+            (LLAMA, dict.fromkeys(("hidden_size", "vocab_size", "rms_norm_eps", "num_hidden_layers"), ...)),
+            (QWEN2, {"num_key_value_heads": ..., "intermediate_size": ...}),
+            (GEMMA3, {"text_config": ...}),
+            (LLAMA, {"rope_scaling": _LLAMA3}),
+        ],
+    ),
+    (
+        "invalid_value",
+        [
+            (LLAMA, {"hidden_size": "2048", "num_attention_heads": 0, "num_hidden_layers": True, "rope_theta": 0}),
+            (LLAMA, {"num_key_value_heads": 5, "head_dim": 63, "rms_norm_eps": -1, "tie_word_embeddings": "yes"}),
+            (LLAMA, {"rope_scaling": [8.0]}),
+            (LLAMA, {"rope_scaling": {"rope_type": "linear", "factor": 0.5}}),
+            (LLAMA, {"rope_scaling": {**_STRETCH, "low_freq_factor": 4.0}}),
+            (GEMMA2, {"sliding_window": 0, "attn_logit_softcapping": 0}),
+            (GEMMA3, {"text_config": [1]}),
+            (QWEN3_5_TEXT, {"linear_num_value_heads": 24, "linear_conv_kernel_dim": 0, "full_attention_interval": 0}),
+            (GEMMA4_TEXT, {"num_kv_shared_layers": 34, "hidden_size_per_layer_input": -1}),
+            (QWEN3_MOE, {"num_experts_per_tok": 129, "mlp_only_layers": 3, "decoder_sparse_step": 0, "num_experts": 0}),
+            (SMOLLM3, {"no_rope_layers": [1, 1, 1, 0]}),
+            (SMOLLM3, {"no_rope_layers": [1, 2] * 18}),
+            (OLMO3, {"rope_scaling": {**OLMO3["rope_scaling"], "beta_slow": 32.0}}),
+        ],
+    ),
+    (
+        "unsupported_rope",
+        [
+            *(
+                (LLAMA, {"rope_scaling": {"rope_type": name, "factor": 4.0}})
+                for name in ("dynamic", "longrope", ["linear"])
+            ),
+            (LLAMA, {"rope_scaling": {"type": "dynamic", "factor": 4.0}}),
+            (QWEN3, {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}),
+            (GEMMA3_TEXT, {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"rope_type": "dynamic"}}),
+            # For all layers, though some slide.
+            (change(OLMO3, rope_scaling=...), {"rope_parameters": {**OLMO3["rope_scaling"], "rope_theta": 5e5}}),
+        ],
+    ),
+    (
+        "unsupported_layer_types",
+        [
+            *((QWEN3, {"layer_types": [f"{kind}_attention"] * 28}) for kind in ("sliding", "linear")),
+            (SMOLLM3, {"layer_types": ["sliding_attention"] * 36}),
+            (QWEN3_5_TEXT, {"layer_types": ["sliding_attention"] * 24}),
+            *((GEMMA3_TEXT, {"layer_types": kinds}) for kinds in (["chunked_attention"] * 26, ["full_attention"])),
+        ],
+    ),
+    (
+        "unsupported_feature",
+        [
+            (
+                LLAMA,
+                {"rope_parameters": {"rope_theta": 5e5, "partial_rotary_factor": 0.5}, "partial_rotary_factor": 0.5},
+            ),
+            (QWEN2, {"use_sliding_window": True, "is_causal": False, "is_encoder_decoder": True}),
+            (
+                QWEN3,
+                {"use_sliding_window": True, "attention_bias": True, "num_experts": 128, "query_pre_attn_scalar": 256},
+            ),
+            (GEMMA3_TEXT, {"use_bidirectional_attention": True}),
+            (QWEN3_5_TEXT, {"attention_bias": True, "num_experts": 256, "hidden_act": "gelu"}),
+            (OLMO3, {"attention_bias": True, "use_sliding_window": True, "rope_scaling": _TRUNCATED}),
+            (LLAMA, {"sliding_window": 4096, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0] * 4}),
+            (LLAMA, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "num_local_experts": 8}),
+            (LLAMA, {"attention_multiplier": 0.015625, "residual_multiplier": 0.22, "logits_scaling": 8.0}),
+            (QWEN3_MOE, {"use_sliding_window": True, "attention_bias": True, "n_routed_experts": 8}),
+            (LLAMA, {"scale_embeddings": True, "attn_logit_softcapping": 50.0}),
+            (GEMMA2, {"hidden_activation": "gelu", "tie_word_embeddings": False}),
+            (GEMMA3, {"tie_word_embeddings": False}),
+            (GEMMA4_TEXT, {"enable_moe_block": True, "attention_k_eq_v": True, "vocab_size_per_layer_input": 8}),
+            (GEMMA4_TEXT, {"use_bidirectional_attention": "all", "per_layer_config": {"4": {"head_dim": 128}}}),
+        ],
+    ),
+    (
+        "quantised_weights",
+        [
+            (LLAMA, {"quantization_config": {"quant_method": "gptq"}}),
+            (GEMMA3, {"quantization_config": {"quant_method": "awq"}}),
+            (QWEN3, {"quantization": {"bits": 4}, "compression_config": {"format": "x"}}),
+        ],
+    ),
+    ("custom_model_code", [(QWEN2, {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}})]),
+]
 
 
 @pytest.mark.parametrize(
     ("code", "base", "key", "value"),
     [
         pytest.param(code, base, key, value, id=f"{base['model_type']}, {key}")
-        for code, rows in REFUSED.items()
+        for code, rows in REFUSED
         for base, settings in rows
         for key, value in settings.items()
     ],

@@ -9,8 +9,8 @@ import pytest
 from flax import nnx
 from tests.raising import raises
 
-from agent_tunix.config.optimizers import OPTIMIZERS, REST, filled
-from agent_tunix.config.schema import ModelConfig, OptimizerConfig, SchedulerConfig
+from agent_tunix.config.optimizers import REST, filled
+from agent_tunix.config.schema import OPTIMIZERS, ModelConfig, OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.mesh import make_mesh

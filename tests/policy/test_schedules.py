@@ -9,8 +9,7 @@ import pytest
 from tests.raising import raises
 from tests.tiers import slow_after
 
-from agent_tunix.config.optimizers import SCHEDULES
-from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
+from agent_tunix.config.schema import SCHEDULES, OptimizerConfig, SchedulerConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.schedules import RateSchedule, count_warmup, make_schedule
 

@@ -116,12 +116,6 @@ def test_a_vision_tower_and_tables_of_old_files_are_left_aside(
     assert (", not the 1 tensors of " in caplog.text) == (family != "qwen3")
 
 
-def test_a_layer_with_a_number_of_any_length_is_unknown(directory: Path) -> None:
-    add(f"model.layers.{'9' * 5000}.self_attn.k_proj.weight", 2, 2)(directory)
-    with raises(ModelError, "unknown_tensor"):
-        locate(directory)
-
-
 # Files.
 
 

@@ -1,6 +1,5 @@
 """The tokenizer of a directory: special tokens, ends of completions, chat templates, and files that are refused."""
 
-import base64
 import json
 import shutil
 from collections.abc import Mapping
@@ -96,12 +95,6 @@ def test_numbers_that_are_no_token_ids_end_nothing(directory: Path) -> None:
     assert Tokenizer(directory).eos_ids == [END, 5]
 
 
-def test_more_end_tokens_than_any_model_has_are_refused(directory: Path) -> None:
-    configure(directory, "generation_config.json", eos_token_id=list(range(200)))
-    with raises(ModelError, "too_many_eos_tokens"):
-        Tokenizer(directory)
-
-
 def test_a_template_file_that_is_not_text_is_named(directory: Path) -> None:
     (directory / "chat_template.jinja").write_bytes(b"\xff")
     with raises(ModelError, "damaged_config"):
@@ -137,130 +130,12 @@ def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> N
     assert "tokenizer.json" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("tokenizer.json", "damaged_tokenizer"),
-        ("tokenizer_config.json", "damaged_config"),
-        ("chat_template.jinja", "damaged_config"),
-    ],
-)
-def test_a_file_of_gigabytes_is_not_read(directory: Path, name: str, code: str) -> None:
-    with (directory / name).open("wb") as file:
-        file.truncate(2**40)
-    with raises(ModelError, code):
-        Tokenizer(directory)
-
-
-@pytest.mark.parametrize(("part", "repeated"), [("normalizer", 4), ("pre_tokenizer", 2)])
-def test_parts_that_write_bytes_again_and_again_are_refused(directory: Path, part: str, repeated: int) -> None:
-    bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    name = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}[part]
-    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", name: [bytes_of] * repeated}})
-    with raises(ModelError, "growing_tokenizer"):
-        Tokenizer(directory)
-
-
-def test_words_without_a_limit_are_refused(directory: Path) -> None:
-    vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
-    pieces = {"type": "WordPiece", "vocab": vocabulary, "unk_token": "a", "continuing_subword_prefix": "##"}
-    configure(directory, "tokenizer.json", model={**pieces, "max_input_chars_per_word": 10**9})
-    with raises(ModelError, "growing_tokenizer"):
-        Tokenizer(directory)
-
-
-def test_long_pieces_of_unigram_are_refused(directory: Path) -> None:
-    vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
-    pieces = [*vocabulary, *("a" * length for length in range(2, 200))]
-    model = {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [[piece, -1.0] for piece in pieces]}
-    configure(directory, "tokenizer.json", model=model)
-    with raises(ModelError, "growing_tokenizer"):
-        Tokenizer(directory)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\xff" * 8).decode()}},
-        {
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": [{"SpecialToken": {"id": "unknown", "type_id": 0}}],
-                "pair": [],
-                "special_tokens": {},
-            }
-        },
-    ],
-    ids=["normalizer", "post_processor"],
-)
-def test_a_damaged_part_of_a_tokenizer_is_named(directory: Path, damaged: dict[str, Any]) -> None:
-    configure(directory, "tokenizer.json", **damaged)
-    with raises(ModelError, "damaged_tokenizer"):
-        Tokenizer(directory)
-
-
-@pytest.mark.parametrize("part", ["normalizer", "decoder"])
-def test_replacements_that_multiply_a_text_are_refused(directory: Path, part: str) -> None:
-    lines = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
-    configure(directory, "tokenizer.json", **{part: {"type": "Sequence", f"{part}s": lines}})
-    with raises(ModelError, "growing_tokenizer"):
-        Tokenizer(directory)
-
-
-BERT = {
-    "type": "BertNormalizer",
-    "clean_text": True,
-    "handle_chinese_chars": True,
-    "strip_accents": None,
-    "lowercase": False,
-}
-
-
-@pytest.mark.parametrize(
-    "normalizer",
-    [
-        {"type": "Prepend", "prepend": "a" * 100},
-        {"type": "Sequence", "normalizers": [BERT] * 4},
-        {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(4) + b"a" * 100).decode()},
-        {
-            "type": "Sequence",
-            "normalizers": [
-                {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(4)).decode()},
-                {"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 100},
-            ],
-        },
-    ],
-)
-def test_normalizers_that_lengthen_a_text_are_refused(directory: Path, normalizer: dict[str, Any]) -> None:
-    configure(directory, "tokenizer.json", normalizer=normalizer)
-    with raises(ModelError, "growing_tokenizer"):
-        Tokenizer(directory)
-
-
-def test_a_token_of_unusual_length_is_refused(directory: Path) -> None:
-    vocabulary = json.loads((directory / "tokenizer.json").read_text())["model"]["vocab"]
-    configure(
-        directory,
-        "tokenizer.json",
-        model={"type": "WordLevel", "vocab": {**vocabulary, "a" * 5000: 9999}, "unk_token": "a"},
-    )
-    with raises(ModelError, "growing_tokenizer"):
-        Tokenizer(directory)
-
-
 def test_a_post_processor_repeats_no_text(directory: Path) -> None:
     once = {"Sequence": {"id": "A", "type_id": 0}}
     template = {"type": "TemplateProcessing", "single": [once] * 1000, "pair": [once], "special_tokens": {}}
     expected = Tokenizer(directory).encode("2 + 2")
     configure(directory, "tokenizer.json", post_processor=template)
     assert Tokenizer(directory).encode("2 + 2") == expected
-
-
-def test_a_pattern_that_takes_too_long_is_an_error_of_the_model(directory: Path) -> None:
-    pattern = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"}
-    configure(directory, "tokenizer.json", normalizer=pattern)
-    with raises(ModelError, "tokenizer_failed"):
-        Tokenizer(directory).encode_parts([["a" * 60 + "!"]])
 
 
 def test_text_that_is_not_unicode_is_an_error_of_the_template() -> None:

@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-HEAVY = "jax tensorflow transformers hydra omegaconf math_verify yaml httpx tenacity agent_tunix.config"
+HEAVY = "jax tensorflow transformers hydra omegaconf math_verify yaml pydantic httpx openai tenacity agent_tunix.config"
 
 
 def test_neither_importing_rewards_nor_scoring_with_every_builtin_loads_anything_heavy() -> None:

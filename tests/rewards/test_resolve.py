@@ -68,17 +68,13 @@ def test_a_file_of_components_is_a_mixture(here: Path) -> None:
         ("correct: {function: math}", "malformed_reward_file"),
         ("components: {a: math}\nmore: 1", "malformed_reward_file"),
         ("", "malformed_reward_file"),
-        ("components: {a: &a [math], b: *a}", "unreadable_reward_file"),
-        (f"components: {{a: {'[' * 50_000}", "unreadable_reward_file"),
-        (f"components: {{a: {{weight: 1{':1' * 50_000}}}}}", "unreadable_reward_file"),
         ("components: {again: {function: careful}}", "nested_components"),
     ],
 )
 def test_a_malformed_file_of_components_is_told_by_name(here: Path, text: str, code: str) -> None:
     (here / "careful.yaml").write_text(text)
-    with raises(RewardError, code) as caught:
+    with raises(RewardError, code, "careful"):
         resolve_reward("careful", reward_directories=[here])
-    assert "careful" in str(caught.value)
 
 
 @pytest.mark.parametrize("spec", ["mine.bare", "mine.py:bare", "sub/mine.py:bare", "sub.mine.bare"])
@@ -169,9 +165,8 @@ def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
         ("carefull", ["did you mean 'careful'?", "Files of conf/reward: careful"]),
         ("accuracy_reward", ["the closest here is 'math'"]),
     ):
-        with raises(UnknownRewardError, "unknown_reward") as caught:
+        with raises(UnknownRewardError, "unknown_reward", *facts):
             resolve_reward(name, reward_directories=[here])
-        assert all(fact in str(caught.value) for fact in facts)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +187,8 @@ def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
 )
 def test_what_is_not_there_is_told_with_what_is(here: Path, spec: str, code: str, told: str) -> None:
     (here / "mine.py").write_text(MINE)
-    with raises(RewardError, code) as caught:
+    with raises(RewardError, code, told):
         resolve_reward(spec, reward_directories=[here])
-    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +215,8 @@ def test_a_file_that_fails_to_import_is_told_with_file_line_and_exception(
 
 def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
     (here / "beside.py").write_text("from . import helper\n")
-    with raises(RewardError, "import_failed") as caught:
+    with raises(RewardError, "import_failed", "for example `import helper`"):
         resolve_reward("beside.py:reward", working_directory=here)
-    assert "for example `import helper`" in str(caught.value)
 
 
 def test_a_relative_import_in_a_package_is_told_the_name_of_the_module(here: Path) -> None:
@@ -231,9 +224,8 @@ def test_a_relative_import_in_a_package_is_told_the_name_of_the_module(here: Pat
     for directory in ("package", "package/inner"):
         (here / directory / "__init__.py").touch()
     (here / "package" / "inner" / "mine.py").write_text("from . import helper\n")
-    with raises(RewardError, "import_failed") as caught:
+    with raises(RewardError, "import_failed", f"package.inner.mine.NAME, with {here} as the working directory"):
         resolve_reward("package/inner/mine.py:reward", working_directory=here)
-    assert f"package.inner.mine.NAME, with {here} as the working directory" in str(caught.value)
 
 
 @pytest.mark.parametrize("middle", [None, "middle"])
@@ -249,9 +241,8 @@ def test_two_files_do_not_share_the_helper_of_one_of_them(here: Path, middle: st
         code = f"def reward(response):\n    import {direct}\n    return {direct}.value()\n"
         (here / name / "mine.py").write_text(code)
     assert total(resolve_reward("one/mine.py:reward", working_directory=here)) == 0.25
-    with raises(RewardError, "ambiguous_import") as caught:
+    with raises(RewardError, "ambiguous_import", f"{here / 'one' / helper}.py has the same name"):
         resolve_reward("two/mine.py:reward", working_directory=here)
-    assert f"{here / 'one' / helper}.py has the same name" in str(caught.value)
 
 
 def test_a_file_beside_a_reward_does_not_take_the_place_of_an_installed_module(here: Path) -> None:
@@ -268,9 +259,8 @@ def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Pa
 
 
 def test_a_list_with_one_name_twice_says_how_to_name_them(here: Path) -> None:
-    with raises(RewardError, "duplicate_component") as caught:
+    with raises(RewardError, "duplicate_component", "{bare: {function: …}, bare_2: {function: …}}"):
         resolve_reward(["a.bare", "b.bare"])
-    assert "{bare: {function: …}, bare_2: {function: …}}" in str(caught.value)
 
 
 def test_a_mapping_names_weighs_and_binds_its_components(here: Path) -> None:
@@ -314,9 +304,8 @@ def test_a_mapping_names_weighs_and_binds_its_components(here: Path) -> None:
     ],
 )
 def test_a_malformed_spec_is_refused_with_the_remedy(here: Path, spec: object, code: str, told: str) -> None:
-    with raises(RewardError, code) as caught:
+    with raises(RewardError, code, told):
         resolve_reward(spec)
-    assert told in str(caught.value)
 
 
 def test_a_function_may_stand_for_a_name(here: Path) -> None:

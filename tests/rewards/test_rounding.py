@@ -11,7 +11,7 @@ from agent_tunix.rewards.mixture.gates import OPEN, decide
 from agent_tunix.rewards.rounding import are_equal, highest_within, join_equal, lowest_reaching
 from agent_tunix.rewards.statistics.step import summarise
 from agent_tunix.rewards.transforms import Rank
-from agent_tunix.workbench.planning import dead_shares, describe_difficulty
+from agent_tunix.workbench.group_plan import dead_shares, describe_difficulty
 from agent_tunix.workbench.replay.comparing import spearman
 
 # Each pair is one total, summed in two ways.

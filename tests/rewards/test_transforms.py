@@ -89,9 +89,8 @@ def test_ranks_are_those_within_a_group() -> None:
     ],
 )
 def test_a_malformed_transform_is_refused_with_its_form(written: object, code: str, told: str) -> None:
-    with raises(RewardError, code) as caught:
+    with raises(RewardError, code, told):
         read_transforms("x", written)
-    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(

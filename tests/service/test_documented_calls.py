@@ -1,4 +1,4 @@
-"""The examples of docs/service.md, run against a real server."""
+"""The examples of docs/inspector.md, run against a real server."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def test_the_calls_of_the_page_are_answered_as_it_shows(
 ) -> None:
     monkeypatch.setenv("URL", server.url)
     monkeypatch.setenv("KEY", server.secret)
-    blocks = read_blocks(ROOT / "docs" / "service.md")
+    blocks = read_blocks(ROOT / "docs" / "inspector.md")
     shown = [block for block in blocks if block.title or block.reason_not_to_run == "server"]
     assert len(shown) == 4
     run_blocks(shown, tmp_path)

@@ -54,7 +54,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
         "def reward(completions, **kwargs):\n    await x\n",
         "syntax_error",
     ),
-    "a Python of tomorrow": ("trl", f"{TRL}type X = int\n", "syntax_error"),
+    "a Python of tomorrow": ("trl", f'{TRL}x = t"text"\n', "syntax_error"),  # 3.14
     "a NUL": ("trl", f"{TRL}# \0\n", "invalid_encoding"),
     "Latin-1": ("trl", f"# é\n{TRL}".encode("latin-1"), "invalid_encoding"),
     "UTF-16": ("trl", TRL.encode("utf-16"), "invalid_encoding"),

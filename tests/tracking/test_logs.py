@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.logs import RunLog
 from tests.raising import raises
 
@@ -52,11 +52,6 @@ def test_resumed_run_appends(tmp_path: Path) -> None:
         with RunLog(tmp_path / "train.log", "warning"):
             say_everything()
     assert (tmp_path / "train.log").read_text().count("a worry") == 2
-
-
-def test_unknown_level_is_refused(tmp_path: Path) -> None:
-    with raises(ConfigError, "unknown_log_level"):
-        RunLog(tmp_path / "train.log", "loud")
 
 
 def test_unwritable_file_is_a_clear_error(tmp_path: Path) -> None:

@@ -135,10 +135,6 @@ def spoil(name: str, content: bytes | None) -> Callable[[Path], object]:
     return lambda run: (run / name).unlink() if content is None else (run / name).write_bytes(content)
 
 
-def link(file: Path) -> None:
-    file.symlink_to(file.rename(file.with_suffix(".own")))
-
-
 def test_numbers_too_large_to_be_summed_are_no_metrics(tmp_path: Path) -> None:
     row = {"rewards/total/mean": 1.7e308, METRIC: -1.7e308, "time/step_s": 1.7e308}
     lines = [json.dumps({"step": step, **row}) for step in range(1, 4)]
@@ -155,7 +151,6 @@ def test_numbers_too_large_to_be_summed_are_no_metrics(tmp_path: Path) -> None:
         *((spoil("config.yaml", content), RunStatus.UNREADABLE, 2) for content in (b"{", b"a: ${", b"", None)),
         *((spoil("status.json", content), RunStatus.UNREADABLE, 2) for content in (b"{", b"5", b"[]")),
         (spoil("status.json", None), RunStatus.STOPPED, 2),
-        (lambda run: link(run / "config.yaml"), RunStatus.UNREADABLE, None),
     ],
 )
 def test_a_damaged_run_has_a_row_and_hides_no_other(tmp_path: Path, damage: Any, status: RunStatus, steps: Any) -> None:

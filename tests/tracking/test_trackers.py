@@ -145,29 +145,6 @@ def test_full_disk_switches_tensorboard_off_and_the_run_goes_on(tmp_path: Path) 
     assert "File too large" in done.stderr
 
 
-@needs_wandb
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "[default]\nbase_url = http://127.0.0.1:1\n",
-        "[default]\nhttps_proxy = http://127.0.0.1:1\ninsecure_disable_ssl = true\n",
-        "[other]\nBASE_URL: http://127.0.0.1:1\n",
-        "[DEFAULT]\nidentity_token_file = /etc/passwd\n",
-        "entity = x\n",
-    ],
-)
-def test_wandb_settings_of_the_directory_name_no_server(
-    settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The user's key would be sent there."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "wandb").mkdir()
-    (tmp_path / "wandb" / "settings").write_text(settings)
-    config = Config(wandb_disabled=False, tracking=TrackingConfig(tensorboard=False))
-    with raises(ConfigError, "foreign_wandb_settings"):
-        open_trackers(config, tmp_path / "tb", tmp_path)
-
-
 def test_wandb_that_is_not_installed_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     config = Config(wandb_disabled=False, tracking=TrackingConfig(tensorboard=False))

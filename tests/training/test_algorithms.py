@@ -279,16 +279,14 @@ def test_what_was_sampled_and_what_trained_are_both_logged(synced: Path) -> None
 
 def test_a_run_whose_reference_moved_cannot_go_on_as_if_it_had_not(synced: Path, tmp_path: Path) -> None:
     run = copy_run(synced, tmp_path / "run")
-    with raises(CheckpointError, "reference_moved") as caught:
+    with raises(CheckpointError, "reference_moved", "reference_sync_steps=1"):
         train_run(run, *DAPO, "grpo.reference_sync_steps=0", "training.resume=true")
-    assert "reference_sync_steps=1" in str(caught.value)
 
 
 def test_a_run_whose_reference_stayed_cannot_go_on_as_if_it_had_moved(finished: Path, tmp_path: Path) -> None:
     run = copy_run(finished, tmp_path / "run")
-    with raises(CheckpointError, "checkpoint_mismatch") as caught:
+    with raises(CheckpointError, "checkpoint_mismatch", "grpo.reference_sync_steps"):
         train_run(run, "grpo.reference_sync_steps=1", "training.resume=true")
-    assert "grpo.reference_sync_steps" in str(caught.value)
 
 
 # Terms.

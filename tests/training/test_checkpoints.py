@@ -118,9 +118,8 @@ def test_a_step_that_no_run_reaches_is_no_checkpoint(directory: Path, checkpoint
 
 def test_a_missing_step_names_those_that_exist(checkpoints: Checkpoints) -> None:
     save(checkpoints, 5, 10)
-    with raises(CheckpointError, "no_such_checkpoint") as caught:
+    with raises(CheckpointError, "no_such_checkpoint", "[5, 10]"):
         checkpoints.restore(7, make_state(0))
-    assert "[5, 10]" in str(caught.value)
 
 
 def test_only_the_newest_are_kept_and_later_ones_can_be_removed(checkpoints: Checkpoints, directory: Path) -> None:
@@ -192,12 +191,6 @@ def flip(path: Path) -> None:
     largest(path).write_bytes(content)
 
 
-def link(path: Path) -> None:
-    file = largest(path)
-    file.rename(path.parent / "elsewhere")
-    file.symlink_to(path.parent / "elsewhere")
-
-
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "flipped": flip,
     "removed": lambda path: largest(path).unlink(),
@@ -206,12 +199,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "garbled manifest": lambda path: (path / "manifest.json").write_text("[1,"),
     "list as manifest": lambda path: (path / "manifest.json").write_text("[]"),
     "altered metadata": lambda path: (path / "metadata.json").write_text("{}"),
-    "a link to the same file": link,
-    "a pipe": lambda path: os.mkfifo(path / "weights" / "pipe"),
 }
 
 
-@pytest.mark.parametrize("damage", in_tiers(DAMAGES, "flipped", "removed", "a link to the same file"))
+@pytest.mark.parametrize("damage", in_tiers(DAMAGES, "flipped", "removed"))
 def test_a_damaged_newest_falls_back_to_the_one_before_with_a_warning(
     checkpoints: Checkpoints, directory: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,7 +215,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before_with_a_warning(
 
 
 def sign_off(step: Path) -> None:
-    """Write a manifest that is true, as a stranger who changes a checkpoint does."""
+    """Write a manifest of the files as they are now."""
     files = (path for path in step.rglob("*") if path.is_file() and path != step / "manifest.json")
     digests = {path.relative_to(step).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     (step / "manifest.json").write_text(json.dumps(digests))
@@ -249,28 +240,6 @@ def test_a_checkpoint_that_lies_is_an_error_of_ours(
     sign_off(directory / "step_000001")
     with pytest.raises(CheckpointError):
         checkpoints.restore_latest(make_state(0))
-
-
-def test_pieces_larger_than_their_array_are_not_read(checkpoints: Checkpoints, directory: Path) -> None:
-    """They may unpack to gigabytes from a few kilobytes."""
-    import tensorstore
-
-    save(checkpoints, 5)
-    spec = {
-        "driver": "zarr",
-        "kvstore": {
-            "driver": "ocdbt",
-            "base": f"file://{directory / 'step_000005' / 'weights'}/",
-            "path": "['layer']['w']/",
-        },
-        "metadata": {"shape": [64, 33], "chunks": [64, 66], "dtype": "<f4"},
-        "create": True,
-        "delete_existing": True,
-    }
-    tensorstore.open(spec).result().write(np.ones((64, 33), np.float32)).result()
-    sign_off(directory / "step_000005")
-    with raises(CheckpointError, "checkpoint_unreadable"):
-        checkpoints.restore(5, make_state(0))
 
 
 def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints: Checkpoints, directory: Path) -> None:
@@ -449,9 +418,8 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_run_at_its_next_step(tmp_
         [saver.barrier(), saver.check] if by_barrier else [lambda: saver.save(2, state(2.0), {}, after=nothing)]
     )
     for next_step in next_steps:
-        with raises(CheckpointError, "checkpoint_not_written") as caught:
+        with raises(CheckpointError, "checkpoint_not_written", "step 1"):
             next_step()
-        assert "step 1" in str(caught.value)
     saver.close()
 
 

@@ -12,8 +12,8 @@ from flax import nnx
 from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.compaction import arrange, fits
-from agent_tunix.sampling.decode_loop import Sampled, generate
-from agent_tunix.sampling.token_choice import SamplingParams
+from agent_tunix.sampling.decode_loop import generate
+from agent_tunix.sampling.token_choice import SampledTokens, SamplingParams
 from tests.training import reference_sampler
 from tests.training.test_logps import ARCHITECTURES
 
@@ -49,9 +49,9 @@ def run(
     sampling: SamplingParams,
     stages: Sequence[Stage] = STAGES,
     eos_ids: tuple[int, ...] = EOS,
-) -> Sampled:
-    found: Sampled = jax.device_get(call(GENERATE, model, sampling, stages, eos_ids))
-    return found
+) -> SampledTokens:
+    sampled: SampledTokens = jax.device_get(call(GENERATE, model, sampling, stages, eos_ids))
+    return sampled
 
 
 def call(
@@ -78,8 +78,8 @@ def call(
     )
 
 
-def rows_of(found: Sampled) -> list[list[int]]:
-    return [row[:n].tolist() for row, n in zip(found.tokens, found.lengths, strict=True)]
+def rows_of(sampled: SampledTokens) -> list[list[int]]:
+    return [row[:n].tolist() for row, n in zip(sampled.tokens, sampled.lengths, strict=True)]
 
 
 def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any) -> None:
@@ -89,7 +89,7 @@ def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any) -> 
     for row, ids in enumerate(rows_of(found)):
         prompt = PROMPTS[row // G]
         assert ids == reference_sampler.complete(logits, prompt, row, KEY, ALL, pad_id=PAD, eos_ids=EOS)
-        assert found.done[row] == (ids[-1] in EOS)
+        assert found.ended[row] == (ids[-1] in EOS)
         expected = reference_sampler.logps_of(logits, prompt, ids, ALL.temperature)
         np.testing.assert_allclose(found.logps[row, : len(ids)], expected, atol=1e-6)
     # Rows end at different places, or nothing above were tested.

@@ -159,9 +159,8 @@ def test_the_teacher_is_stored_and_named_in_the_model_card(taught: Path, tmp_pat
 )
 def test_a_run_is_not_resumed_with_another_teacher(taught: Path, changed: str, words: str, tmp_path: Path) -> None:
     run = copy_run(taught, tmp_path / "run")
-    with raises(CheckpointError, "teacher_changed") as caught:
+    with raises(CheckpointError, "teacher_changed", words):
         train_run(run, *TAUGHT, f"grpo.teacher={taught.parent / 'teacher'}", changed, "training.resume=true")
-    assert words in str(caught.value)
 
 
 @pytest.mark.slow

@@ -59,9 +59,8 @@ def test_a_metric_of_every_step_is_judged_by_its_mean_since_it_was_judged_last()
 def test_a_metric_that_no_row_has_is_refused_with_the_nearest() -> None:
     best = BestSoFar(StoppingConfig(metric="rewards/orcale/mean"))
     best.observe(0, {"eval/accuracy": 0.1}, judged=True)
-    with raises(ConfigError, "unknown_metric") as caught:
+    with raises(ConfigError, "unknown_metric", "did you mean rewards/oracle/mean"):
         best.observe(1, {"rewards/oracle/mean": 0.1, "policy/kl": 0.0}, judged=False)
-    assert "did you mean rewards/oracle/mean" in str(caught.value)
 
 
 def test_without_a_metric_nothing_is_judged() -> None:
@@ -135,13 +134,11 @@ def test_a_run_resumed_with_other_judged_steps_keeps_a_best_checkpoint_that_exis
 
 @pytest.mark.slow
 def test_an_unknown_metric_ends_the_run_at_its_first_row(tmp_path: Path) -> None:
-    with raises(ConfigError, "unknown_metric") as caught:
+    with raises(ConfigError, "unknown_metric", "did you mean eval/accuracy"):
         train_run(tmp_path / "run", *OVERRIDES, "stopping.metric=eval/acuracy")
-    assert "did you mean eval/accuracy" in str(caught.value)
 
 
 @pytest.mark.slow
 def test_without_a_best_checkpoint_its_evaluation_is_refused(finished: Path) -> None:
-    with raises(CheckpointError, "no_best_checkpoint") as caught:
+    with raises(CheckpointError, "no_best_checkpoint", "[2, 4]"):
         load_trained_policy(find_run(finished), "best")
-    assert "[2, 4]" in str(caught.value)

@@ -203,9 +203,8 @@ def test_a_batch_without_any_target_ends_the_run_with_a_checkpoint(tmp_path: Pat
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
     config = supervised("data.source=jsonl", f"data.path={tmp_path}", "data.shuffle=false")
-    with raises(DataError, "batch_without_target") as caught:
+    with raises(DataError, "batch_without_target", "The checkpoint of step 1 is saved"):
         start(config, tmp_path / "run")
-    assert "The checkpoint of step 1 is saved" in str(caught.value)
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("step_*")] == ["step_000001"]
 
 
@@ -213,9 +212,8 @@ def test_grpo_does_not_go_on_with_a_supervised_start(started: Path, tmp_path: Pa
     run = copy_run(started, tmp_path / "run")
     config = from_yaml(started / "config.yaml")
     config.training.resume = True
-    with raises(CheckpointError, "other_method") as caught:
+    with raises(CheckpointError, "other_method", "agent-tunix sft"):
         train_config(config, run)
-    assert "agent-tunix sft" in str(caught.value)
 
 
 # --- another run begins with its weights ------------------------------------------------------------------------------
@@ -278,6 +276,5 @@ def test_weights_that_cannot_be_begun_with_are_refused(
     if "model.path=OTHER" in keys:
         keys = (*LORA, f"model.path={randomise(tmp_path / 'model')}")
     init = f"training.init_checkpoint={given.replace('RUN', str(started)).replace('ADAPTER', str(adapted))}"
-    with raises(error, code) as caught:
+    with raises(error, code, fact):
         train_run(tmp_path / "run", init, *keys)
-    assert fact in str(caught.value)

@@ -71,13 +71,6 @@ def test_the_plain_prompt_ends_at_the_next_question() -> None:
     assert compose_overrides(["prompt=plain"]).generation.stop_strings == ["\nQuestion:"]
 
 
-def test_too_many_characters_are_refused() -> None:
-    with raises(ConfigError, "stop_strings_too_long"):
-        make_stop_table(["a"], [f"{number}." for number in range(1000)])
-    with raises(ConfigError, "stop_strings_too_long"):
-        make_stop_table(["a"], ["x" * 201])
-
-
 def test_a_stop_string_with_a_character_of_several_tokens_is_refused() -> None:
     with raises(ConfigError, "stop_string_in_pieces"):
         make_stop_table(["a", "\ufffd"], ["a。"])

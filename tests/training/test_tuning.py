@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.runs.trust import sign_file
 from agent_tunix.training.tuning import Choice, Range, Search, tune
 from tests.raising import raises
 from tests.small_run import SMALL_RUN
@@ -53,23 +52,14 @@ def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
         assert trial.intermediate_values == {2: rows[2]["eval/accuracy"], 4: rows[4]["eval/accuracy"]}
     assert best.value == max(trial.value for trial in trials)
     assert tune(search(tmp_path, 2)) == best  # there is nothing left to do
-    with raises(ConfigError, "search_differs") as caught:
+    with raises(ConfigError, "search_differs", "continue with 'eval/accuracy'"):
         tune(search(tmp_path, 2, metric="policy/kl"))
-    assert "continue with 'eval/accuracy'" in str(caught.value)
 
 
 def failing_search(directory: Path) -> Search:
     """One trial without its data, which no check of the configuration can know."""
     space = {"data.path": Choice(("null", str(directory / "absent")))}
     return search(directory, 1, space=space, fixed=(*QUICK, "data.source=jsonl"), seed=1)
-
-
-@pytest.mark.parametrize("name", ["study.db", "study.db-journal"])
-def test_a_study_of_somebody_else_is_not_opened(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"")
-    (tmp_path / "study.db.signature").write_text('{"hmac_sha256": "00"}')
-    with raises(ConfigError, "foreign_study"):
-        tune(search(tmp_path, 1))
 
 
 def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +71,6 @@ def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeyp
         trial.report(2.0, 1)
         trial.set_user_attr("overrides", {"optimizer.learning_rate": "1e-4"})
         study.tell(trial, 2.0)
-    sign_file(tmp_path / "study.db")
     fixed = (*SMALL_RUN, "training.num_batches=100000", "training.eval_every_n_steps=1")
     best = tune(search(tmp_path, 4, fixed=fixed, prune=True))
     assert best is not None

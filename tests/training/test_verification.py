@@ -85,6 +85,5 @@ def test_a_run_that_fails_by_itself_is_reported_with_its_message(tmp_path: Path)
     """The program is the one that was asked for: only a supervised start needs a column of solutions."""
     for split in ("train", "test"):
         (tmp_path / f"{split}.jsonl").write_text('{"question": "What is 2 plus 2?", "answer": "4"}\n' * 64)
-    with raises(VerificationError, "run_failed") as caught:
+    with raises(VerificationError, "run_failed", "the column 'solution'"):
         verify(["data.source=jsonl", f"data.path={tmp_path}"], directory=tmp_path / "runs", program="sft")
-    assert "the column 'solution'" in str(caught.value)

@@ -13,7 +13,7 @@ from agent_tunix.cli import (
     comparing,
     data,
     environments,
-    plans,
+    group_plan,
     recorded_runs,
     rewards,
     run_plan,
@@ -107,5 +107,5 @@ for _command in (
     *(rewards.rewards, environments.environments, store.keys, store.store, serve, data.data),
 ):
     main.add_command(_command)
-for _command in (plans.plan, recorded_runs.diagnose, rewards.replay, rewards.diff):
+for _command in (group_plan.plan, recorded_runs.diagnose, rewards.replay, rewards.diff):
     rewards.rewards.add_command(_command)

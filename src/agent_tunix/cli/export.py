@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import ConfigError
 
@@ -32,7 +31,6 @@ from agent_tunix.errors import ConfigError
     help="Type of the merged weights; auto: the compute type of the run.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier export; other files are never replaced.")
-@trust_option
 def export(
     run: Path,
     directory: Path | None,
@@ -42,7 +40,6 @@ def export(
     adapter: bool,
     dtype: str,
     overwrite: bool,
-    trust: bool,
 ) -> None:
     """Export a trained model as a directory that transformers, vLLM or PEFT load, or to the Hugging Face hub.
 
@@ -63,19 +60,18 @@ def export(
         raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="export_without_place")
     if repository is not None:
         check_push(repository)
-    chosen = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
-    found = find_run(run, "RUN")
-    devices.prepare(found.config.distributed)
+    wanted_step = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
+    found_run = find_run(run, "RUN")
+    devices.prepare(found_run.config.distributed)
     with contextlib.ExitStack() as stack:
         place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
         exported = export_run(
-            found,
+            found_run,
             place,
-            step=chosen,
+            step=wanted_step,
             adapter=adapter,
             dtype=dtype,  # type: ignore[arg-type]
             overwrite=overwrite,
-            trust=trust,
             repository=repository,
         )
         page = None if repository is None else push_directory(place, repository, private=not public)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_tunix.atomic_files import replacing
 from agent_tunix.cli.options import trust_option
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError, ConfigError
-from agent_tunix.regular_files import replacing
 from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
@@ -221,10 +221,11 @@ def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: boo
         yield None
         return
     from agent_tunix.runs.reward_setup import make_reward_runner
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.training.generation import resolve_scoring
 
-    config = settle_trust(found.run.config, found.run.root, working_directory=Path.cwd(), trust=trust)
+    config = found.run.config
+    require_trust(found.run.root, reward_parts(config, Path.cwd()), trust=trust)
     with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
         yield runner.reward
 
@@ -234,18 +235,11 @@ def _acting(found: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | No
     """Yield the environments in which the run's policy acts; None without any."""
     from agent_tunix.config.episodes import has_environment
     from agent_tunix.runs.environment_setup import open_environments
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.trust import environment_parts, require_trust
 
     config = found.run.config
     if has_environment(config):
-        config = settle_trust(
-            config,
-            found.run.root,
-            working_directory=Path.cwd(),
-            trust=trust,
-            with_reward=False,
-            with_environment=True,
-        )
+        require_trust(found.run.root, environment_parts(config, Path.cwd()), trust=trust)
     with open_environments(config, Path.cwd()) as environments:
         yield environments
 

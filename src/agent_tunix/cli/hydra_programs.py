@@ -17,12 +17,10 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -34,8 +32,7 @@ from agent_tunix.cli.printing import echo
 from agent_tunix.cli.working_directory import find_own_conf, load_env_file
 from agent_tunix.config import compose
 from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
-from agent_tunix.errors import AgentTunixError, Interrupted, RunDirectoryError
-from agent_tunix.runs.directory import require_no_link
+from agent_tunix.errors import AgentTunixError, Interrupted
 from agent_tunix.startup import garbage, timeline
 from agent_tunix.startup.interruption import ends_at_once
 from agent_tunix.startup.timeline import spend
@@ -71,19 +68,6 @@ def evaluate(overrides: Sequence[str] | None = None) -> None:
     """Evaluate with the given overrides, or those of the command line."""
     with _program("evaluate", overrides):
         _by_hydra("evaluate")(_evaluate)()
-
-
-class NoLinksInSweep(Callback):
-    """Callback that refuses a sweep in a directory with links: Hydra writes there before any run is checked."""
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check the directory and its content. Exit on failure, because Hydra makes a callback's error a warning."""
-        directory = Path(config.hydra.sweep.dir)
-        try:
-            for path in (directory, *(directory.iterdir() if directory.is_dir() else ())):
-                require_no_link(path)
-        except RunDirectoryError as error:
-            fail(error)
 
 
 @dataclasses.dataclass
@@ -194,7 +178,6 @@ def _train(cfg: DictConfig) -> None:
     with spend("imports"):
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
-        from agent_tunix.runs.trust import check_directory
         from agent_tunix.startup import devices
 
     load_env_file()
@@ -202,7 +185,6 @@ def _train(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        check_directory(root, config)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
     begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
@@ -219,7 +201,6 @@ def _train(cfg: DictConfig) -> None:
 @_job()
 def _sft(cfg: DictConfig) -> None:
     from agent_tunix.runs.preflight import preflight
-    from agent_tunix.runs.trust import check_directory
     from agent_tunix.startup import devices
     from agent_tunix.training.targets import check_supervised
 
@@ -228,7 +209,6 @@ def _sft(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        check_directory(root, config)
         checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
     devices.prepare(checked.config.distributed)
     _join(checked.config)

@@ -50,9 +50,7 @@ def grouped(parameter: str, make: Callable[..., Any], *options: Decorator) -> De
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help=(
-        "Trust RUN, which somebody else made, and use its reward's code, judges and files. The decision is remembered."
-    ),
+    help="Trust RUN, which this installation did not start, and use the code, commands and endpoints that it names.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 modules_option = click.option("--module", "modules", multiple=True, help="Module or file to import first; repeatable.")

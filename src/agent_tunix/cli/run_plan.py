@@ -35,13 +35,13 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # click 8.1's take
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return bytes, above 0."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value).strip())
-        if found is None or found[2].upper() not in _UNITS or float(found[1]) == 0:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", str(value).strip())
+        if match is None or match[2].upper() not in _UNITS or float(match[1]) == 0:
             self.fail(
                 f"{value!r} must be a number above 0 with a unit of MB, MiB, GB, GiB, TB or TiB, for example 80GB",
                 param,
             )
-        return round(float(found[1]) * _UNITS[found[2].upper()])
+        return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -106,35 +106,35 @@ def plan(
     from agent_tunix.policy.module_names import check_experts
 
     config, is_measured = _with_prompt_length(_compose(overrides))
-    used = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
+    accelerator = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
     architecture = plannable_architecture(config.model)
     check_experts(config.model, architecture)
-    given = read_mesh_shape(config.model.mesh_shape)
-    if devices is not None and given is not None and devices != given.size:
+    fixed_shape = read_mesh_shape(config.model.mesh_shape)
+    if devices is not None and fixed_shape is not None and devices != fixed_shape.size:
         raise ConfigError(
-            f"--devices must be {given.size} with model.mesh_shape={given}, not {devices}",
+            f"--devices must be {fixed_shape.size} with model.mesh_shape={fixed_shape}, not {devices}",
             code="mismatched_devices",
         )
-    dtype = _dtype(config, used)
+    dtype = _dtype(config, accelerator)
     compute_bytes = 4 if dtype == "float32" else 2
-    shape = _shape(config, architecture, used, devices or 1, compute_bytes)
+    shape = _shape(config, architecture, accelerator, devices or 1, compute_bytes)
     assumptions = Assumptions(utilisation, bandwidth_utilisation)
-    found = forecast_run(architecture, config, used, shape, compute_bytes, assumptions)
-    hours = None if found.run_seconds is None else found.run_seconds * shape.size / 3600
+    forecast = forecast_run(architecture, config, accelerator, shape, compute_bytes, assumptions)
+    hours = None if forecast.run_seconds is None else forecast.run_seconds * shape.size / 3600
     cost = None if hours is None or price_per_hour is None else hours * price_per_hour
     warnings = list(short_lengths(architecture, config))
     if as_json:
-        echo(json.dumps({**_to_data(found, used, shape, dtype, hours, cost), "warnings": warnings}, indent=2))
+        echo(json.dumps({**_to_data(forecast, accelerator, shape, dtype, hours, cost), "warnings": warnings}, indent=2))
     else:
         echo(f"{architecture.model_type} {_size(config)}{_active(architecture)}, computed in {dtype}")
-        echo(f"{shape.size} × {_describe(used)}; model.mesh_shape={shape}")
-        for line in _lines(found, config, cost):
+        echo(f"{shape.size} × {_describe(accelerator)}; model.mesh_shape={shape}")
+        for line in _lines(forecast, config, cost):
             echo(line)
         for warning in warnings:
             echo(f"warning: {warning}")
         if not is_measured:
             echo(f"prompts of {prompt_tokens(config)} tokens are assumed; set generation.max_prompt_length")
-    raise SystemExit(0 if found.fits else 1)
+    raise SystemExit(0 if forecast.fits else 1)
 
 
 def _compose(overrides: Sequence[str]) -> "Config":
@@ -207,7 +207,7 @@ def _shape(
     if shape is None:
         return choose_mesh_shape(
             architecture,
-            lambda tried: plan_memory(architecture, config, compute_bytes, tried).total,
+            lambda candidate: plan_memory(architecture, config, compute_bytes, candidate).total,
             Devices(count, min(count, _PER_HOST), device.memory_bytes),
             num_rows=micro_batch_size(config) * config.grpo.num_generations,
             quantization=quantization,
@@ -261,10 +261,10 @@ _MOMENTS = {
 }
 
 
-def _lines(found: "RunForecast", config: "Config", cost: float | None) -> Iterator[str]:
+def _lines(forecast: "RunForecast", config: "Config", cost: float | None) -> Iterator[str]:
     from agent_tunix.planning.memory import gigabytes
 
-    memory = found.memory
+    memory = forecast.memory
     sums = dict(zip(_MOMENTS, (memory.held, memory.while_sampling, memory.while_updating), strict=True))
     yield "memory of a device"
     for moment, parts in _MOMENTS.items():
@@ -272,31 +272,35 @@ def _lines(found: "RunForecast", config: "Config", cost: float | None) -> Iterat
         for part in parts:
             if size := getattr(memory, part):
                 yield f"    {_PARTS[part]:<20}{gigabytes(size):>12}"
-    verdict = "fits" if found.fits else "does not fit"
+    verdict = "fits" if forecast.fits else "does not fit"
     yield (
-        f"  {'at most':<22}{gigabytes(memory.total):>12}   of {gigabytes(found.available)} that can be used: {verdict}"
+        f"  {'at most':<22}{gigabytes(memory.total):>12}   of {gigabytes(forecast.available)} that can be used: "
+        f"{verdict}"
     )
     batch, group = config.training.batch_size, config.grpo.num_generations
     yield "what fits at most"
-    yield f"  training.micro_batch_size   {found.largest_micro_batch or 'none'}, with grpo.num_generations={group}"
-    yield f"  grpo.num_generations        {found.largest_group or 'none'}, with training.micro_batch_size=1"
-    yield f"a step: {batch} prompts × {group} completions, {found.sampled_tokens:,} sampled tokens at most"
-    for name, phase in found.phases.items():
+    yield f"  training.micro_batch_size   {forecast.largest_micro_batch or 'none'}, with grpo.num_generations={group}"
+    yield f"  grpo.num_generations        {forecast.largest_group or 'none'}, with training.micro_batch_size=1"
+    yield f"a step: {batch} prompts × {group} completions, {forecast.sampled_tokens:,} sampled tokens at most"
+    for name, phase in forecast.phases.items():
         time = "" if phase.seconds is None else f"{_seconds(phase.seconds):>12}   bound by {phase.bound}"
         yield f"  {name:<10}{phase.work.flops / 1e12:>14,.4g} TFLOP{time}"
-    yield from _totals(found, cost)
+    yield from _totals(forecast, cost)
 
 
-def _totals(found: "RunForecast", cost: float | None) -> Iterator[str]:
-    if found.step_seconds is None or found.tokens_per_second is None:
+def _totals(forecast: "RunForecast", cost: float | None) -> Iterator[str]:
+    if forecast.step_seconds is None or forecast.tokens_per_second is None:
         yield "time unknown; set --device, or --device-tflops and --device-bandwidth"
         return
-    yield f"  {'step':<10}{'':>20}{_seconds(found.step_seconds):>12}   {found.tokens_per_second:,.0f} tokens/s"
-    if found.run_seconds is None:
+    yield f"  {'step':<10}{'':>20}{_seconds(forecast.step_seconds):>12}   {forecast.tokens_per_second:,.0f} tokens/s"
+    if forecast.run_seconds is None:
         yield "the run: as many steps as the data has; set training.num_batches to fix the number"
         return
     price = "" if cost is None else f", cost {cost:,.2f}"
-    yield f"the run: {found.steps:,} steps, {found.evaluations} evaluations: {_seconds(found.run_seconds)}{price}"
+    yield (
+        f"the run: {forecast.steps:,} steps, {forecast.evaluations} evaluations: "
+        f"{_seconds(forecast.run_seconds)}{price}"
+    )
 
 
 def _seconds(seconds: float) -> str:
@@ -309,7 +313,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _to_data(
-    found: "RunForecast",
+    forecast: "RunForecast",
     device: "Accelerator",
     shape: Sequence[int],
     dtype: str,
@@ -322,7 +326,7 @@ def _to_data(
             for name, phase in of.items()
         }
 
-    memory = found.memory
+    memory = forecast.memory
     return {
         "device": dataclasses.asdict(device),
         "mesh_shape": list(shape),
@@ -333,20 +337,20 @@ def _to_data(
             "while_sampling": memory.while_sampling,
             "while_updating": memory.while_updating,
             "total": memory.total,
-            "available": found.available,
-            "fits": found.fits,
+            "available": forecast.available,
+            "fits": forecast.fits,
         },
-        "largest_micro_batch_size": found.largest_micro_batch,
-        "largest_num_generations": found.largest_group,
+        "largest_micro_batch_size": forecast.largest_micro_batch,
+        "largest_num_generations": forecast.largest_group,
         "step": {
-            "phases": phases(found.phases),
-            "seconds": found.step_seconds,
-            "sampled_tokens": found.sampled_tokens,
-            "tokens_per_second": found.tokens_per_second,
+            "phases": phases(forecast.phases),
+            "seconds": forecast.step_seconds,
+            "sampled_tokens": forecast.sampled_tokens,
+            "tokens_per_second": forecast.tokens_per_second,
         },
-        "evaluation": {"phases": phases(found.evaluation), "count": found.evaluations},
-        "steps": found.steps,
-        "run_seconds": found.run_seconds,
+        "evaluation": {"phases": phases(forecast.evaluation), "count": forecast.evaluations},
+        "steps": forecast.steps,
+        "run_seconds": forecast.run_seconds,
         "device_hours": hours,
         "cost": cost,
     }

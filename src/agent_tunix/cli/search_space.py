@@ -21,12 +21,12 @@ def read_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Dimension
         ConfigError: An override cannot be read, or is a sweep that a search cannot draw from.
     """
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        entries = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise ConfigError(f"an override cannot be read: {error}", code="invalid_override") from error
-    fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
+    fixed = [str(override.input_line) for override in entries if not override.is_sweep_override()]
     return fixed, {
-        override.get_key_element(): _dimension(override) for override in parsed if override.is_sweep_override()
+        override.get_key_element(): _dimension(override) for override in entries if override.is_sweep_override()
     }
 
 

@@ -1,7 +1,5 @@
-"""Additions of the working directory: choices of a `conf/` of its own, and keys of a `.env`."""
+"""Additions of the working directory: choices of a `conf/` of its own, and variables of a `.env`."""
 
-import os
-import re
 from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
@@ -10,10 +8,6 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from agent_tunix.config import compose
 from agent_tunix.errors import ConfigError
-
-# A `.env` may set keys only. A downloaded directory may contain one, and other variables decide whose code runs or
-# where keys are sent.
-_KEYS = re.compile(r".*_(KEY|TOKEN|SECRET|PASSWORD|USERNAME)|WANDB_(ENTITY|MODE|PROJECT)")
 
 
 def own_conf() -> Path | None:
@@ -40,24 +34,15 @@ def load_env_file() -> None:
     """Set the variables of `.env` in the working directory that the environment does not set.
 
     Raises:
-        ConfigError: The file cannot be read, or sets variables other than keys.
+        ConfigError: The file cannot be read.
     """
     if Path(".env").is_file():
-        from dotenv import dotenv_values
+        from dotenv import load_dotenv
 
         try:
-            found = dotenv_values(Path(".env"), interpolate=False)
+            load_dotenv(Path(".env"))
         except (UnicodeDecodeError, OSError) as error:
             raise ConfigError(
                 f".env must contain lines NAME=VALUE in UTF-8, but: {error}; correct or move it",
                 code="invalid_env_file",
             ) from error
-        if refused := sorted(name for name in found if not _KEYS.fullmatch(name)):
-            raise ConfigError(
-                ".env may only set variables that end in _KEY, _TOKEN, _SECRET, _PASSWORD or _USERNAME, but sets "
-                f"{', '.join(refused)}; remove it there, and export it in your shell if you need it",
-                code="refused_in_env",
-            )
-        for name, value in found.items():
-            if value is not None:
-                os.environ.setdefault(name, value)

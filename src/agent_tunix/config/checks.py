@@ -1,78 +1,21 @@
-"""Checks that need more than the type of one key: choices, ranges, and keys that must agree.
+"""Checks of keys that must agree with one another. `limits` checks the values of single keys.
 
 Every message names the key, what was required, what arrived, and what to do.
 """
 
-import dataclasses
 import datetime
-import difflib
 import math
 import re
 import string
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
-from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
-from agent_tunix.config.optimizers import DECAY_SHAPES, OPTIMIZERS, SCHEDULES, optimizer_problems
-from agent_tunix.config.other_names import key_of_other_name, reason_without_key
+from agent_tunix.config.limits import value_problems
+from agent_tunix.config.mesh_shape import read_mesh_shape
+from agent_tunix.config.optimizers import optimizer_problems
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.own_functions import POLICY_LOSSES
-from agent_tunix.patterns import compile_pattern
-
-# Conventions of rewards, by the names that `rewards.conventions` gives them.
-REWARD_CONVENTIONS = (
-    "plain",
-    "trl",
-    "miles",
-    "environment",
-    "verl",
-    "openrlhf",
-    "ms_swift",
-    "verifiers",
-    "benchmax",
-)
-
-_CHOICES: dict[str, tuple[str | None, ...]] = {
-    "model.dtype": ("auto", "float32", "bfloat16"),
-    "rewards.on_failure": ("exclude", "zero", "raise"),
-    "rewards.execution": ("auto", "inline", "process", "ray"),
-    "rewards.convention": ("auto", *REWARD_CONVENTIONS),
-    "rewards.completions": ("auto", "text", "messages"),
-    "rewards.on_change": ("warn", "refuse"),
-    "prompt.without_system_role": ("fold", "refuse"),
-    "grpo.loss": POLICY_LOSSES,
-    "grpo.advantage_scaling": ("group", "batch", "batch_centred", "mean", "none", "leave_one_out", "component"),
-    "optimizer.kind": tuple(OPTIMIZERS),
-    "scheduler.kind": tuple(SCHEDULES),
-    "scheduler.decay_shape": (None, *DECAY_SHAPES),
-    "grpo.kl_estimator": ("low_var_kl", "mse_kl", "unbiased_kl"),
-    "grpo.loss_agg_mode": (
-        "sequence-mean-token-mean",
-        "token-mean",
-        "prompt-mean-token-mean",
-        "sequence-mean-token-sum",
-        "sequence-mean-token-sum-norm",
-    ),
-    "grpo.sampler_correction": ("none", "token", "sequence"),
-    "generation.over_long": ("drop", "refuse"),
-    "environment.call_format": ("auto", "hermes", "qwen_xml", "llama3", "gemma", "olmo3"),
-    "environment.execution": ("auto", "inline", "process"),
-    "environment.on_tool_error": ("tell", "fail"),
-    "environment.schedule": ("lockstep", "arrival"),
-    "training.log_level": ("debug", "info", "warning", "error"),
-    "evaluation.inference_config": ("greedy", "standard", "liberal"),
-    "distributed.mode": ("none", "auto", "slurm", "mpi", "manual"),
-    "distributed.platform": ("auto", "cpu", "gpu", "tpu"),
-    "tracking.progress": ("auto", "live", "plain", "none"),
-    "stopping.mode": ("max", "min"),
-    "data.sampling": ("uniform", "pass_rate"),
-}
-
-# Keys that also take a user's own function: a path, or a name that a module of `grpo.modules` registers.
-_OPEN_CHOICES = ("grpo.loss", "grpo.advantage_scaling")
 
 # Optional clips that a loss ignores.
 _UNREAD_CLIPS = {
@@ -80,122 +23,6 @@ _UNREAD_CLIPS = {
     "sapo": ("epsilon_high", "epsilon_c"),
     "cispo": ("epsilon_c",),
     "gmpo": ("epsilon_c",),
-}
-
-QUANTIZATIONS = ("int8", "nf4")
-
-_AT_LEAST = {
-    "grpo.num_generations": 2,
-    "grpo.num_iterations": 1,
-    "grpo.reference_sync_steps": 0,
-    "grpo.teacher_top_k": 1,
-    "grpo.dynamic_sampling_rounds": 0,
-    "optimizer.warmup_steps": 0,
-    "generation.max_prompt_length": 1,
-    "generation.max_generation_steps": 1,
-    "generation.top_k": 1,
-    "environment.max_turns": 1,
-    "environment.max_turn_tokens": 1,
-    "environment.max_episode_tokens": 1,
-    "environment.max_result_tokens": 1,
-    "environment.memory_mb": 1,
-    "environment.num_workers": 1,
-    "training.batch_size": 1,
-    "training.micro_batch_size": 1,
-    "training.gradient_accumulation_steps": 1,
-    "training.num_batches": 1,
-    "training.num_epochs": 1,
-    "training.num_test_batches": 1,
-    "training.eval_every_n_steps": 0,
-    "training.save_interval_steps": 0,
-    "training.max_checkpoints_to_keep": 1,
-    "training.flush_every_n_steps": 1,
-    "sft.max_target_length": 2,
-    "evaluation.num_samples": 0,
-    "evaluation.batch_size": 1,
-    "evaluation.num_passes": 1,
-    "rewards.memory_mb": 1,
-    "rewards.num_workers": 1,
-    "rewards.max_concurrency": 1,
-    "rewards.recycle_after": 1,
-    "prompt.num_few_shot": 0,
-    "data.num_train": 1,
-    "data.num_test": 1,
-    "data.max_row_bytes": 1,
-    "data.shuffle_buffer": 1,
-    "model.lora_rank": 0,
-    "distributed.num_processes": 1,
-    "distributed.process_id": 0,
-    "distributed.initialization_timeout_s": 1,
-    "distributed.heartbeat_timeout_s": 1,
-    "tracking.histogram_bins": 1,
-    "stopping.patience": 1,
-    "tracking.sample_every_n_steps": 0,
-    "tracking.num_samples": 0,
-}
-
-_SECONDS_OF_A_DAY = 86_400.0
-
-# key: (lowest, highest, True if lowest is allowed, True if highest is allowed)
-_WITHIN = {
-    "optimizer.learning_rate": (0.0, math.inf, True, False),
-    "optimizer.beta1": (0.0, 1.0, True, False),
-    "optimizer.beta2": (0.0, 1.0, True, False),
-    "optimizer.epsilon": (0.0, math.inf, True, False),
-    "optimizer.momentum": (0.0, 1.0, True, False),
-    "optimizer.decay_rate": (0.0, math.inf, False, False),
-    "optimizer.warmup_ratio": (0.0, 1.0, True, True),
-    "optimizer.weight_decay": (0.0, math.inf, True, False),
-    "optimizer.max_grad_norm": (0.0, math.inf, True, False),
-    "scheduler.final_ratio": (0.0, 1.0, True, True),
-    "scheduler.decay_ratio": (0.0, 1.0, True, True),
-    "generation.temperature": (0.0, math.inf, False, False),
-    "generation.top_p": (0.0, 1.0, False, True),
-    "generation.min_p": (0.0, 1.0, True, False),
-    "grpo.beta": (0.0, math.inf, True, False),
-    "grpo.epsilon": (0.0, 1.0, False, False),
-    "grpo.epsilon_high": (0.0, math.inf, False, False),
-    "grpo.tau_positive": (0.0, math.inf, False, False),
-    "grpo.tau_negative": (0.0, math.inf, False, False),
-    "grpo.entropy_coefficient": (0.0, math.inf, True, False),
-    "grpo.entropy_target": (0.0, math.inf, False, False),
-    "grpo.top_entropy_share": (0.0, 1.0, False, True),
-    "grpo.off_policy_threshold": (0.0, math.inf, True, False),
-    "grpo.positive_nll": (0.0, math.inf, True, False),
-    "grpo.sampler_correction_cap": (0.0, math.inf, False, False),
-    "grpo.epsilon_c": (0.0, math.inf, False, False),
-    "grpo.teacher_coefficient": (0.0, math.inf, False, False),
-    "grpo.reference_sync_mix": (0.0, 1.0, False, True),
-    "training.train_fraction": (0.0, 1.0, False, True),
-    "rewards.max_failure_rate": (0.0, 1.0, True, True),
-    "rewards.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
-    "environment.timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
-    "rewards.start_timeout_s": (0.0, _SECONDS_OF_A_DAY, False, True),
-    # XLA starts threads for each virtual device.
-    "distributed.num_cpu_devices": (1, 512, True, True),
-    "evaluation.correct_at": (-math.inf, math.inf, False, False),
-    "model.lora_alpha": (0.0, math.inf, False, False),
-    "stopping.min_delta": (0.0, math.inf, True, False),
-    "rollouts.share": (0.0, 1.0, True, True),
-    "rollouts.max_file_mb": (0.0, math.inf, False, False),
-    # JAX's keys use 32 bits; larger seeds would silently repeat smaller ones.
-    "seed": (0, 2**32 - 1, True, True),
-}
-
-# Advice for keys whose range alone does not say what to do.
-_ADVICE = {
-    "rewards.num_workers": "null starts one per core",
-    "rewards.timeout_s": "a call without a limit could stall the run; rewards.execution=inline sets no limit",
-    "grpo.kl_estimator": "the expected gradient of k1 as a loss is zero",
-    "grpo.num_generations": "an advantage compares the completions of one prompt",
-    "generation.top_k": "null keeps every token",
-    "generation.temperature": "0.01 is nearly greedy",
-    "generation.top_p": "1 keeps every token",
-    "generation.min_p": "0 keeps every token",
-    "training.num_batches": "null goes through all rows",
-    "training.max_checkpoints_to_keep": "resuming requires one",
-    "training.train_fraction": "1 trains on every row",
-    "model.lora_rank": "0 trains all weights",
 }
 
 
@@ -206,66 +33,8 @@ def check(config: Config) -> None:
         raise ConfigError("\n".join(problems), code="invalid_setting")
 
 
-def suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
-    """Return `; did you mean X?` for the nearest known name, or ""."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def suggest_key(key: str, schema: type) -> str:
-    """Return `; did you mean training.batch_size?` for an unknown key of a configuration, or "".
-
-    Names of other libraries come first, then keys with the same last name in other groups, then similar spellings.
-    If a name of theirs has no equivalent here, the text gives the reason instead.
-    """
-    known = [*_keys_of(schema), "hydra.run.dir", "hydra.sweep.dir"]
-    if key in known:
-        return ""
-    if (other := key_of_other_name(key)) is not None and other[0] in known:
-        return f"; did you mean {other[0]}?" + (f" ({key.rpartition('.')[2]}: {other[1]})" if other[1] else "")
-    leaf = key.rpartition(".")[2]
-    if (reason := reason_without_key(key)) is not None:
-        return f"; it has no counterpart here: {reason}"
-    meant = [name for name in known if name.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, known, n=1)
-    if not meant:
-        leaves = {name.rpartition(".")[2]: name for name in known}
-        meant = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, n=1)]
-    return f"; did you mean {' or '.join(meant)}?" if meant else ""
-
-
-def _keys_of(schema: type, prefix: str = "") -> Iterator[str]:
-    """Yield the groups and dotted keys of a schema."""
-    for field in dataclasses.fields(schema):
-        yield prefix + field.name
-        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
-            yield from _keys_of(field.type, f"{prefix}{field.name}.")
-
-
-def _value(config: Config, key: str) -> object:
-    value: object = config
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value
-
-
 def _problems(config: Config) -> Iterator[str]:
-    for key, choices in _CHOICES.items():
-        value = _value(config, key)
-        is_own = key in _OPEN_CHOICES and ("." in str(value) or bool(config.grpo.modules))
-        if value not in choices and not is_own:
-            names = tuple(choice for choice in choices if choice is not None)
-            hint = _advice(key) or suggest(str(value), names)
-            if key in _OPEN_CHOICES:
-                hint = f" (or your own: file.py:function, or a name that a file of grpo.modules registers){hint}"
-            yield f"{key} must be one of {', '.join(names)}, not {value!r}{hint}"
-    yield from _too_low(config, _AT_LEAST)
-    for key, (low, high, low_ok, high_ok) in _WITHIN.items():
-        value = _value(config, key)
-        if value is None:
-            continue
-        assert isinstance(value, int | float)
-        if not ((low < value or (low_ok and value == low)) and (value < high or (high_ok and value == high))):
-            yield f"{key} must {_describe_range(low, high, low_ok, high_ok)}, not {value}{_advice(key)}"
+    yield from value_problems(config)
     yield from _model_problems(config)
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
     yield from _batch_problems(config)
@@ -308,15 +77,6 @@ def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
         yield f"distributed.local_device_ids must be numbers from 0, not {distributed.local_device_ids}"
 
 
-def _too_low(config: Config, keys: Iterable[str], prefix: str = "") -> Iterator[str]:
-    """Yield a line for each key below its minimum; `prefix` replaces the key's group in messages."""
-    for key in keys:
-        value = _value(config, key)
-        if value is not None and not value >= _AT_LEAST[key]:  # type: ignore[operator]
-            name = prefix + key.rpartition(".")[2] if prefix else key
-            yield f"{name} must be at least {_AT_LEAST[key]}, not {value}{_advice(key)}"
-
-
 def _data_problems(config: Config) -> Iterator[str]:
     data = config.data
     yield from data_problems(data, "data.", streaming=data.streaming)
@@ -336,9 +96,8 @@ def _data_problems(config: Config) -> Iterator[str]:
         return
     for name, of_mixture in data_sets(config).items():
         own, prefix = data.mixture[name], f"data.mixture.{name}."
-        keys = [key for key in _AT_LEAST if key.startswith("data.") and key.rpartition(".")[2] in own]
-        yield from _too_low(of_mixture.config, keys, prefix)
-        if own.keys() & {"answer_mark", "curriculum", "problems", "tasks"}:
+        yield from value_problems(of_mixture.config.data, prefix, own)
+        if own.keys() & {"curriculum", "tasks"}:
             yield from data_problems(of_mixture.config.data, prefix, streaming=data.streaming)
 
 
@@ -378,17 +137,6 @@ def _names_a_column(template: str) -> bool:
         return any(name is not None for _, name, _, _ in string.Formatter().parse(template))
     except ValueError:
         return True
-
-
-def _advice(key: str) -> str:
-    return f"; {_ADVICE[key]}" if key in _ADVICE else ""
-
-
-def _describe_range(low: float, high: float, low_ok: bool, high_ok: bool) -> str:
-    lower = f"{'be at least' if low_ok else 'be above'} {low:g}"
-    if high == math.inf:
-        return f"{lower} and finite"
-    return f"{lower} and {'at most' if high_ok else 'below'} {high:.10g}"
 
 
 def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) -> Iterator[str]:
@@ -478,122 +226,59 @@ def _model_problems(config: Config) -> Iterator[str]:
         yield str(error)
     if model.lora_module_path is not None:
         try:
-            compile_pattern(model.lora_module_path)
-        except ValueError as error:
+            re.compile(model.lora_module_path)
+        except re.error as error:
             yield f"model.lora_module_path must be a regular expression, not {model.lora_module_path!r:.200}: {error}"
-
-    if model.quantization is not None:
-        if model.quantization not in QUANTIZATIONS:
-            yield (
-                f"model.quantization must be null, {' or '.join(QUANTIZATIONS)}, not {model.quantization!r}"
-                f"{suggest(model.quantization, QUANTIZATIONS)}"
-            )
-        if model.lora_rank == 0:
-            yield (
-                f"model.quantization={model.quantization} requires an adapter, because it freezes the base; set "
-                "model.lora_rank above 0 (for example 16), or model.quantization=null"
-            )
+    if model.quantization is not None and model.lora_rank == 0:
+        yield (
+            f"model.quantization={model.quantization} requires an adapter, because it freezes the base; set "
+            "model.lora_rank above 0 (for example 16), or model.quantization=null"
+        )
 
 
 def _batch_problems(config: Config) -> Iterator[str]:
-    training = config.training
+    """Yield a line if the batch, its parts and the devices do not divide evenly, with values that do."""
+    training, generations = config.training, config.grpo.num_generations
+    size, micro, steps = training.batch_size, training.micro_batch_size, training.gradient_accumulation_steps
+    if any(number is not None and number < 1 for number in (size, micro, steps, generations)):
+        return  # their ranges are reported already
+    if micro is not None and steps is not None and micro * steps != size:
+        remedies = [f"training.batch_size={micro * steps}"]
+        remedies += [f"training.gradient_accumulation_steps={size // micro}"] if size % micro == 0 else []
+        remedies += [f"training.micro_batch_size={size // steps}"] if size % steps == 0 else []
+        yield (
+            "training.micro_batch_size × training.gradient_accumulation_steps must be training.batch_size, but "
+            f"{micro} × {steps} = {micro * steps} is not {size}; use {' or '.join(remedies)}"
+        )
+        return
+    divisor = micro or steps or 1
+    if size % divisor:
+        key = f"training.{'gradient_accumulation_steps' if micro is None else 'micro_batch_size'}"
+        below = max(number for number in range(1, divisor) if size % number == 0)
+        yield (
+            f"training.batch_size must be divisible by {key}, but {size} is not divisible by {divisor}; use "
+            f"training.batch_size={_multiple(size, divisor)} or {key}={below}"
+        )
+        return
     try:
         shape = read_mesh_shape(config.model.mesh_shape)
     except ValueError:
         return  # reported already
-    batch = _Batch(
-        size=training.batch_size,
-        micro=training.micro_batch_size,
-        steps=training.gradient_accumulation_steps,
-        generations=config.grpo.num_generations,
-        devices=1 if shape is None else shape.row_shards,
-    )
-    if any(number is not None and number < 1 for number in dataclasses.astuple(batch)):
-        return  # their ranges are reported already
-    if problem := batch.problem():
-        yield problem + batch.remedy(shape)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Settings that divide a step's prompts."""
-
-    size: int  # prompts per step
-    micro: int | None  # prompts per micro-batch; None if the others determine it
-    steps: int | None  # micro-batches per step; None if the others determine it
-    generations: int  # completions per prompt
-    devices: int  # number of devices that share the completions of a micro-batch
-
-    def problem(self) -> str | None:
-        """Return the first disagreement; None if there is none."""
-        return self._division_problem() or self._device_problem()
-
-    def remedy(self, shape: MeshShape | None) -> str:
-        """Return a hint with values that fix all problems, or else at least the uneven division."""
-        for problem_of in (_Batch.problem, _Batch._division_problem):
-            found = []
-            for name, values in self._candidates().items():
-                good = next((value for value in values if problem_of(replace(self, **{name: value})) is None), None)
-                if good is not None:
-                    found.append(f"{_BATCH_KEYS[name]}={good}")
-            if found:
-                return f"; use {' or '.join(found)}"
-        return f"; use another model.mesh_shape than {shape}"
-
-    def _micro_size(self) -> int:
-        return self.micro or self.size // (self.steps or 1)
-
-    def _division_problem(self) -> str | None:
-        for name, divisor in (("micro", self.micro), ("steps", self.steps)):
-            if divisor is not None and self.size % divisor:
-                return (
-                    f"training.batch_size must be divisible by {_BATCH_KEYS[name]}, but {self.size} is not divisible"
-                    f" by {divisor}"
-                )
-        if self.micro is not None and self.steps is not None and self.micro * self.steps != self.size:
-            return (
-                f"training.micro_batch_size × training.gradient_accumulation_steps must be training.batch_size, but"
-                f" {self.micro} × {self.steps} = {self.micro * self.steps} is not {self.size}"
-            )
-        return None
-
-    def _device_problem(self) -> str | None:
-        rows = self._micro_size() * self.generations
-        if rows % self.devices == 0:
-            return None
-        return (
+    prompts, devices = micro_batch_size(config), 1 if shape is None else shape.row_shards
+    if (prompts * generations) % devices:
+        remedies = [f"grpo.num_generations={_multiple(generations, devices // math.gcd(devices, prompts))}"]
+        if micro is None and prompts == size:
+            remedies.insert(0, f"training.batch_size={_multiple(size, devices // math.gcd(devices, generations))}")
+        yield (
             "a micro-batch of completions must be divisible by the devices that share its rows (data × fsdp of "
-            f"model.mesh_shape), but {self._micro_size()} prompts × grpo.num_generations {self.generations} = {rows} "
-            f"is not divisible by {self.devices}"
+            f"model.mesh_shape), but {prompts} prompts × grpo.num_generations {generations} = {prompts * generations} "
+            f"is not divisible by {devices}; use {' or '.join(remedies)}"
         )
 
-    def _candidates(self) -> dict[str, Iterable[int]]:
-        """Return values to try for each setting, the nearest first."""
-        unit = self.micro or self.steps or 1
-        first = math.ceil(self.size / unit)
-        both = self.micro is not None and self.steps is not None
-        values: dict[str, Iterable[int]] = {
-            "size": [unit * (self.steps or 1)] if both else (unit * n for n in range(first, first + self.devices))
-        }
-        for name in ("micro", "steps"):
-            if (given := getattr(self, name)) is not None:
-                values[name] = sorted(_divisors(self.size), key=lambda divisor: (divisor > given, abs(divisor - given)))
-        if not self._division_problem():
-            values["generations"] = range(self.generations, self.generations + self.devices)
-        return values
 
-
-_BATCH_KEYS = {
-    "size": "training.batch_size",
-    "micro": "training.micro_batch_size",
-    "steps": "training.gradient_accumulation_steps",
-    "generations": "grpo.num_generations",
-}
-
-
-def _divisors(number: int) -> set[int]:
-    low = {n for n in range(1, math.isqrt(number) + 1) if number % n == 0}
-    return low | {number // n for n in low}
+def _multiple(number: int, unit: int) -> int:
+    """Return the least multiple of a unit that is not below a number."""
+    return math.ceil(number / unit) * unit
 
 
 # Each token that is sampled is compared with all of them.

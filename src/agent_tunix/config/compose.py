@@ -17,34 +17,19 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from agent_tunix.config.checks import suggest_key
+from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.override_errors import explain_override
 from agent_tunix.config.schema import Config, EvaluateConfig
-from agent_tunix.config.stored import check_yaml, from_yaml, from_yaml_text
 from agent_tunix.errors import ConfigError
-
-__all__ = [
-    "EVALUATE_GROUPS",
-    "check_yaml",
-    "compose_overrides",
-    "find_conf_directory",
-    "from_yaml",
-    "from_yaml_text",
-    "register_schema",
-    "to_evaluate",
-    "to_typed",
-    "to_yaml",
-    "with_overrides",
-    "with_values",
-]
 
 T = TypeVar("T")
 
 # Groups in which an evaluation may replace values of a run.
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
+_INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # not escaped, as `to_yaml` would have it
 _NEXT_LINE = "\x85"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 
@@ -90,7 +75,8 @@ def to_typed(cfg: DictConfig) -> Config:
     """Return the composed configuration as a `Config`, with interpolations resolved.
 
     Raises:
-        ConfigError: A mandatory value (`???`) is missing, or an interpolation cannot be resolved.
+        ConfigError: A key is unknown, a value has the wrong type, a mandatory value (`???`) is missing, or an
+            interpolation cannot be resolved.
     """
     return _instantiate(cfg, Config)
 
@@ -118,7 +104,8 @@ def _instantiate(cfg: DictConfig, schema: type[T]) -> T:
     except OmegaConfBaseException as error:
         what, _, _ = str(error).partition("\n")
         where = getattr(error, "full_key", None)
-        raise ConfigError(f"{where}: {what}" if where else what, code="unresolved_value") from error
+        code = "wrong_type" if isinstance(error, ValidationError) else "unresolved_value"
+        raise ConfigError(f"{where}: {what}" if where else what, code=code) from error
     assert isinstance(typed, schema)
     return typed
 
@@ -212,6 +199,78 @@ def to_yaml(config: Config, keys: Sequence[str] | None = None) -> str:
         return text
     # PyYAML writes this character unescaped but reads it as a space; only an escape in quotes preserves it.
     return yaml.dump(OmegaConf.to_container(structured, enum_to_str=True), Dumper=_QuotingDumper, sort_keys=False)
+
+
+def from_yaml_text(text: str) -> Config:
+    """Return the configuration that `to_yaml` wrote.
+
+    Raises:
+        ConfigError: The text is no configuration, or has an interpolation, which a run never writes.
+    """
+    try:
+        cfg = OmegaConf.create(text)
+    except (yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
+        raise ConfigError(f"it is not YAML: {' '.join(str(error).split())}", code="damaged_run_config") from error
+    if not isinstance(cfg, DictConfig) or not cfg:
+        raise ConfigError("it has no keys", code="damaged_run_config")
+    for value in _texts_in(OmegaConf.to_container(cfg)):
+        if _INTERPOLATION.search(value):
+            raise ConfigError(
+                f"it has the interpolation {value!r:.80}; replace it by its value, or escape it: \\${{",
+                code="stored_interpolation",
+            )
+    return to_typed(cfg)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(item)
+
+
+def from_yaml(path: Path) -> Config:
+    """Return the configuration that a run wrote.
+
+    Raises:
+        ConfigError: The file is missing or is not a run's configuration.
+    """
+    text = _read(path)
+    try:
+        return from_yaml_text(text)
+    except ConfigError as error:
+        raise _damage(path, error, error.code) from error
+
+
+def check_yaml(path: Path) -> dict[str, Any]:
+    """Check that a run's configuration exists and is complete YAML, and return it unchecked; faster than `from_yaml`.
+
+    Raises:
+        ConfigError: The file is missing, empty or damaged.
+    """
+    try:
+        values = yaml.load(_read(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise _damage(path, error) from error
+    if not isinstance(values, dict) or not values:
+        raise _damage(path, "it has no keys")
+    return values
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        text = f"{path} does not exist; give the directory of a run, which contains a config.yaml"
+        raise ConfigError(text, code="missing_run_config") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise _damage(path, error) from error
+
+
+def _damage(path: Path, reason: object, code: str = "damaged_run_config") -> ConfigError:
+    text = f"{path} must be the configuration that a run wrote, but: {reason}; restore it"
+    return ConfigError(text, code=code)
 
 
 def _select(structured: DictConfig, keys: Sequence[str]) -> DictConfig:

@@ -1,7 +1,7 @@
-"""Keys of `optimizer` and `scheduler` that each kind reads, with their defaults.
+"""Values in use of `optimizer` and `scheduler`, and the checks of both groups.
 
-Such a key is null until the user sets it. So a value that the chosen kind does not read is recognised and refused.
-`filled` replaces nulls by the defaults.
+A key that some kinds read is null until the user sets it. So a value that the chosen kind does not read is refused.
+`filled` replaces nulls by the defaults of the kind.
 """
 
 import dataclasses
@@ -11,28 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from agent_tunix.config.schema import OptimizerConfig, SchedulerConfig
+from agent_tunix.config.schema import OPTIMIZERS, SCHEDULES, OptimizerConfig, SchedulerConfig
 from agent_tunix.patterns import check_pattern
-
-Values = Mapping[str, float | bool | str]
-
-OPTIMIZERS: Mapping[str, Values] = {
-    "adamw": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
-    "adafactor": {"decay_rate": 0.8, "epsilon": 1e-30, "momentum": 0.0, "scale_by_weights": False},
-    "lion": {"beta1": 0.9, "beta2": 0.99},
-    "muon": {"momentum": 0.95, "nesterov": True, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
-    "sgd": {"momentum": 0.9, "nesterov": False},
-}
-
-SCHEDULES: Mapping[str, Values] = {
-    "cosine": {"final_ratio": 0.1},
-    "linear": {"final_ratio": 0.0},
-    "constant": {},
-    "wsd": {"final_ratio": 0.0, "decay_ratio": 0.2, "decay_shape": "linear"},
-    "inverse_sqrt": {},
-}
-
-DECAY_SHAPES = ("linear", "cosine", "sqrt")
 
 _Group = TypeVar("_Group", OptimizerConfig, SchedulerConfig)
 
@@ -88,7 +68,7 @@ def optimizer_problems(optimizer: OptimizerConfig, scheduler: SchedulerConfig) -
             )
 
 
-def _table(group: OptimizerConfig | SchedulerConfig) -> Mapping[str, Values]:
+def _table(group: OptimizerConfig | SchedulerConfig) -> Mapping[str, Mapping[str, float | bool | str]]:
     return OPTIMIZERS if isinstance(group, OptimizerConfig) else SCHEDULES
 
 

@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from agent_tunix.config.checks import suggest_key
+from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.schema import Config
 from agent_tunix.overrides import assign
 

@@ -1,23 +1,68 @@
 """Schema of the configuration: a dataclass for each group, a field for each key.
 
-Keys, types, defaults, units and reasons are defined only here. Hydra composes `conf/*` over the schema, so a wrong type
-or an unknown key is refused; the configuration reference in the docs is generated from it; the rest of the program sees
-only these typed values. Importing it loads no Hydra, OmegaConf or JAX.
+Keys, types, defaults, ranges, choices, units and reasons are defined only here. Hydra composes `conf/*` over the
+schema, so a wrong type or an unknown key is refused; the configuration reference in the docs is generated from it; the
+rest of the program sees only these typed values. Importing it loads no Hydra, OmegaConf or JAX.
 
-The help of a field is its `metadata["help"]`, written with `key(...)`.
+The annotation of a field has its range or its choices. Its help is `metadata["help"]`, written with `key(...)`.
 """
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from agent_tunix.config.limits import OneOf, Range
+from agent_tunix.own_functions import POLICY_LOSSES
+
+Natural = Annotated[int, Range(ge=0)]
+Count = Annotated[int, Range(ge=1)]
+Finite = Annotated[float, Range(gt=-math.inf, lt=math.inf)]
+NonNegative = Annotated[float, Range(ge=0, lt=math.inf)]
+Positive = Annotated[float, Range(gt=0, lt=math.inf)]
+Share = Annotated[float, Range(ge=0, le=1)]
+PositiveShare = Annotated[float, Range(gt=0, le=1)]
+ShareBelowOne = Annotated[float, Range(ge=0, lt=1)]
+Seconds = Annotated[float, Range(gt=0, le=86_400)]
+
+# Conventions of rewards, by the names that `rewards.conventions` gives them.
+REWARD_CONVENTIONS = (
+    "plain",
+    "trl",
+    "miles",
+    "environment",
+    "verl",
+    "openrlhf",
+    "ms_swift",
+    "verifiers",
+    "benchmax",
+)
+
+# Keys that each optimiser and schedule reads, with their defaults. Such a key is null until the user sets it.
+OPTIMIZERS: Mapping[str, Mapping[str, float | bool | str]] = {
+    "adamw": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+    "adafactor": {"decay_rate": 0.8, "epsilon": 1e-30, "momentum": 0.0, "scale_by_weights": False},
+    "lion": {"beta1": 0.9, "beta2": 0.99},
+    "muon": {"momentum": 0.95, "nesterov": True, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+    "sgd": {"momentum": 0.9, "nesterov": False},
+}
+SCHEDULES: Mapping[str, Mapping[str, float | bool | str]] = {
+    "cosine": {"final_ratio": 0.1},
+    "linear": {"final_ratio": 0.0},
+    "constant": {},
+    "wsd": {"final_ratio": 0.0, "decay_ratio": 0.2, "decay_shape": "linear"},
+    "inverse_sqrt": {},
+}
 
 
-def key(default: Any, help_text: str) -> Any:
-    """Return a dataclass field with a default and its help text."""
+def key(default: Any, help_text: str, *, advice: str = "") -> Any:
+    """Return a dataclass field with a default, its help text, and advice for a value outside its range."""
+    metadata = {"help": help_text, "advice": advice}
     if isinstance(default, list | dict):
         template = default
-        return dataclasses.field(default_factory=lambda: type(template)(template), metadata={"help": help_text})
-    return dataclasses.field(default=default, metadata={"help": help_text})
+        return dataclasses.field(default_factory=lambda: type(template)(template), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass
@@ -36,14 +81,14 @@ class ModelConfig:
         " hf://owner/name[@revision], kaggle://owner/model/framework/variation[/version], gs://bucket/directory; or"
         " an embedded model: embedded:tiny_qwen3 (the same as null) or embedded:tiny_tools.",
     )
-    lora_rank: int = key(0, "Rank of the LoRA adapter; 0 trains all weights.")
-    lora_alpha: float = key(16.0, "LoRA scale; the adapter's output is multiplied by alpha / rank.")
+    lora_rank: Natural = key(0, "Rank of the LoRA adapter; 0 trains all weights.", advice="0 trains all weights")
+    lora_alpha: Positive = key(16.0, "LoRA scale; the adapter's output is multiplied by alpha / rank.")
     lora_module_path: str | None = key(
         None,
         "Regular expression for the projections that get an adapter; it must match the whole name, for example "
         "`.*self_attn.*`; null: all projections of attention and MLP, only those of attention in a model with experts.",
     )
-    quantization: str | None = key(
+    quantization: Annotated[str, OneOf("int8", "nf4")] | None = key(
         None,
         "QLoRA: store the projections of the frozen base as int8 (8.5 bits per weight) or nf4 (4.5 bits); null: in "
         "the compute type. Requires an adapter.",
@@ -53,7 +98,9 @@ class ModelConfig:
         "Devices along the axes of the mesh, [fsdp,tp] or [data,fsdp,tp]; auto: use as many devices as the model, "
         "the memory and the batch allow.",
     )
-    dtype: str = key("auto", "Compute type: float32, bfloat16, or auto (float32 on CPU, bfloat16 elsewhere).")
+    dtype: Annotated[str, OneOf("auto", "float32", "bfloat16")] = key(
+        "auto", "Compute type; auto: float32 on CPU, bfloat16 elsewhere."
+    )
     remat: bool = key(False, "Recompute activations in the backward pass: less memory, about a third more time.")
 
 
@@ -64,12 +111,12 @@ class CurriculumConfig:
     column: str | None = key(
         None, "Column with the difficulty of a row: a number, or a value of `order`; null: no curriculum."
     )
-    kind: str = key(
+    kind: Annotated[str, OneOf("baby_steps", "one_pass")] = key(
         "baby_steps",
         "baby_steps: each stage adds harder rows to those before; one_pass: each stage has only its own rows.",
     )
-    stages: int = key(4, "Number of stages. All have equal length and equally many rows, the easiest first.")
-    until: float = key(1.0, "Share of the run that the stages cover, in (0, 1]; afterwards all rows are drawn.")
+    stages: Count = key(4, "Number of stages. All have equal length and equally many rows, the easiest first.")
+    until: PositiveShare = key(1.0, "Share of the run that the stages cover; afterwards all rows are drawn.")
     order: list[Any] = key([], "Values of the column from easy to hard, if they are not numbers.")
 
 
@@ -105,7 +152,7 @@ class DataConfig:
         "Column with the reference, nested ones by dotted names: `reward_model.ground_truth`. In GSM8K's form "
         "`solution #### answer` the reference is the text after ####. null: none.",
     )
-    answer_mark: str = key(
+    answer_mark: Annotated[str, OneOf("auto", "none", "always")] = key(
         "auto",
         "Whether answers have the form `solution #### answer`: none, always, or auto (if at least half of the first "
         "100 do).",
@@ -113,7 +160,7 @@ class DataConfig:
     columns: dict[str, str] = key(
         {}, "New name → old name of columns to rename while reading; a dotted old name means a nested column."
     )
-    problems: str = key(
+    problems: Annotated[str, OneOf("word_problems", "arithmetic", "numbers")] = key(
         "word_problems",
         "synthetic: word_problems (two steps of arithmetic); arithmetic (`What is 47 * 86?`, for a calculator); numbers"
         " (1 to 10, for the environment guess_number).",
@@ -123,22 +170,22 @@ class DataConfig:
         "reasoning_gym: name of a task → {size (training rows, default 500), seed (default data.seed), levels (of the "
         "library's curriculum), and the task's own parameters}.",
     )
-    num_train: int = key(4096, "synthetic: number of training problems.")
-    num_test: int = key(500, "synthetic, reasoning_gym: number of held-out problems, of all tasks together.")
+    num_train: Count = key(4096, "synthetic: number of training problems.")
+    num_test: Count = key(500, "synthetic, reasoning_gym: number of held-out problems, of all tasks together.")
     seed: int = key(0, "synthetic, reasoning_gym: seed of the problems; shuffling uses the run's `seed` instead.")
     shuffle: bool = key(True, "Shuffle the training rows in each epoch, with the run's seed.")
-    max_row_bytes: int = key(
+    max_row_bytes: Count = key(
         65536, "Largest row, in bytes. A larger row is dropped, counted and reported with its line number."
     )
     streaming: bool = key(
         False, "Read training rows as steps need them, for datasets larger than memory. Requires training.num_batches."
     )
-    shuffle_buffer: int = key(10_000, "streaming: rows in memory from which the next one is drawn.")
+    shuffle_buffer: Count = key(10_000, "streaming: rows in memory from which the next one is drawn.")
     mixture: dict[str, Any] = key(
         {},
         "Name → {weight, and the keys of this group that differ for the set}; empty: one set, described by this group.",
     )
-    sampling: str = key(
+    sampling: Annotated[str, OneOf("uniform", "pass_rate")] = key(
         "uniform",
         "uniform: passes over all rows; pass_rate: rows that the policy solves about half of the time come more often.",
     )
@@ -156,7 +203,7 @@ class PromptConfig:
     system: str | None = key(
         None, "System message; null: none. A conversation that has its own system message keeps it."
     )
-    without_system_role: str = key(
+    without_system_role: Annotated[str, OneOf("fold", "refuse")] = key(
         "fold",
         "If the chat template has no place for a system message: `fold` it into the user's first message, or "
         "`refuse` to run.",
@@ -176,7 +223,7 @@ class PromptConfig:
         "Worked examples before the question, each {prompt, answer}; with `solution`, the response is prompt.format "
         "filled in; with `response`, it is that text.",
     )
-    num_few_shot: int = key(
+    num_few_shot: Natural = key(
         0,
         "Number of further worked examples, drawn from the training rows with the run's seed and excluded from "
         "training and evaluation.",
@@ -201,35 +248,37 @@ class RewardsConfig:
 
     modules: list[str] = key([], "Modules or files to import first, so that the rewards they register are found.")
     args: dict[str, Any] = key({}, "Arguments by reward name: `rewards.args.conciseness.limit=80`.")
-    max_failure_rate: float = key(
-        0.5, "Largest share of unscored completions in a step, 0 to 1; above it the run stops with a checkpoint."
+    max_failure_rate: Share = key(
+        0.5, "Largest share of unscored completions in a step; above it the run stops with a checkpoint."
     )
-    on_failure: str = key(
+    on_failure: Annotated[str, OneOf("exclude", "zero", "raise")] = key(
         "exclude", "An unscored completion: `exclude` it from its group, count it as `zero`, or `raise` an error."
     )
-    execution: str = key(
+    execution: Annotated[str, OneOf("auto", "inline", "process", "ray")] = key(
         "auto",
         "Where rewards run: inline, process (isolated workers), ray (workers of a Ray cluster; extra `ray`), or auto:"
         " built-ins inline, your own code in workers.",
     )
-    timeout_s: float = key(
-        10.0, "Wall time limit of a call per completion that it scores; a call over the limit is stopped."
+    timeout_s: Seconds = key(
+        10.0,
+        "Wall time limit of a call per completion that it scores; a call over the limit is stopped.",
+        advice="a call without a limit could stall the run; rewards.execution=inline sets no limit",
     )
-    memory_mb: int = key(2048, "Memory that a worker may allocate beyond what it uses after loading its rewards.")
-    num_workers: int | None = key(None, "Worker processes; null: one per core.")
-    max_concurrency: int = key(64, "Concurrent calls of an async reward.")
-    recycle_after: int = key(10_000, "Number of calls after which a worker is replaced.")
-    start_timeout_s: float = key(60.0, "Wall time limit for loading a reward's file in a worker.")
+    memory_mb: Count = key(2048, "Memory that a worker may allocate beyond what it uses after loading its rewards.")
+    num_workers: Count | None = key(None, "Worker processes; null: one per core.", advice="null starts one per core")
+    max_concurrency: Count = key(64, "Concurrent calls of an async reward.")
+    recycle_after: Count = key(10_000, "Number of calls after which a worker is replaced.")
+    start_timeout_s: Seconds = key(60.0, "Wall time limit for loading a reward's file in a worker.")
     allow_unsandboxed: bool = key(
         False,
         "Run uploaded rewards without isolation, with all your permissions, on a machine that cannot isolate them.",
     )
-    convention: str = key(
+    convention: Annotated[str, OneOf("auto", *REWARD_CONVENTIONS)] = key(
         "auto",
         "Convention of a reward whose signature fits it beside others, fits several, or none: plain, trl, miles, "
         "environment, verl, openrlhf, ms_swift, verifiers or benchmax; auto: chosen by the signature alone.",
     )
-    completions: str = key(
+    completions: Annotated[str, OneOf("auto", "text", "messages")] = key(
         "auto",
         "Form of the completions that functions get: text or messages; auto: decided before training by trial calls "
         "with both. A parameter `response` is always text.",
@@ -237,7 +286,7 @@ class RewardsConfig:
     reward_key: str | None = key(
         None, "Key of the reward in the dict that a miles, slime or verl function returns; verl: `score` by default."
     )
-    on_change: str = key(
+    on_change: Annotated[str, OneOf("warn", "refuse")] = key(
         "warn",
         "When resuming with a different reward than the checkpoint's: `warn` about the changes, or `refuse` to "
         "continue.",
@@ -264,37 +313,35 @@ class OptimizerConfig:
     any other value is refused if the optimiser does not read the key.
     """
 
-    kind: str = key("adamw", "adamw, adafactor, lion, muon or sgd.")
-    learning_rate: float = key(1e-4, "Peak learning rate, reached after the warm-up.")
-    beta1: float | None = key(None, "adamw, lion, muon: decay of the first moment, 0 ≤ beta1 < 1; null: 0.9.")
-    beta2: float | None = key(
-        None, "adamw, muon: decay of the second moment; lion: of its momentum; 0 ≤ beta2 < 1; null: 0.99."
+    kind: Annotated[str, OneOf(*OPTIMIZERS)] = key("adamw", "The optimiser.")
+    learning_rate: NonNegative = key(1e-4, "Peak learning rate, reached after the warm-up.")
+    beta1: ShareBelowOne | None = key(None, "adamw, lion, muon: decay of the first moment; null: 0.9.")
+    beta2: ShareBelowOne | None = key(
+        None, "adamw, muon: decay of the second moment; lion: of its momentum; null: 0.99."
     )
-    epsilon: float | None = key(
+    epsilon: NonNegative | None = key(
         None,
         "Added to the divisor of a gradient, so that rounding noise causes no updates: adamw, muon (null: 1e-8),"
         " adafactor (added to the squared gradient; null: 1e-30).",
     )
-    momentum: float | None = key(
-        None, "muon (null: 0.95), sgd (null: 0.9), adafactor (null: 0, no momentum); 0 ≤ momentum < 1."
-    )
+    momentum: ShareBelowOne | None = key(None, "muon (null: 0.95), sgd (null: 0.9), adafactor (null: 0, no momentum).")
     nesterov: bool | None = key(None, "muon (null: true), sgd (null: false): Nesterov momentum.")
-    decay_rate: float | None = key(
-        None, "adafactor: the decay of the second moment is 1 - t^-decay_rate at update t; above 0, null: 0.8."
+    decay_rate: Positive | None = key(
+        None, "adafactor: the decay of the second moment is 1 - t^-decay_rate at update t; null: 0.8."
     )
     scale_by_weights: bool | None = key(
         None,
         "adafactor: scale the learning rate by the size of each weight matrix; null: false.",
     )
-    weight_decay: float = key(
+    weight_decay: NonNegative = key(
         0.0, "Decoupled weight decay: each update subtracts this times the learning rate times the weight."
     )
     decay_vectors: bool = key(False, "Apply weight decay to vectors (norms and biases) too.")
-    warmup_ratio: float = key(0.1, "Share of all updates, 0 to 1, over which the learning rate rises from 0.")
-    warmup_steps: int | None = key(
+    warmup_ratio: Share = key(0.1, "Share of all updates over which the learning rate rises from 0.")
+    warmup_steps: Natural | None = key(
         None, "Steps over which the learning rate rises, fewer than the run has; null: use warmup_ratio."
     )
-    max_grad_norm: float = key(1.0, "Gradients are scaled down to this global norm; 0 disables clipping.")
+    max_grad_norm: NonNegative = key(1.0, "Gradients are scaled down to this global norm; 0 disables clipping.")
     groups: dict[str, Any] = key(
         {},
         "Parameter groups by name: {match, learning_rate or learning_rate_scale, weight_decay, freeze}. `match` is a "
@@ -307,36 +354,54 @@ class OptimizerConfig:
 class SchedulerConfig:
     """The learning rate after the warm-up. Keys with the default null work as in `optimizer`."""
 
-    kind: str = key("cosine", "cosine, linear, constant, wsd (warm-up, stable, decay) or inverse_sqrt.")
-    final_ratio: float | None = key(
-        None,
-        "Learning rate after the last update, as a share of the peak, 0 to 1: cosine (null: 0.1),"
-        " linear and wsd (null: 0).",
+    kind: Annotated[str, OneOf(*SCHEDULES)] = key(
+        "cosine", "The shape of the learning rate; wsd: warm-up, stable, decay."
     )
-    decay_ratio: float | None = key(None, "wsd: share of all updates in the final decay, 0 to 1; null: 0.2.")
-    decay_shape: str | None = key(None, "wsd: linear, cosine or sqrt (1 - √x); null: linear.")
+    final_ratio: Share | None = key(
+        None,
+        "Learning rate after the last update, as a share of the peak: cosine (null: 0.1), linear and wsd (null: 0).",
+    )
+    decay_ratio: Share | None = key(None, "wsd: share of all updates in the final decay; null: 0.2.")
+    decay_shape: Annotated[str, OneOf("linear", "cosine", "sqrt")] | None = key(
+        None, "wsd: shape of the decay; sqrt is 1 - √x; null: linear."
+    )
 
 
 @dataclass
 class GrpoConfig:
     """Group relative policy optimisation (https://arxiv.org/abs/2402.03300) and variants; see the page *Algorithms*."""
 
-    num_generations: int = key(8, "G: completions sampled per prompt; at least 2.")
-    num_iterations: int = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")
-    loss: str = key(
+    num_generations: Annotated[int, Range(ge=2)] = key(
+        8,
+        "G: completions sampled per prompt.",
+        advice="an advantage compares the completions of one prompt",
+    )
+    num_iterations: Count = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")
+    loss: Annotated[str, OneOf(*POLICY_LOSSES, own=True)] = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
         "gradient per token; cispo: bounded importance weights; sapo: a smooth gate; gmpo: the geometric mean of "
         "clipped ratios; reinforce: neither ratio nor clip (RLOO); none: rewards are logged and train nothing, with "
         "grpo.teacher; or your own: a registered name, a dotted path or file.py:function.",
     )
-    loss_agg_mode: str = key(
+    loss_agg_mode: Annotated[
+        str,
+        OneOf(
+            "sequence-mean-token-mean",
+            "token-mean",
+            "prompt-mean-token-mean",
+            "sequence-mean-token-sum",
+            "sequence-mean-token-sum-norm",
+        ),
+    ] = key(
         "sequence-mean-token-mean",
         "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); prompt-mean-token-mean "
         "(ScaleRL); sequence-mean-token-sum (RLOO);"
         " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO).",
     )
-    advantage_scaling: str = key(
+    advantage_scaling: Annotated[
+        str, OneOf("group", "batch", "batch_centred", "mean", "none", "leave_one_out", "component", own=True)
+    ] = key(
         "group",
         "Divisor of the advantages: the std of the `group` or of the `batch`; `batch_centred`: the std of the batch's "
         "rewards less their groups' means (REINFORCE++, ScaleRL); `mean`: that of the group (MaxRL); `none` (Dr. GRPO);"
@@ -346,49 +411,52 @@ class GrpoConfig:
     modules: list[str] = key(
         [], "Modules or files to import first, for the losses and advantage estimators that they register."
     )
-    epsilon: float = key(0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε].")
-    epsilon_high: float | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
-    epsilon_c: float | None = key(
+    epsilon: Annotated[float, Range(gt=0, lt=1)] = key(
+        0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε]."
+    )
+    epsilon_high: Positive | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
+    epsilon_c: Positive | None = key(
         None, "Dual clip: upper bound of the ratio when the advantage is negative, usually 3; null: no bound."
     )
-    tau_positive: float = key(1.0, "τ of sapo's gate for positive advantages; a higher one forgets sooner.")
-    tau_negative: float = key(1.05, "τ of sapo's gate for negative advantages.")
-    beta: float = key(0.02, "β: weight of the KL penalty against the reference policy; 0: no reference policy.")
-    kl_estimator: str = key(
+    tau_positive: Positive = key(1.0, "τ of sapo's gate for positive advantages; a higher one forgets sooner.")
+    tau_negative: Positive = key(1.05, "τ of sapo's gate for negative advantages.")
+    beta: NonNegative = key(0.02, "β: weight of the KL penalty against the reference policy; 0: no reference policy.")
+    kl_estimator: Annotated[str, OneOf("low_var_kl", "mse_kl", "unbiased_kl")] = key(
         "low_var_kl",
         "low_var_kl (k3), mse_kl (k2) or unbiased_kl (k3 weighted by the importance ratio); k1 is an error: its "
         "expected gradient as a loss is zero.",
+        advice="the expected gradient of k1 as a loss is zero",
     )
-    entropy_coefficient: float = key(0.0, "Coefficient of the entropy bonus; 0: none.")
-    entropy_target: float | None = key(
+    entropy_coefficient: NonNegative = key(0.0, "Coefficient of the entropy bonus; 0: none.")
+    entropy_target: Positive | None = key(
         None,
         "Entropy of the next token, in nats, below which the bonus begins; it reaches entropy_coefficient at an "
         "entropy of 0. null: the bonus is fixed.",
     )
-    top_entropy_share: float = key(
+    top_entropy_share: PositiveShare = key(
         1.0, "Share of tokens, those with the highest entropy in a micro-batch, whose policy loss counts; 1: all."
     )
-    off_policy_threshold: float | None = key(
+    off_policy_threshold: NonNegative | None = key(
         None,
         "δ: completions with a negative advantage that became less likely by more nats a token than this are masked, "
         "with num_iterations above 1; null: none.",
     )
-    positive_nll: float = key(
+    positive_nll: NonNegative = key(
         0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
     )
-    sampler_correction: str = key(
+    sampler_correction: Annotated[str, OneOf("none", "token", "sequence")] = key(
         "none",
         "Truncated importance sampling for what sampling and training disagree by: none, token or sequence. With "
         "num_iterations above 1 the importance ratios hold it already.",
     )
-    sampler_correction_cap: float = key(2.0, "Largest weight of that correction.")
+    sampler_correction_cap: Positive = key(2.0, "Largest weight of that correction.")
     teacher: str | None = key(
         None,
         "Model whose distribution the policy follows on its own completions (on-policy distillation), in the forms of "
         "model.path and with the policy's tokenizer; null: none.",
     )
-    teacher_coefficient: float = key(1.0, "Weight of the divergence KL(policy ‖ teacher) in the loss.")
-    teacher_top_k: int | None = key(
+    teacher_coefficient: Positive = key(1.0, "Weight of the divergence KL(policy ‖ teacher) in the loss.")
+    teacher_top_k: Count | None = key(
         None,
         "Compute the divergence over the teacher's k likeliest tokens and the rest together; null: from the sampled "
         "token alone.",
@@ -398,10 +466,10 @@ class GrpoConfig:
         "Change nothing in a step in which no completion has an advantage, unless a teacher, the entropy bonus or a "
         "loss of your own trains there; false: the KL penalty and weight decay act alone.",
     )
-    reference_sync_steps: int = key(
+    reference_sync_steps: Natural = key(
         0, "Steps between updates of the reference policy towards the policy; 0: it stays at the initial policy."
     )
-    reference_sync_mix: float = key(
+    reference_sync_mix: PositiveShare = key(
         0.6,
         "α: step size of that update, π_ref ← α π + (1 - α) π_ref; 1 copies the policy and is required with an "
         "adapter.",
@@ -414,7 +482,7 @@ class GrpoConfig:
         "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate judges "
         "completions as solved; null: the total.",
     )
-    dynamic_sampling_rounds: int = key(
+    dynamic_sampling_rounds: Natural = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."
     )
 
@@ -423,24 +491,36 @@ class GrpoConfig:
 class GenerationConfig:
     """Sampling of completions in training."""
 
-    max_prompt_length: int | None = key(
+    max_prompt_length: Count | None = key(
         None,
         "Longest prompt, in tokens, with tools; prompts are padded to it on the left. null: the longest of the run,"
         " within the model's context.",
     )
-    max_generation_steps: int = key(32, "Longest completion, in tokens.")
-    temperature: float = key(1.0, "Sampling temperature, above 0; the loss uses the same value.")
-    top_p: float = key(1.0, "Nucleus sampling: draw from the smallest set of tokens with this probability, in (0, 1].")
-    top_k: int | None = key(None, "Draw only from the k likeliest tokens; null: all.")
-    min_p: float = key(
-        0.0, "Draw only tokens with at least this share of the likeliest token's probability, in [0, 1); 0: all."
+    max_generation_steps: Count = key(32, "Longest completion, in tokens.")
+    temperature: Positive = key(
+        1.0, "Sampling temperature; the loss uses the same value.", advice="0.01 is nearly greedy"
+    )
+    top_p: PositiveShare = key(
+        1.0,
+        "Nucleus sampling: draw from the smallest set of tokens with this probability.",
+        advice="1 keeps every token",
+    )
+    top_k: Count | None = key(
+        None, "Draw only from the k likeliest tokens; null: all.", advice="null keeps every token"
+    )
+    min_p: ShareBelowOne = key(
+        0.0,
+        "Draw only tokens with at least this share of the likeliest token's probability; 0: all.",
+        advice="0 keeps every token",
     )
     eos_tokens: list[int] | None = key(None, "Token ids that end a completion, at most 100; null: the tokenizer's own.")
     stop_strings: list[str] = key(
         [], "Strings that end a completion or turn; they stay in its tokens and are removed from its text."
     )
     cache_size: int | None = key(None, "Slots of the key-value cache; null: prompt + generation. Less is an error.")
-    over_long: str = key("drop", "A prompt that is too long: `drop` and count it, or `refuse` to run.")
+    over_long: Annotated[str, OneOf("drop", "refuse")] = key(
+        "drop", "A prompt that is too long: `drop` and count it, or `refuse` to run."
+    )
 
 
 @dataclass
@@ -460,37 +540,37 @@ class EnvironmentConfig:
     )
     args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
-    call_format: str = key(
+    call_format: Annotated[str, OneOf("auto", "hermes", "qwen_xml", "llama3", "gemma", "olmo3")] = key(
         "auto",
         "Format of tool calls: hermes, qwen_xml, llama3, gemma or olmo3; auto: the one of the chat template. The log"
         " says which format is read, and why.",
     )
-    max_turns: int | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
-    max_turn_tokens: int | None = key(
+    max_turns: Count | None = key(None, "Most turns of the policy; null: what the environment recommends, or else 8.")
+    max_turn_tokens: Count | None = key(
         None, "Longest turn of the policy, in tokens; null: generation.max_generation_steps."
     )
-    max_episode_tokens: int = key(
+    max_episode_tokens: Count = key(
         256, "Longest episode, in tokens: everything after the prompt, tool results included."
     )
-    max_result_tokens: int = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
-    timeout_s: float = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
-    memory_mb: int = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
-    num_workers: int = key(
+    max_result_tokens: Count = key(128, "Longest tool result or reply, in tokens; a longer one is cut, and says so.")
+    timeout_s: Seconds = key(10.0, "Wall time of one call of the environment or a tool, in seconds.")
+    memory_mb: Count = key(2048, "Memory of a worker process, beyond what the environment takes when it is loaded.")
+    num_workers: Count = key(
         16,
         "Worker processes for your own environments and tools, each of which runs one call at a time; also the most"
         " episodes that call an MCP server or the tool python at the same time.",
     )
-    execution: str = key(
+    execution: Annotated[str, OneOf("auto", "inline", "process")] = key(
         "auto",
         "Where environments and tools run. inline: in the trainer, without limits; process: in worker processes; auto:"
         " built-in ones inline, others in worker processes. MCP servers have processes of their own.",
     )
-    schedule: str = key(
+    schedule: Annotated[str, OneOf("lockstep", "arrival")] = key(
         "lockstep",
         "lockstep: all episodes write a turn, then all wait for the slowest tool; arrival: an episode writes on as soon"
         " as its own tools have answered, at the price that equal runs may differ by rounding.",
     )
-    on_tool_error: str = key(
+    on_tool_error: Annotated[str, OneOf("tell", "fail")] = key(
         "tell", "If a tool raises an error: `tell` the model, or `fail` the episode, which then has no reward."
     )
 
@@ -504,27 +584,35 @@ class TrainingConfig:
         "The reward: a name, a dotted path, file.py:function, the id (rf_…) or name of an uploaded function, a list, "
         "or a mapping of components.",
     )
-    batch_size: int = key(16, "Prompts per step; must be divisible by micro_batch_size.")
-    micro_batch_size: int | None = key(None, "Prompts per forward and backward pass; null: the whole batch.")
-    gradient_accumulation_steps: int | None = key(
+    batch_size: Count = key(16, "Prompts per step; must be divisible by micro_batch_size.")
+    micro_batch_size: Count | None = key(None, "Prompts per forward and backward pass; null: the whole batch.")
+    gradient_accumulation_steps: Count | None = key(
         None, "Micro-batches per update; null: batch_size / micro_batch_size. If set, it must equal that."
     )
-    num_batches: int | None = key(60, "Batches of prompts per epoch; null: all rows of the data.")
-    num_epochs: int = key(1, "Passes over these batches.")
-    num_test_batches: int | None = key(
+    num_batches: Count | None = key(
+        60, "Batches of prompts per epoch; null: all rows of the data.", advice="null goes through all rows"
+    )
+    num_epochs: Count = key(1, "Passes over these batches.")
+    num_test_batches: Count | None = key(
         None, "Most batches per evaluation; null: only evaluation.num_samples limits it."
     )
-    train_fraction: float = key(1.0, "Share of the training rows to train on; the others become the evaluation set.")
-    eval_every_n_steps: int = key(
+    train_fraction: PositiveShare = key(
+        1.0,
+        "Share of the training rows to train on; the others become the evaluation set.",
+        advice="1 trains on every row",
+    )
+    eval_every_n_steps: Natural = key(
         30, "Steps between evaluations, besides those before and after training; 0: only these two."
     )
-    save_interval_steps: int = key(
+    save_interval_steps: Natural = key(
         20, "Steps between checkpoints, besides the one after the last step; 0: only that one."
     )
-    max_checkpoints_to_keep: int = key(2, "Number of checkpoints to keep; older ones are removed.")
+    max_checkpoints_to_keep: Count = key(
+        2, "Number of checkpoints to keep; older ones are removed.", advice="resuming requires one"
+    )
     checkpoint_dir: str | None = key(None, "Directory of the checkpoints; null: checkpoints/ in the run's directory.")
     log_dir: str | None = key(None, "Directory of the TensorBoard events; null: tensorboard/ in the run's directory.")
-    flush_every_n_steps: int = key(10, "Steps between writes of TensorBoard events to disk.")
+    flush_every_n_steps: Count = key(10, "Steps between writes of TensorBoard events to disk.")
     resume: bool = key(
         False,
         "Resume from the last complete checkpoint in the run's directory; start from the beginning if there is none.",
@@ -553,7 +641,9 @@ class TrainingConfig:
         "Write reward_analysis.json (completions with high and low rewards, variance, skew, failures), curves.csv "
         "and plots/.",
     )
-    log_level: str = key("info", "debug (a trace of each score), info, warning or error.")
+    log_level: Annotated[str, OneOf("debug", "info", "warning", "error")] = key(
+        "info", "Lowest level of messages in the log; debug has a trace of each score."
+    )
     wandb_project: str | None = key(None, "Weights & Biases project; null: project_name.")
 
 
@@ -565,7 +655,7 @@ class SftConfig:
         None,
         "Column with the target text; null: `prompt.format` filled in with the worked solution and the answer.",
     )
-    max_target_length: int | None = key(
+    max_target_length: Annotated[int, Range(ge=2)] | None = key(
         None, "Longest target, in tokens; rows with longer ones are left out. null: generation.max_generation_steps."
     )
 
@@ -579,9 +669,9 @@ class StoppingConfig:
         "Metric of metrics.jsonl that decides the best step, such as eval/accuracy or rewards/oracle/mean; null: "
         "no best step.",
     )
-    mode: str = key("max", "max: higher is better; min: lower is better.")
-    min_delta: float = key(0.0, "Smallest improvement over the best value that counts.")
-    patience: int | None = key(
+    mode: Annotated[str, OneOf("max", "min")] = key("max", "max: higher is better; min: lower is better.")
+    min_delta: NonNegative = key(0.0, "Smallest improvement over the best value that counts.")
+    patience: Count | None = key(
         None, "Evaluations without an improvement after which the run ends; null: it takes all its steps."
     )
 
@@ -590,16 +680,18 @@ class StoppingConfig:
 class EvaluationConfig:
     """Accuracy and reward on held-out problems."""
 
-    num_samples: int = key(500, "Most problems per evaluation; 0: the run does not evaluate.")
-    batch_size: int = key(128, "Problems generated at once.")
-    inference_config: str = key("greedy", "Sampling of an evaluation: greedy, standard or liberal.")
-    num_passes: int = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
+    num_samples: Natural = key(500, "Most problems per evaluation; 0: the run does not evaluate.")
+    batch_size: Count = key(128, "Problems generated at once.")
+    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal")] = key(
+        "greedy", "Sampling of an evaluation."
+    )
+    num_passes: Count = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     correct: str = key(
         "math",
         "Reward that decides eval/accuracy: math, answer_correctness, multiple_choice, exact_match or code_tests;"
         " reward: the run's own; or any other value of training.reward_function.",
     )
-    correct_at: float = key(1.0, "Score of `correct` from which a completion counts as correct.")
+    correct_at: Finite = key(1.0, "Score of `correct` from which a completion counts as correct.")
     with_rewards: bool | None = key(
         None,
         "true: score the completions with the run's own reward too, as eval/rewards/…; null: only if `correct` can use"
@@ -611,7 +703,7 @@ class EvaluationConfig:
 class DistributedConfig:
     """The devices and processes of the run, and the cache of compiled programs."""
 
-    mode: str = key(
+    mode: Annotated[str, OneOf("none", "auto", "slurm", "mpi", "manual")] = key(
         "none",
         "How the processes of the run find each other: none (one process), auto (TPU pods, GKE, and other clusters "
         "that JAX detects), slurm, mpi or manual.",
@@ -619,22 +711,22 @@ class DistributedConfig:
     coordinator_address: str | None = key(
         None, "HOST:PORT where process 0 listens; required with mode=manual, otherwise null: detected."
     )
-    num_processes: int | None = key(None, "Number of processes; required with mode=manual, otherwise null: detected.")
-    process_id: int | None = key(
+    num_processes: Count | None = key(None, "Number of processes; required with mode=manual, otherwise null: detected.")
+    process_id: Natural | None = key(
         None, "Index of this process, from 0, unique to each; required with mode=manual, otherwise null: detected."
     )
     local_device_ids: list[int] | None = key(
         None, "Accelerators of the machine that this process uses; null: all, or one under Slurm and MPI."
     )
-    initialization_timeout_s: int = key(300, "Seconds within which all processes must connect.")
-    heartbeat_timeout_s: int = key(100, "Seconds without a heartbeat before a process counts as lost.")
-    platform: str = key("auto", "auto (JAX chooses), cpu, gpu or tpu.")
+    initialization_timeout_s: Count = key(300, "Seconds within which all processes must connect.")
+    heartbeat_timeout_s: Count = key(100, "Seconds without a heartbeat before a process counts as lost.")
+    platform: Annotated[str, OneOf("auto", "cpu", "gpu", "tpu")] = key("auto", "Devices; auto: JAX chooses.")
     compilation_cache: str | None = key(
         "auto",
         "Directory of the compilation cache, which makes the next start faster; at most 1 GiB per kind of processor; "
         "auto: the user's cache directory; null: no cache.",
     )
-    num_cpu_devices: int | None = key(
+    num_cpu_devices: Annotated[int, Range(ge=1, le=512)] | None = key(
         None, "Number of virtual CPU devices, to try a mesh without accelerators; null: 1."
     )
 
@@ -644,14 +736,14 @@ class TrackingConfig:
     """Outputs of metrics besides metrics.jsonl, which is always written."""
 
     tensorboard: bool = key(True, "Write TensorBoard events.")
-    progress: str = key(
+    progress: Annotated[str, OneOf("auto", "live", "plain", "none")] = key(
         "auto", "Progress display: auto (live on a terminal, otherwise plain lines), live, plain or none."
     )
-    histogram_bins: int = key(10, "Bins of the reward histograms.")
-    sample_every_n_steps: int = key(
+    histogram_bins: Count = key(10, "Bins of the reward histograms.")
+    sample_every_n_steps: Natural = key(
         10, "Steps between samples of completions in TensorBoard and Weights & Biases, besides step 1; 0: never."
     )
-    num_samples: int = key(
+    num_samples: Natural = key(
         4, "Completions in each sample, half of them the best and half the worst of the step; 0: none."
     )
     mlflow: bool = key(False, "Send metrics, the configuration and the report to MLflow (extra `mlflow`).")
@@ -669,10 +761,10 @@ class TrackingConfig:
 class RolloutsConfig:
     """Storage of completions, in `rollouts/` of the run's directory."""
 
-    share: float = key(
-        1.0, "Share of groups whose completions are stored, 0 to 1; a group is stored completely or not at all."
+    share: Share = key(1.0, "Share of groups whose completions are stored; a group is stored completely or not at all.")
+    max_file_mb: Positive = key(
+        64.0, "Size in MB at which a file of rollouts is closed; each checkpoint closes it too."
     )
-    max_file_mb: float = key(64.0, "Size in MB at which a file of rollouts is closed; each checkpoint closes it too.")
 
 
 @dataclass
@@ -696,7 +788,7 @@ class Config:
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
     tracking: TrackingConfig = dataclasses.field(default_factory=TrackingConfig)
     rollouts: RolloutsConfig = dataclasses.field(default_factory=RolloutsConfig)
-    seed: int = key(0, "Seed of all random choices of the run.")
+    seed: Annotated[int, Range(ge=0, le=2**32 - 1)] = key(0, "Seed of all random choices of the run.")
     project_name: str = key(
         "agent_tunix", "Name of the project: first part of the run's directory, and project in trackers."
     )
@@ -733,7 +825,7 @@ class EvaluateConfig:
     with_rewards: bool = key(False, "Score the completions with the run's own reward too.")
     trust: bool = key(
         False,
-        "Trust a run that somebody else made, and use its reward's code, judges and files. The decision is remembered.",
+        "Trust a run that this installation did not start, and use the code, commands and endpoints that it names.",
     )
     output: str | None = key(
         None, "JSON file to write, with a .jsonl of the problems next to it; null: in the run's directory."

@@ -137,10 +137,10 @@ def _shuffled(order: BatchOrder, num_chosen: int, number: int) -> RowIndices:
     return permute(rows, order.seed, number) if order.shuffle and number > 0 else rows
 
 
-def _put_back(rows: RowIndices, begun: RowIndices, num_needed: int) -> RowIndices:
+def _put_back(rows: RowIndices, started_rows: RowIndices, num_needed: int) -> RowIndices:
     """Return the rows with the first `num_needed` that an unfinished batch does not have in front of the others."""
     is_first = np.zeros(len(rows), np.bool_)
-    is_first[np.flatnonzero(~np.isin(rows, begun))[:num_needed]] = True
+    is_first[np.flatnonzero(~np.isin(rows, started_rows))[:num_needed]] = True
     return np.concatenate([rows[is_first], rows[~is_first]])
 
 

@@ -15,7 +15,7 @@ from agent_tunix.data.draws import read_difficulty
 from agent_tunix.data.dropped import Dropped, RowError
 from agent_tunix.data.examples import REFERENCE_MARK, Example, fit_layout, is_marked, make_example, rename_columns
 from agent_tunix.data.sources import Split, read_rows
-from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.errors import DataError
 
 _LOGGER = logging.getLogger("agent_tunix.data")
 
@@ -86,7 +86,7 @@ def load_evaluation(config: Config) -> LoadedSplit:
     streamed data only the first `evaluation.num_samples` examples are taken. A run that does not evaluate needs none.
 
     Raises:
-        ConfigError: The source does not exist, or the fraction is not in (0, 1].
+        ConfigError: The source does not exist.
         DataError: A file cannot be read, or it has no usable row.
     """
     if config.evaluation.num_samples == 0 and (config.data.streaming or config.training.train_fraction >= 1.0):
@@ -104,7 +104,7 @@ def load_splits(config: Config) -> tuple[list[Example], list[Example], LoadRepor
     With `training.train_fraction` below 1, the training rows are split; otherwise the evaluation uses the test rows.
 
     Raises:
-        ConfigError: The source does not exist, or the fraction is not in (0, 1].
+        ConfigError: The source does not exist.
         DataError: A file cannot be read, or it has no usable row.
     """
     if config.training.train_fraction < 1.0:
@@ -246,27 +246,25 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
     A problem is never in both parts. Reordering the rows or adding a few does not move the others.
     """
     fraction = config.training.train_fraction
-    if not 0.0 < fraction < 1.0:
-        raise ConfigError(
-            f"training.train_fraction must be above 0 and at most 1, not {fraction}", code="invalid_setting"
-        )
-    loaded = load_examples(config, "train")
-    of_rows = [_problem_of(example, config) for example in loaded.examples]
+    split = load_examples(config, "train")
+    of_rows = [_problem_of(example, config) for example in split.examples]
     problems = set(of_rows)
     if len(problems) < 2:
-        lost = f", since {loaded.dropped.total} rows were dropped: {loaded.dropped.describe()}"
+        reason = f", since {split.dropped.total} rows were dropped: {split.dropped.describe()}"
         raise DataError(
             "training.train_fraction < 1 requires at least 2 different problems, but there is 1"
-            f"{lost if loaded.dropped.total else ''}; {'correct them, or ' if loaded.dropped.total else ''}set it to 1",
+            f"{reason if split.dropped.total else ''}; {'correct them, or ' if split.dropped.total else ''}set it to 1",
             code="too_few_problems",
         )
     ranked = sorted(problems, key=lambda problem: _rank(problem, config.seed))
-    chosen = set(ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)])
-    train = [example for example, problem in zip(loaded.examples, of_rows, strict=True) if problem in chosen]
-    held_out = [example for example, problem in zip(loaded.examples, of_rows, strict=True) if problem not in chosen]
+    held_out_problems = set(ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)])
+    train = [example for example, problem in zip(split.examples, of_rows, strict=True) if problem in held_out_problems]
+    held_out = [
+        example for example, problem in zip(split.examples, of_rows, strict=True) if problem not in held_out_problems
+    ]
     return (
-        LoadedSplit(train, loaded.dropped, _count_sets(train, loaded)),
-        _interleaved(LoadedSplit(held_out, Dropped(), _count_sets(held_out, loaded))),
+        LoadedSplit(train, split.dropped, _count_sets(train, split)),
+        _interleaved(LoadedSplit(held_out, Dropped(), _count_sets(held_out, split))),
     )
 
 
@@ -278,12 +276,12 @@ def _interleaved(loaded: LoadedSplit) -> LoadedSplit:
     """Spread the sets of a mixture evenly, each in its own order."""
     if not loaded.counts:
         return loaded
-    seen = dict.fromkeys(loaded.counts, 0)
+    counts = dict.fromkeys(loaded.counts, 0)
     places = []
     for example in loaded.examples:
         name = example.columns[SET_COLUMN]
-        places.append((seen[name] + 0.5) / loaded.counts[name])
-        seen[name] += 1
+        places.append((counts[name] + 0.5) / loaded.counts[name])
+        counts[name] += 1
     order = sorted(range(len(places)), key=places.__getitem__)
     return dataclasses.replace(loaded, examples=[loaded.examples[number] for number in order])
 

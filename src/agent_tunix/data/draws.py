@@ -136,8 +136,8 @@ def read_difficulty(columns: Mapping[str, Any], curriculum: CurriculumConfig) ->
         raise RowError(f"no column {name!r}", f"it has {', '.join(map(repr, columns))}")
     value = columns[name]
     if curriculum.order:
-        for place, known in enumerate(curriculum.order):
-            if value == known or str(value) == str(known):
+        for place, level in enumerate(curriculum.order):
+            if value == level or str(value) == str(level):
                 return float(place)
         raise RowError(f"column {name!r} is not in data.curriculum.order", f"it is {value!r:.80}")
     try:
@@ -159,13 +159,13 @@ def shuffle_within(items: Iterator[T], size: int, seeds: tuple[int, ...]) -> Ite
     come in random order at the end. So an item comes at most `size` places early, but may come arbitrarily late.
     """
     random = np.random.PCG64(list(seeds))
-    held = list(itertools.islice(items, size))
+    buffer = list(itertools.islice(items, size))
     for item in items:
         place = int(random.random_raw()) % size
-        yield held[place]
-        held[place] = item
-    for place in permute(np.arange(len(held)), *seeds, 1):
-        yield held[place]
+        yield buffer[place]
+        buffer[place] = item
+    for place in permute(np.arange(len(buffer)), *seeds, 1):
+        yield buffer[place]
 
 
 def endless(read_pass: Callable[[int], Iterator[T]]) -> Iterator[T]:

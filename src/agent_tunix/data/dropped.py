@@ -38,9 +38,9 @@ class Dropped:
     def add(self, reason: str, row: int, detail: str = "") -> None:
         """Count one row."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
-        shown = self.rows.setdefault(reason, [])
-        if len(shown) < ROWS_SHOWN:
-            shown.append(row)
+        examples = self.rows.setdefault(reason, [])
+        if len(examples) < ROWS_SHOWN:
+            examples.append(row)
         if detail:
             self.details.setdefault(reason, detail)
 
@@ -52,11 +52,11 @@ class Dropped:
     def absorb(self, other: "Dropped", name: str | None = None) -> None:
         """Add the rows of another tally. If `name`, the tally's set, is given, it precedes each reason."""
         for reason, count in other.counts.items():
-            named = reason if name is None else f"{name}: {reason}"
-            self.counts[named] = self.counts.get(named, 0) + count
-            self.rows[named] = [*self.rows.get(named, []), *other.rows[reason]][:ROWS_SHOWN]
+            full_reason = reason if name is None else f"{name}: {reason}"
+            self.counts[full_reason] = self.counts.get(full_reason, 0) + count
+            self.rows[full_reason] = [*self.rows.get(full_reason, []), *other.rows[reason]][:ROWS_SHOWN]
             if reason in other.details:
-                self.details.setdefault(named, other.details[reason])
+                self.details.setdefault(full_reason, other.details[reason])
 
     @property
     def total(self) -> int:

@@ -133,8 +133,8 @@ class EpisodeEncoder:
         if len(ids) <= max_tokens:
             return text
         note = f"\n[cut: {len(ids):,} tokens]"
-        kept = max(0, max_tokens - len(self._tokenizer.encode(note)))
-        return self._tokenizer.decode(ids[:kept]).rstrip("\ufffd") + note
+        num_kept = max(0, max_tokens - len(self._tokenizer.encode(note)))
+        return self._tokenizer.decode(ids[:num_kept]).rstrip("\ufffd") + note
 
     @functools.cached_property
     def _ends(self) -> set[str]:
@@ -216,23 +216,23 @@ class EpisodeEncoder:
 
     def _with_declarations(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
         block = render_declarations(tools, self.call_format)
-        changed = [dict(message) for message in messages]
-        if changed[0]["role"] == "system":
-            changed[0]["content"] = f"{changed[0]['content']}\n\n{block}"
+        new_messages = [dict(message) for message in messages]
+        if new_messages[0]["role"] == "system":
+            new_messages[0]["content"] = f"{new_messages[0]['content']}\n\n{block}"
         else:
-            changed.insert(0, {"role": "system", "content": block})
-        return changed if self._encoder.has_system_role else fold_system(changed)
+            new_messages.insert(0, {"role": "system", "content": block})
+        return new_messages if self._encoder.has_system_role else fold_system(new_messages)
 
     def _split_reply(self, messages: Sequence[Message]) -> list[str]:
         """Return the parts of the text after the policy's turn. The first special token may end that turn."""
-        shown: list[dict[str, Any]] = [
+        shown_messages: list[dict[str, Any]] = [
             {key: message[key] for key in ("role", "content", "name") if key in message} for message in messages
         ]
         if not self._has_tool_role:
-            results = [message["content"] for message in shown if message["role"] == "tool"]
-            others = [message for message in shown if message["role"] != "tool"]
-            shown = [{"role": "user", "content": "\n".join(results)}, *others] if results else others
-        parts = self._encoder.split(_placeholder(shown))
+            results = [message["content"] for message in shown_messages if message["role"] == "tool"]
+            others = [message for message in shown_messages if message["role"] != "tool"]
+            shown_messages = [{"role": "user", "content": "\n".join(results)}, *others] if results else others
+        parts = self._encoder.split(_placeholder(shown_messages))
         start = next(place for place in range(0, len(parts), 2) if _TURN in parts[place])
         return [parts[start].partition(_TURN)[2], *parts[start + 1 :]]
 

@@ -59,9 +59,9 @@ def is_marked(rows: Iterable[Row], answer_column: str | None) -> bool:
     Rows without an answer do not count.
     """
     answers = [None if answer_column is None else find_column(row.columns, answer_column) for row in rows]
-    given = [answer for answer in answers if answer is not None]
-    marked = sum(isinstance(answer, str) and REFERENCE_MARK in answer for answer in given)
-    return marked > 0 and 2 * marked >= len(given)
+    present = [answer for answer in answers if answer is not None]
+    num_marked = sum(isinstance(answer, str) and REFERENCE_MARK in answer for answer in present)
+    return num_marked > 0 and 2 * num_marked >= len(present)
 
 
 def find_column(columns: Mapping[str, Any], name: str, missing: Any = None) -> Any:
@@ -113,8 +113,8 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     Raises:
         RowError: A column is missing, empty or of the wrong type, or the answer has no mark or nothing after it.
     """
-    wanted = [name for name in (data.prompt_column, data.answer_column) if name is not None]
-    if missing := [name for name in wanted if find_column(row.columns, name, _MISSING) is _MISSING]:
+    names = [name for name in (data.prompt_column, data.answer_column) if name is not None]
+    if missing := [name for name in names if find_column(row.columns, name, _MISSING) is _MISSING]:
         raise _no_column(row, *missing)
     messages = None
     if isinstance(conversation := find_column(row.columns, data.prompt_column), list | tuple):
@@ -175,8 +175,8 @@ def read_conversation(messages: Iterable[Any], column: str, *, is_padded: bool =
 
 def question_of(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the user's last message that has text; without one, the last message."""
-    asked = [message["content"] for message in messages if message["role"] == "user" and message["content"].strip()]
-    return str(asked[-1] if asked else messages[-1]["content"])
+    questions = [message["content"] for message in messages if message["role"] == "user" and message["content"].strip()]
+    return str(questions[-1] if questions else messages[-1]["content"])
 
 
 def _reference(row: Row, column: str) -> Any:
@@ -227,13 +227,13 @@ def fit_layout(data: DataConfig, rows: Sequence[Row]) -> DataConfig:
     if not rows or find_column(rows[0].columns, _VERL_ANSWER) is None:
         return data
     columns, default = rows[0].columns, DataConfig()
-    found: dict[str, Any] = {}
+    columns_found: dict[str, Any] = {}
     for key, name in (("prompt_column", _VERL_PROMPT), ("answer_column", _VERL_ANSWER)):
         configured = getattr(data, key)
         is_free = configured == getattr(default, key) and configured not in (*columns, *data.columns)
         if is_free and find_column(columns, name) is not None:
-            found[key] = name
-    if found:
-        told = ", ".join(f"data.{key}={name}" for key, name in found.items())
-        _LOGGER.info("the rows have verl's layout: %s", told)
-    return dataclasses.replace(data, **found)
+            columns_found[key] = name
+    if columns_found:
+        advice = ", ".join(f"data.{key}={name}" for key, name in columns_found.items())
+        _LOGGER.info("the rows have verl's layout: %s", advice)
+    return dataclasses.replace(data, **columns_found)

@@ -15,10 +15,6 @@ from agent_tunix.errors import ConfigError, DataError
 
 Message = dict[str, Any]
 
-# Size of `prompt.template`, which is filled for every row.
-_MOST_CHARACTERS = 100_000
-_MOST_COLUMNS = 100
-
 # The same slots that the format rewards find in `prompt.format`.
 _SLOT = re.compile(r"\{(\w*)\}")
 
@@ -55,17 +51,17 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
         question = _text_of(shot, "prompt", "question")
         response = _text_of(shot, "response") or _worked_response(prompt.format, shot)
         if question is None or response is None:
-            missing = "a prompt" if question is None else "an answer"
+            requirement = "a prompt" if question is None else "an answer"
             raise ConfigError(
-                f"{name} must have {missing}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
+                f"{name} must have {requirement}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
             )
         try:
-            asked = fill_template(prompt.template, question, {"question": question, **shot})
+            message = fill_template(prompt.template, question, {"question": question, **shot})
         except LookupError as error:
             raise ConfigError(
                 f"{name} {error.args[0]}; give it, or change prompt.template", code="missing_column"
             ) from error
-        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": response}]
+        messages += [{"role": "user", "content": message}, {"role": "assistant", "content": response}]
     return messages
 
 
@@ -90,7 +86,7 @@ def fill_template(template: str | None, question: str, columns: Mapping[str, Any
         if name is not None:
             value = question.strip() if name == "prompt" else columns.get(name)
             if value is None:
-                has = ", ".join(key for key, held in columns.items() if held is not None) or "nothing"
+                has = ", ".join(key for key, cell in columns.items() if cell is not None) or "nothing"
                 raise LookupError(f"has no {name!r}, which prompt.template requires; it has {has}")
             parts.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
     return "".join(parts).strip()
@@ -100,7 +96,7 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
     """Yield the pieces of `prompt.template`: literal text, and the column after it or None.
 
     Raises:
-        ConfigError: The template has an unmatched brace, or something other than a name between braces, or is too long.
+        ConfigError: The template has an unmatched brace, or something other than a name between braces.
     """
     try:
         pieces = list(string.Formatter().parse(template))
@@ -108,18 +104,11 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
         raise ConfigError(
             f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces", code="invalid_template"
         ) from error
-    columns = sum(name is not None for _, name, _, _ in pieces)
-    if len(template) > _MOST_CHARACTERS or columns > _MOST_COLUMNS:
-        raise ConfigError(
-            f"prompt.template must have at most {_MOST_CHARACTERS:,} characters and {_MOST_COLUMNS} columns, "
-            f"not {len(template):,} and {columns:,}; shorten it",
-            code="invalid_template",
-        )
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
-            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
+            field = f"{name}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}"
             raise ConfigError(
-                f"prompt.template {template!r} must contain columns as {{{name}}}, not {{{written}}}; write {{{{ and "
+                f"prompt.template {template!r} must contain columns as {{{name}}}, not {{{field}}}; write {{{{ and "
                 "}} for braces",
                 code="invalid_template",
             )
@@ -134,10 +123,10 @@ def _system(prompt: PromptConfig) -> list[Message]:
 def _conversation(prompt: PromptConfig, example: Example) -> list[Message]:
     if example.messages is None:
         try:
-            asked = fill_template(prompt.template, example.prompt, example.columns)
+            question = fill_template(prompt.template, example.prompt, example.columns)
         except LookupError as error:
             raise DataError(f"row {example.index} {error.args[0]}", code="missing_column") from error
-        return [{"role": "user", "content": asked}]
+        return [{"role": "user", "content": question}]
     if prompt.template is not None:
         raise ConfigError(
             "prompt.template requires rows with a question, but the rows contain conversations; set "
@@ -216,9 +205,9 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
             f"{len(by_problem)} different ones; set it below {len(by_problem)}",
             code="too_few_problems",
         )
-    chosen = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]
-    drawn = [_as_shot(prompt, by_problem[problem]) for problem in chosen]
-    return dataclasses.replace(prompt, few_shot=[*prompt.few_shot, *drawn], num_few_shot=0)
+    problems = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]
+    shots = [_as_shot(prompt, by_problem[problem]) for problem in problems]
+    return dataclasses.replace(prompt, few_shot=[*prompt.few_shot, *shots], num_few_shot=0)
 
 
 def shown_problems(prompt: PromptConfig) -> set[str]:

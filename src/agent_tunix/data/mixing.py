@@ -61,9 +61,9 @@ class MixedOrder:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
         first, last = (step - 1) * self.batch_size, step * self.batch_size
         before, after = self.interleaving.counts(first), self.interleaving.counts(last)
-        drawn = [
+        batches = [
             iter(rows[draws.rows(low, high)])
             for rows, draws, low, high in zip(self.rows, self.draws, before, after, strict=True)
         ]
         turns = self.interleaving.draws(first, last)
-        return np.array([next(drawn[number]) for number in turns], np.int64)
+        return np.array([next(batches[number]) for number in turns], np.int64)

@@ -109,10 +109,10 @@ class PassRateOrder:
     def _score(self) -> NDArray[np.float64]:
         step = self._observed + 1
         weights = np.maximum(_LEAST_WEIGHT, 4 * self._rates * (1 - self._rates))  # NaN without a rate
-        known = ~np.isnan(weights)
-        typical = float(weights[known].mean()) if known.any() else 1.0
+        has_rate = ~np.isnan(weights)
+        typical = float(weights[has_rate].mean()) if has_rate.any() else 1.0
         rested = (step - self._last) / _REST_STEPS
-        scores = np.where(self._last > 0, np.where(known, weights, typical) * rested, typical)
+        scores = np.where(self._last > 0, np.where(has_rate, weights, typical) * rested, typical)
         random = np.random.PCG64([self.seed, step]).random_raw(len(scores))
         return np.asarray(scores * (0.5 + random / 2.0**64))
 
@@ -120,13 +120,13 @@ class PassRateOrder:
         """Return the rows of one batch after `ahead` other batches have taken theirs."""
         if len(ranked) < count:
             return np.resize(ranked, count)
-        left = chosen = ranked
+        rows_left = rows = ranked
         for _ in range(ahead + 1):
-            left = left if len(left) >= count else ranked
-            is_new = self._last[left] == 0
+            rows_left = rows_left if len(rows_left) >= count else ranked
+            is_new = self._last[rows_left] == 0
             first_new = np.flatnonzero(is_new)[: -(-count // _ROWS_PER_NEW_ONE)]
-            is_chosen = np.zeros(len(left), np.bool_)
+            is_chosen = np.zeros(len(rows_left), np.bool_)
             is_chosen[first_new] = True
             is_chosen[np.flatnonzero(~is_chosen)[: count - len(first_new)]] = True
-            chosen, left = left[is_chosen], left[~is_chosen]
-        return chosen
+            rows, rows_left = rows_left[is_chosen], rows_left[~is_chosen]
+        return rows

@@ -38,10 +38,10 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
         try:
             examples.append(make_problem(json.loads(line), number, data))
         except (ValueError, RecursionError, RowError) as error:
-            said = f"{error.reason}: {error.detail}" if isinstance(error, RowError) else str(error)
+            reason = f"{error.reason}: {error.detail}" if isinstance(error, RowError) else str(error)
             columns = ", ".join(dict.fromkeys((data.prompt_column, "prompt", "messages", "question")))
             raise DataError(
-                f"{path}, line {number} must be a JSON object with one of {columns}, but: {said}",
+                f"{path}, line {number} must be a JSON object with one of {columns}, but: {reason}",
                 code="invalid_row",
             ) from error
     if not examples:
@@ -65,7 +65,7 @@ def make_problem(row: Any, number: int, data: DataConfig) -> Example:
     renamed = {new: find_column(row, old) for new, old in data.columns.items() if find_column(row, old) is not None}
     row = {**renamed, **row}
     names = (data.prompt_column, "prompt", "messages", "question")
-    column, problem = next(((name, found) for name in names if (found := find_column(row, name))), ("", None))
+    column, problem = next(((name, text) for name in names if (text := find_column(row, name))), ("", None))
     if isinstance(problem, str) and problem.strip():
         return Example(problem, _with_reference(row, data), number)
     if isinstance(problem, list):

@@ -109,10 +109,10 @@ def with_prompt_length(
         return config
     if not measured.lengths:
         return _replaced(config, _MULTIPLE)
-    begun = overhead.begin(measured, overhead.some(measured)) if overhead is not None else []
-    added = [tokens - before for before, tokens in begun]
-    reserve = max(added) - min(added) if added else 0
-    longest = max(max(measured.lengths) + max([0, *added]) + reserve, *(tokens for _, tokens in begun), 1)
+    beginnings = overhead.begin(measured, overhead.some(measured)) if overhead is not None else []
+    added_tokens = [tokens - before for before, tokens in beginnings]
+    reserve = max(added_tokens) - min(added_tokens) if added_tokens else 0
+    longest = max(max(measured.lengths) + max([0, *added_tokens]) + reserve, *(tokens for _, tokens in beginnings), 1)
     width = 1 << (longest - 1).bit_length() if is_sample else longest
     width = -(-width // _MULTIPLE) * _MULTIPLE
     width = width if limit.tokens is None else max(1, min(width, limit.tokens))
@@ -182,7 +182,7 @@ class EpisodeOverhead:
         Returns:
             For each, the tokens of its prompt without and with the text of `reset`.
         """
-        found: dict[int, int] = {}
+        tokens_of_tools: dict[int, int] = {}
 
         def begin(place: int) -> None:
             columns = measured.examples[place].columns
@@ -190,14 +190,16 @@ class EpisodeOverhead:
             episode.begin(columns, [dict(message) for message in measured.messages[place]], 0)
             try:
                 if not episode.error:
-                    found[place] = len(self._encoder.encode_prompt(episode.messages, episode.environment.tools))
+                    tokens_of_tools[place] = len(
+                        self._encoder.encode_prompt(episode.messages, episode.environment.tools)
+                    )
             except (ModelError, EnvironmentFailedError):
                 pass  # the sampler stops such an episode with the reason
             episode.stop(StopReason.ERROR, "only the prompt was measured")
             episode.conclude()
 
         self._environments.for_each(begin, places)
-        return [(measured.lengths[place], tokens) for place, tokens in sorted(found.items())]
+        return [(measured.lengths[place], tokens) for place, tokens in sorted(tokens_of_tools.items())]
 
     def some(self, measured: MeasuredPrompts) -> list[int]:
         """Return some rows of each environment: the longest, and others at equal distances."""

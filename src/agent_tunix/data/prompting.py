@@ -53,12 +53,12 @@ class Prompts:
 
     def batch(self, rows: Sequence[int] | np.ndarray) -> PromptBatch:
         """Return the prompts of some rows."""
-        chosen = [self.examples[row] for row in rows]
+        examples = [self.examples[row] for row in rows]
         return PromptBatch(
-            prompts=[example.prompt for example in chosen],
+            prompts=[example.prompt for example in examples],
             messages=[self.messages[row] for row in rows],
             token_ids=[self.token_ids[row] for row in rows],
-            columns=[example.columns for example in chosen],
+            columns=[example.columns for example in examples],
             rows=[int(row) for row in rows],
         )
 
@@ -123,41 +123,41 @@ def encode_examples(
         ConfigError, ModelError: The settings or the chat template allow no prompt for any example.
     """
     encoder = PromptEncoder(tokenizer, config.prompt)
-    shown = shown_problems(config.prompt)
-    asked, conversations, parts = [], [], []
-    refused = Dropped()
+    shots = shown_problems(config.prompt)
+    asked_examples, conversations, parts = [], [], []
+    refusals = Dropped()
     for example in examples:
-        if example.prompt.strip() in shown:
-            refused.add("used as a worked example", example.index)
+        if example.prompt.strip() in shots:
+            refusals.add("used as a worked example", example.index)
             continue
         try:
             messages = encoder.messages(example)
             # The tools of an environment are declared when an episode begins.
             parts.append(encoder.split(messages, () if has_environment(config) else example.tools))
         except RowError as error:
-            refused.add(error.reason, example.index, error.detail)
+            refusals.add(error.reason, example.index, error.detail)
             continue
         except ModelError as error:
-            refused.add("rejected by the chat template", example.index, str(error))
+            refusals.add("rejected by the chat template", example.index, str(error))
             continue
-        asked.append(example)
+        asked_examples.append(example)
         conversations.append(messages)
-    if not asked and not may_be_empty:
+    if not asked_examples and not may_be_empty:
         raise DataError(
-            f"no prompt can be built from any of the {len(examples)} examples: {refused.describe()}", code="no_prompts"
+            f"no prompt can be built from any of the {len(examples)} examples: {refusals.describe()}", code="no_prompts"
         )
     token_ids = tokenizer.encode_prompts(parts)
     lengths = [len(ids) for ids in token_ids]
     if overhead is not None:
         lengths = [
             length + overhead.of_tools(example.columns, messages, length)
-            for example, messages, length in zip(asked, conversations, lengths, strict=True)
+            for example, messages, length in zip(asked_examples, conversations, lengths, strict=True)
         ]
     limit = prompt_limit(config, context)
-    rows = list(range(len(asked)))
+    rows = list(range(len(asked_examples)))
     if limit.tokens is not None:
         _, too_long = filter_over_long(
-            asked,
+            asked_examples,
             lengths,
             limit.tokens,
             config.generation.over_long,
@@ -165,13 +165,13 @@ def encode_examples(
             reason=limit.reason,
             remedy=limit.remedy,
         )
-        refused.absorb(too_long)
+        refusals.absorb(too_long)
         rows = [row for row in rows if lengths[row] <= limit.tokens]
     return Prompts(
-        [asked[row] for row in rows],
+        [asked_examples[row] for row in rows],
         [conversations[row] for row in rows],
         [token_ids[row] for row in rows],
-        refused,
+        refusals,
         [lengths[row] for row in rows] if overhead is not None else (),
     )
 

@@ -122,9 +122,9 @@ class PromptEncoder:
     def split(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[str]:
         """Split a rendered prompt into text, special token, text, …, text; the template wrote the special tokens."""
         rendered = self._tokenizer.render_chat(messages, tools)
-        called = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
+        names = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
         if left_out := [
-            name for name in (*called, *(tool["function"]["name"] for tool in tools)) if name not in rendered
+            name for name in (*names, *(tool["function"]["name"] for tool in tools)) if name not in rendered
         ]:
             raise ModelError(
                 f"the chat template must render tools and their calls, but leaves out {', '.join(left_out)}; set "
@@ -138,16 +138,16 @@ class PromptEncoder:
         )
         if shape not in self._written:
             self._written[shape] = self._split_disguised(messages, tools)[1::2]
-        given = (text for one in (*messages, *tools) for text in _texts(one))
-        holds_special = any(map(self._pattern.search, given))
+        texts = (text for one in (*messages, *tools) for text in _texts(one))
+        holds_special = any(map(self._pattern.search, texts))
         if not holds_special and parts[1::2] == self._written[shape]:
             return parts
         return self._split_disguised(messages, tools)
 
     def _split_disguised(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
         """Split a prompt rendered from messages without any character of a special token, then restore them."""
-        used = {letter for one in (*messages, *tools) for text in _texts(one) for letter in text}
-        unused = (code for code in _PRIVATE if chr(code) not in used)
+        letters = {letter for one in (*messages, *tools) for text in _texts(one) for letter in text}
+        unused = (code for code in _PRIVATE if chr(code) not in letters)
         disguise = {ord(letter): code for letter, code in zip(self._characters, unused, strict=False)}
         if len(disguise) < len(self._characters):
             raise ModelError(
@@ -189,27 +189,24 @@ def filter_over_long(
         The examples that fit, and a tally of the others.
 
     Raises:
-        ConfigError: The policy is unknown.
         DataError: A prompt is too long and the policy is `refuse`, or none fits and `may_be_empty` is False.
     """
-    if policy not in ("drop", "refuse"):
-        raise ConfigError(f"generation.over_long must be drop or refuse, not {policy!r}", code="invalid_setting")
-    kept, dropped, longest = [], Dropped(), 0
+    short_enough, dropped, longest = [], Dropped(), 0
     for example, length in zip(examples, lengths, strict=True):
         longest = max(longest, length)
         if length <= max_prompt_length:
-            kept.append(example)
+            short_enough.append(example)
         else:
             dropped.add(f"prompt over {max_prompt_length} tokens", example.index, f"{length} tokens")
-    if dropped.total and (policy == "refuse" or not (kept or may_be_empty)):
-        others = " or generation.over_long=drop" if kept else ""
+    if dropped.total and (policy == "refuse" or not (short_enough or may_be_empty)):
+        others = " or generation.over_long=drop" if short_enough else ""
         raise DataError(
             f"prompts must have at most {reason or f'generation.max_prompt_length={max_prompt_length}'} tokens, but "
             f"{dropped.total} of {len(examples)} have more: {dropped.describe()}; "
             f"{remedy.format(longest=longest)}{others}",
             code="over_long_prompts",
         )
-    return kept, dropped
+    return short_enough, dropped
 
 
 def _pattern_of(special_texts: Sequence[str]) -> re.Pattern[str]:

@@ -107,12 +107,12 @@ class PrefetchedBatches:
         """Return the prompts of a step, and start to make those of the next."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == step:
-            found = ahead[1].result()
+            prepared = ahead[1].result()
         else:
-            found = self._pool.submit(self._batches.batch, step).result()
+            prepared = self._pool.submit(self._batches.batch, step).result()
         if step < self.num_steps:
             self._ahead = step + 1, self._pool.submit(self._batches.batch, step + 1)
-        return found
+        return prepared
 
     def fingerprint(self, step: int) -> str:
         """Return a hash of the rows that the batches up to a step depend on; it waits for a batch in progress."""
@@ -171,10 +171,10 @@ class StreamedBatches:
     def first_prompts(self, count: int) -> Prompts:
         """Return the first distinct problems that the steps of the run use, in order; at most `count`."""
         size = self._config.training.batch_size
-        found: dict[str, _Item] = {}
-        for taken in itertools.islice(self._read(), min(self.num_steps, -(-count // size))):
-            found |= {item.example.prompt: item for item in taken.items if item.example.prompt not in found}
-        return _prompts_of(list(found.values())[:count])
+        items: dict[str, _Item] = {}
+        for batch in itertools.islice(self._read(), min(self.num_steps, -(-count // size))):
+            items |= {item.example.prompt: item for item in batch.items if item.example.prompt not in items}
+        return _prompts_of(list(items.values())[:count])
 
     def fingerprint(self, step: int) -> str:
         """Return a hash of the problems and references of all batches up to the step, in order."""
@@ -229,12 +229,12 @@ class StreamedBatches:
         examples = iter_examples(config, "train", dropped, name)
         if config.training.train_fraction < 1.0:
             examples = (example for example in examples if not is_held_out(example, self._config))
-        told: set[str] = set()
+        reasons: set[str] = set()
         while chunk := list(itertools.islice(examples, _ENCODED_AT_ONCE)):
             prompts = encode_examples(chunk, self._tokenizer, self._config, may_be_empty=True, overhead=self._overhead)
             dropped.absorb(prompts.dropped)
-            if tell and (new := dropped.counts.keys() - told):
-                told |= new
+            if tell and (new := dropped.counts.keys() - reasons):
+                reasons |= new
                 _LOGGER.warning("some streamed rows are dropped: %s", dropped.describe())
             yield from map(_Item, prompts.examples, prompts.messages, prompts.token_ids)
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agent_tunix.data.dropped import RowError
-from agent_tunix.python_text import parse_python
 
 # Column of a row with declarations of tools, as chat templates take them.
 TOOLS_COLUMN = "tools"
@@ -42,18 +41,18 @@ def read_tools(columns: Mapping[str, Any], *, is_padded: bool = False) -> list[d
     Raises:
         RowError: The column holds something else.
     """
-    given = columns.get(TOOLS_COLUMN)
-    tools = _parsed(given)
+    declarations = columns.get(TOOLS_COLUMN)
+    tools = _parsed(declarations)
     if tools is _UNREADABLE:
-        raise _refused("text that is neither JSON nor a Python literal", given)
+        raise _refused("text that is neither JSON nor a Python literal", declarations)
     if tools is None or tools in ({}, [], ()):
         return []
     if isinstance(tools, Mapping):
         tools = [tools]
     if not isinstance(tools, list | tuple):
-        raise _refused(f"{type(tools).__name__} instead of a list", given)
+        raise _refused(f"{type(tools).__name__} instead of a list", declarations)
     # What was written as text inside a padded row has no padding.
-    padded = is_padded and not isinstance(given, str)
+    padded = is_padded and not isinstance(declarations, str)
     return [_declaration(tool, padded) for tool in tools]
 
 
@@ -62,19 +61,19 @@ def from_swift_roles(messages: Iterable[Any]) -> list[Any]:
 
     Calls side by side are the calls of one turn. Everything else stays as it is.
     """
-    made: list[Any] = []
+    conversation: list[Any] = []
     turn: list[Any] | None = None
     for message in messages:
         role = message.get("role") if isinstance(message, Mapping) else None
         if role != "tool_call":
             turn = None
-            made.append({**message, "role": "tool"} if role == "tool_response" else message)
+            conversation.append({**message, "role": "tool"} if role == "tool_response" else message)
             continue
         if turn is None:
             turn = []
-            made.append({"role": "assistant", "content": "", "tool_calls": turn})
+            conversation.append({"role": "assistant", "content": "", "tool_calls": turn})
         turn.append(_parsed(message.get("content")))
-    return made
+    return conversation
 
 
 def read_tool_call(call: Any, column: str, at: str, *, is_padded: bool = False) -> dict[str, Any]:
@@ -99,8 +98,8 @@ def read_tool_call(call: Any, column: str, at: str, *, is_padded: bool = False) 
         arguments = _without_nulls(arguments or {})
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise RowError(f"column {column!r} has a tool call without a name and arguments", f"{at}: {call!r:.80}")
-    made: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": dict(arguments)}}
-    return {"id": call["id"], **made} if isinstance(call.get("id"), str) else made
+    read: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": dict(arguments)}}
+    return {"id": call["id"], **read} if isinstance(call.get("id"), str) else read
 
 
 def _json_arguments(text: str) -> Any:
@@ -114,15 +113,19 @@ def _json_arguments(text: str) -> Any:
 
 def _declaration(tool: Any, is_padded: bool) -> dict[str, Any]:
     """Return a tool as OpenAI's object."""
-    read = _parsed(tool)
-    if not isinstance(read, Mapping):
+    declaration = _parsed(tool)
+    if not isinstance(declaration, Mapping):
         raise _refused("a tool that is no object", tool)
     if is_padded and not isinstance(tool, str):
-        read = _without_nulls(read)
-    if layout := next((layout for key, layout in _OTHER_LAYOUTS.items() if key in read), None):
+        declaration = _without_nulls(declaration)
+    if layout := next((layout for key, layout in _OTHER_LAYOUTS.items() if key in declaration), None):
         raise _refused(f"a tool in {layout}", tool)
-    is_wrapped = isinstance(read.get("function"), Mapping)
-    function = dict(read["function"]) if is_wrapped else {key: value for key, value in read.items() if key != "type"}
+    is_wrapped = isinstance(declaration.get("function"), Mapping)
+    function = (
+        dict(declaration["function"])
+        if is_wrapped
+        else {key: value for key, value in declaration.items() if key != "type"}
+    )
     for old, new in _SWIFT_NAMES.items():
         if old in function:
             function.setdefault(new, function.pop(old))
@@ -132,7 +135,7 @@ def _declaration(tool: Any, is_padded: bool) -> dict[str, Any]:
         function["parameters"] = _parsed(function["parameters"])
         if not isinstance(function["parameters"], Mapping):
             raise _refused("a tool whose parameters are no object", tool)
-    return {"type": "function", **(read if is_wrapped else {}), "function": function}
+    return {"type": "function", **(declaration if is_wrapped else {}), "function": function}
 
 
 def _parsed(value: Any) -> Any:
@@ -146,8 +149,7 @@ def _parsed(value: Any) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        (statement,) = parse_python(value.strip()).body
-        return ast.literal_eval(statement.value) if isinstance(statement, ast.Expr) else _UNREADABLE
+        return ast.literal_eval(value.strip())
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return _UNREADABLE
 

@@ -68,14 +68,14 @@ class Processes:
             store.put(f"{name}/all", values)
             return values
         store.put(f"{name}/{self.index}", value)
-        joined: list[Any] = self._await(store, f"{name}/all")
-        return joined
+        answers: list[Any] = self._await(store, f"{name}/all")
+        return answers
 
     def _await(self, store: ValueStore, name: str) -> Any:
-        while (found := store.poll(name)) is None:
+        while (value := store.poll(name)) is None:
             if (failure := self._failure_of_another()) is not None:
                 raise LostProcessError(self._describe_loss(failure))
-        return found[0]
+        return value[0]
 
     def each(self, make: Callable[[], Value]) -> list[Value]:
         """Call a function in every process, and return all results, by process index.
@@ -86,21 +86,21 @@ class Processes:
         error: Exception | None = None
         value: Value | None = None
         try:
-            made = make()
+            result = make()
             if self._store is not None:
-                check_plain(made)
-            value = made
+                check_plain(result)
+            value = result
         except Exception as caught:
             if self._store is None or is_of_a_partner(caught):
                 raise
             error = caught
-        said = self.gather((value, None if error is None else (type(error).__name__, str(error))))
-        for index, (_, failure) in enumerate(said):
+        outcomes = self.gather((value, None if error is None else (type(error).__name__, str(error))))
+        for index, (_, failure) in enumerate(outcomes):
             if failure is not None:
                 if index == self.index and error is not None:
                     raise error
                 raise _remake(index, *failure)
-        return [given for given, _ in said]
+        return [answer for answer, _ in outcomes]
 
     def from_first(self, make: Callable[[], Value]) -> Value:
         """Call a function in process 0 alone, and return its result in every process.
@@ -108,8 +108,8 @@ class Processes:
         Raises:
             AgentTunixError: The function failed. All processes raise its error.
         """
-        made: list[Any] = self.each(make if self.is_first else _make_nothing)
-        first: Value = made[0]
+        results: list[Any] = self.each(make if self.is_first else _make_nothing)
+        first: Value = results[0]
         return first
 
     # --- ending together -------------------------------------------------------------------------------------------
@@ -135,8 +135,8 @@ class Processes:
             self._handler.tell = tell
         self.remember(self._how_to_resume)
 
-        def end(found: str) -> None:
-            end_now(_named(self._describe_loss(found)), 1, tell)
+        def end(failure: str) -> None:
+            end_now(_named(self._describe_loss(failure)), 1, tell)
 
         watch = FailureWatch(self._failure_of_another, end)
         watch.start()
@@ -174,12 +174,14 @@ class Processes:
     def _failure_of_another(self) -> str | None:
         assert self._store is not None
         try:
-            found = self._store.failures()
+            failures = self._store.failures()
         except Exception as error:
             if is_of_a_partner(error):
                 return None
             raise
-        return next((f"process {index} failed: {text}" for index, text in found.items() if index != self.index), None)
+        return next(
+            (f"process {index} failed: {text}" for index, text in failures.items() if index != self.index), None
+        )
 
     def _describe_loss(self, failure: str | None) -> str:
         why = failure or (f"another of the {self.count} processes was lost (killed or disconnected); see its output")
@@ -229,4 +231,4 @@ def _remake(index: int, name: str, text: str) -> AgentTunixError:
 
 
 def _descendants(kind: type[AgentTunixError]) -> Sequence[type[AgentTunixError]]:
-    return [kind, *(found for child in kind.__subclasses__() for found in _descendants(child))]
+    return [kind, *(descendant for child in kind.__subclasses__() for descendant in _descendants(child))]

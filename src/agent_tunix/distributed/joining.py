@@ -62,9 +62,9 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
         raise ConfigError(_describe_failure(distributed, error), code="joining_failed") from error
     from jax._src import distributed as state  # JAX has no public access to its client
 
-    found: Any = state.global_state
+    global_state: Any = state.global_state
     handler.status = 1
-    processes = Processes(found.process_id, found.num_processes, ValueStore(found.client), handler)
+    processes = Processes(global_state.process_id, global_state.num_processes, ValueStore(global_state.client), handler)
     settle(processes)
     processes.remember("No step was completed, so there is nothing to resume.")
     try:
@@ -135,16 +135,16 @@ def _check_same(processes: Processes, identity: str) -> None:
         ConfigError: Two processes differ.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()
-    said = processes.gather((processes.count, digest))
-    if other := [index for index, (count, _) in enumerate(said) if count != processes.count]:
+    answers = processes.gather((processes.count, digest))
+    if others := [index for index, (count, _) in enumerate(answers) if count != processes.count]:
         raise ConfigError(
             f"all processes require the same distributed.num_processes, but process {processes.index} has "
-            f"{processes.count} and process {other[0]} has {said[other[0]][0]}; set the same value in all of them",
+            f"{processes.count} and process {others[0]} has {answers[others[0]][0]}; set the same value in all of them",
             code="process_count_differs",
         )
-    if other := [index for index, (_, found) in enumerate(said) if found != said[0][1]]:
+    if others := [index for index, (_, digest_of_another) in enumerate(answers) if digest_of_another != answers[0][1]]:
         raise ConfigError(
-            f"all processes require the same configuration, but that of process {other[0]} differs from that of "
+            f"all processes require the same configuration, but that of process {others[0]} differs from that of "
             "process 0; start all of them with the same overrides, except distributed.process_id and "
             "distributed.local_device_ids",
             code="configuration_differs",
@@ -177,9 +177,9 @@ def _connect_devices(processes: Processes) -> None:
 
 def _describe_timeout(distributed: DistributedConfig) -> str:
     address = distributed.coordinator_address or "the detected address"
-    told = "" if distributed.num_processes is None else f" of {distributed.num_processes}"
+    count = "" if distributed.num_processes is None else f" of {distributed.num_processes}"
     return (
-        f"not all{told} processes connected at {address} within "
+        f"not all{count} processes connected at {address} within "
         f"distributed.initialization_timeout_s={distributed.initialization_timeout_s}. Check that process 0 runs "
         "there and can be reached, that each of the others has its own distributed.process_id, and that all have the "
         "same distributed.num_processes; or raise the limit"

@@ -100,8 +100,8 @@ class FailureWatch:
     def _watch(self) -> None:
         while not self._over.wait(1.0):
             try:
-                found = self._look()
+                failure = self._look()
             except Exception:  # the store is gone; the handler of SIGABRT reports it
                 continue
-            if found is not None and not self._over.wait(self._grace_s):
-                self._end(found)
+            if failure is not None and not self._over.wait(self._grace_s):
+                self._end(failure)

@@ -63,10 +63,10 @@ def meet(address: str, index: int, count: int, timeout_s: float, identity: str =
         if time.monotonic() > deadline:
             raise NobodyCameError
         with contextlib.suppress(OSError):
-            answered, went = _report(address, f"{index} {digest}", deadline)
-            if went:
+            has_answer, has_gone = _report(address, f"{index} {digest}", deadline)
+            if has_gone:
                 return
-            cut_off = 0 if answered else cut_off + 1
+            cut_off = 0 if has_answer else cut_off + 1
         time.sleep(_PAUSE_S)
     raise _not_ours(address)
 
@@ -108,10 +108,10 @@ def _receive(listener: socket.socket, count: int, digest: str, deadline: float) 
             with contextlib.suppress(OSError):  # nobody came in this moment, or somebody left again
                 connection, _ = listener.accept()
                 stack.enter_context(connection)
-                index, found = _admit(connection, count, present)
-                if found == digest:
+                index, announcement = _admit(connection, count, present)
+                if announcement == digest:
                     present[index] = connection
-                elif found:
+                elif announcement:
                     strangers[index] = time.monotonic(), connection
         for connection in present.values():
             with contextlib.suppress(OSError):  # JAX notices a process that is gone

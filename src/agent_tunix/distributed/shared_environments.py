@@ -43,15 +43,15 @@ class SharedEnvironments:
 
     def open(self, row: Mapping[str, Any]) -> EpisodeEnvironment:
         """Return the environment of a new episode of a row; see `EnvironmentSet.open`."""
-        opened: list[EpisodeEnvironment] = []
+        environments: list[EpisodeEnvironment] = []
 
         def open_here() -> tuple[Any, ...]:
-            opened.append(self._environments.open(row))
-            traits = opened[0].traits
+            environments.append(self._environments.open(row))
+            traits = environments[0].traits
             return traits.convention, traits.max_turns, traits.replies
 
         traits = EnvironmentTraits(*self._share(open_here))
-        return _SharedEpisode(traits, opened[0] if opened else None, self._share)
+        return _SharedEpisode(traits, environments[0] if environments else None, self._share)
 
     def for_each(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
         """Call a function on each item in all processes, with the answers that environments give in process 0."""
@@ -64,9 +64,9 @@ class SharedEnvironments:
             )
             return answers
 
-        given = self._processes.from_first(perform)
+        shared_answers = self._processes.from_first(perform)
         if not self._processes.is_first:
-            for item, of_item in zip(items, given, strict=True):
+            for item, of_item in zip(items, shared_answers, strict=True):
                 self._call(function, item, iter(of_item))
 
     def submit(self, function: Callable[[Item], None], item: Item) -> Future[None]:

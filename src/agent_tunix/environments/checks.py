@@ -205,10 +205,10 @@ class _Checker:
 
     def _observe(self) -> list[tuple[str, Any]]:
         with self._episode() as (episode, first):
-            seen: list[tuple[str, Any]] = [("the first observation", first), ("the prompt", episode.prompt())]
-            seen += _act(episode, self._tools)
+            observations: list[tuple[str, Any]] = [("the first observation", first), ("the prompt", episode.prompt())]
+            observations += _act(episode, self._tools)
             score = episode.score([{"role": "assistant", "content": ""}], "finished")
-            return [*seen, ("the score", None if score is None else score.value)]
+            return [*observations, ("the score", None if score is None else score.value)]
 
 
 class _Wrong(Exception):
@@ -217,17 +217,17 @@ class _Wrong(Exception):
 
 def _act(episode: EpisodeEnvironment, tools: Sequence[Tool]) -> list[tuple[str, Any]]:
     """Return what an episode replies to made-up calls and turns."""
-    seen: list[tuple[str, Any]] = []
+    observations: list[tuple[str, Any]] = []
     for place, tool in itertools.product(range(2), tools):
         result = episode.call(tool.name, _arguments_for(tool, place))
-        seen.append((f"the result of {tool.name}", (result.outcome, result.text)))
+        observations.append((f"the result of {tool.name}", (result.outcome, result.text)))
     if episode.traits.replies:
         for text in _TURNS:
             reply = episode.respond(text)
-            seen.append((f"the reply to {text!r}", (reply.text, reply.done)))
+            observations.append((f"the reply to {text!r}", (reply.text, reply.done)))
             if reply.done:
                 break
-    return seen
+    return observations
 
 
 def _compare(one: Sequence[tuple[str, Any]], other: Sequence[tuple[str, Any]], what: str) -> None:
@@ -255,8 +255,8 @@ def _value_for(schema: Mapping[str, Any], place: int, definitions: Mapping[str, 
     if depth > _DEEPEST or not isinstance(schema, Mapping):
         return None
     if "$ref" in schema:
-        found = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
-        return _value_for(found, place, definitions, depth + 1)
+        definition = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+        return _value_for(definition, place, definitions, depth + 1)
     if "enum" in schema:
         return schema["enum"][place % len(schema["enum"])]
     if options := schema.get("anyOf") or schema.get("allOf"):

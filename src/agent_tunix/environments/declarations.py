@@ -49,8 +49,8 @@ def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -
     kind = ToolCallFormat(call_format)
     if kind in (ToolCallFormat.GEMMA, ToolCallFormat.OLMO3):
         is_python = all(map(_has_python_names, calls))
-        listed = [{"name": call.name, "parameters": call.arguments} for call in calls]
-        text = "\n".join(map(_as_python, calls)) if is_python else json.dumps(listed, ensure_ascii=False)
+        entries = [{"name": call.name, "parameters": call.arguments} for call in calls]
+        text = "\n".join(map(_as_python, calls)) if is_python else json.dumps(entries, ensure_ascii=False)
         if kind is ToolCallFormat.OLMO3:
             return f"<function_calls>{text}</function_calls>"
         return f"```{'tool_code' if is_python else 'json'}\n{text}\n```"

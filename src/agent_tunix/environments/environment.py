@@ -100,8 +100,8 @@ class EpisodeEnvironment(abc.ABC):
         """Call a tool. Every fault, an unknown name included, becomes a result with a text for the model."""
         tools = {tool.name: tool for tool in self.tools}
         if name not in tools:
-            known = ", ".join(tools) or "none"
-            text = f"Error: there is no tool {name!r}{closest(name, tools)} Tools: {known}."
+            names = ", ".join(tools) or "none"
+            text = f"Error: there is no tool {name!r}{closest(name, tools)} Tools: {names}."
             return CallResult(text[:max_result_chars], CallOutcome.UNKNOWN_TOOL)
         return tools[name].call(arguments, max_result_chars)
 

@@ -206,23 +206,22 @@ class Episode:
         """Open and reset the environment, and make the first messages."""
         with self._faults():
             self._environment = self._open()
-            first = self._environment.reset(row, seed)
-            made = _plain_messages(self._environment.prompt()) or []
-            if all(message["role"] == "system" for message in made):
-                given = prompt if prompt is not None else row.get("prompt", row.get("question", ""))
-                asked = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
-                asked = [message for message in asked if message.get("content")]
-                made = asked if any(message.get("role") == "system" for message in asked) else [*made, *asked]
-            made = [
+            observation = self._environment.reset(row, seed)
+            messages = _plain_messages(self._environment.prompt()) or []
+            if all(message["role"] == "system" for message in messages):  # the environment makes no prompt of its own
+                messages = _with_prompt(
+                    messages, row.get("prompt", row.get("question", "")) if prompt is None else prompt
+                )
+            messages = [
                 {name: to_unicode(value) if isinstance(value, str) else value for name, value in message.items()}
-                for message in made
+                for message in messages
             ]
-            first = first and to_unicode(first)
-            if first and made and made[-1]["role"] == "user":
-                made[-1]["content"] = _appended(made[-1]["content"], first)
-            elif first:
-                made.append({"role": "user", "content": first})
-            self.messages += made
+            observation = observation and to_unicode(observation)
+            if observation and messages and messages[-1]["role"] == "user":
+                messages[-1]["content"] = _appended(messages[-1]["content"], observation)
+            elif observation:
+                messages.append({"role": "user", "content": observation})
+            self.messages += messages
             self.num_prompt_messages = len(self.messages)
 
     def write(self, text: str) -> None:
@@ -232,14 +231,14 @@ class Episode:
             self._texts.append(text)
             # An environment without tools reads the text itself, whatever it looks like.
             tools = self.environment.tools
-            parsed = parse_turn(text, self._format, tools) if tools else None
-            if parsed is not None:
-                self._note_unread(text, parsed.calls)
-            if parsed is None or not parsed.calls:
+            turn = parse_turn(text, self._format, tools) if tools else None
+            if turn is not None:
+                self._note_unread(text, turn.calls)
+            if turn is None or not turn.calls:
                 self.messages.append({"role": "assistant", "content": text})
                 self._reply(text)
             else:
-                self._make_calls(parsed.content, parsed.calls)
+                self._make_calls(turn.content, turn.calls)
 
     def cut(self, text: str, reason: StopReason) -> None:
         """Add a turn that was cut at a limit, and stop; the environment does not see it."""
@@ -315,10 +314,9 @@ class Episode:
 
     def _make_calls(self, content: str, calls: Sequence[ToolCall | MalformedCall]) -> None:
         ids = [f"call_{next(self._ids)}" for _ in calls]
-        written = [_as_message(call, name) for call, name in zip(calls, ids, strict=True) if isinstance(call, ToolCall)]
         message: Message = {"role": "assistant", "content": content}
-        if written:
-            message["tool_calls"] = written
+        if entries := [_as_message(call, n) for call, n in zip(calls, ids, strict=True) if isinstance(call, ToolCall)]:
+            message["tool_calls"] = entries
         self.messages.append(message)
         for call, name, result in zip(calls, ids, self._results(calls), strict=True):
             arguments = call.arguments if isinstance(call, ToolCall) else {}
@@ -361,15 +359,23 @@ def _plain_messages(messages: Any) -> list[Message] | None:
     return list(plain)
 
 
-def _appended(content: Any, first: str) -> Any:
+def _with_prompt(system_messages: list[Message], prompt: Sequence[Message] | str) -> list[Message]:
+    """Return the prompt after the environment's system messages, unless it has a system message itself."""
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(one) for one in prompt]
+    messages = [message for message in messages if message.get("content")]
+    has_system = any(message.get("role") == "system" for message in messages)
+    return messages if has_system else [*system_messages, *messages]
+
+
+def _appended(content: Any, observation: str) -> Any:
     """Return a prompt with the first observation after it.
 
     White space between them is kept, as in TRL. Without any, an empty line separates them.
     """
     if isinstance(content, list):
-        return [*content, {"type": "text", "text": first}]
-    is_divided = first[:1].isspace() or str(content)[-1:].isspace()
-    return f"{content}{first}" if is_divided else f"{content}\n\n{first}"
+        return [*content, {"type": "text", "text": observation}]
+    is_divided = observation[:1].isspace() or str(content)[-1:].isspace()
+    return f"{content}{observation}" if is_divided else f"{content}\n\n{observation}"
 
 
 def _as_message(call: ToolCall, name: str) -> dict[str, Any]:

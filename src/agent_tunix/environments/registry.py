@@ -42,12 +42,12 @@ class RegisteredEntry:
 
     Attributes:
         kind: `tool` or `environment`.
-        given: The function or class.
+        definition: The function or class.
         convention: Convention in which it is written; `auto`: the one that its members show.
     """
 
     kind: RegisteredKind
-    given: Any
+    definition: Any
     convention: str = "auto"
 
 
@@ -122,21 +122,21 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
             code="invalid_environment_name",
         )
 
-    def register(given: Given) -> Given:
+    def register(definition: Given) -> Given:
         from agent_tunix.environments.conventions import adapt_environment
 
-        adapt_environment(given, name, convention=convention)
+        adapt_environment(definition, name, convention=convention)
         previous = _registered.get(name)
-        if previous is not None and not overwrite and not _is_same(previous.given, given):
+        if previous is not None and not overwrite and not _is_same(previous.definition, definition):
             raise InvalidEnvironmentError(
-                f"a {previous.kind} named {name!r} is already registered: {previous.given!r}; choose another name, or "
-                "pass overwrite=True",
+                f"a {previous.kind} named {name!r} is already registered: {previous.definition!r}; choose another "
+                "name, or pass overwrite=True",
                 code="duplicate_environment",
             )
         if previous is None and name in BUILTIN and not overwrite:
-            logger.warning("the built-in %s %r is replaced by %r", BUILTIN[name][0], name, given)
-        _registered[name] = RegisteredEntry(kind, given, convention)
-        return given
+            logger.warning("the built-in %s %r is replaced by %r", BUILTIN[name][0], name, definition)
+        _registered[name] = RegisteredEntry(kind, definition, convention)
+        return definition
 
     return register
 
@@ -146,7 +146,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return one is other or (_place(one) is not None and _place(one) == _place(other))
 
 
-def _place(given: Any) -> tuple[str, str] | None:
-    module = str(getattr(given, "__module__", ""))
-    name = str(getattr(given, "__qualname__", ""))
+def _place(definition: Any) -> tuple[str, str] | None:
+    module = str(getattr(definition, "__module__", ""))
+    name = str(getattr(definition, "__qualname__", ""))
     return (module, name) if "@" in module and name and "<locals>" not in name else None

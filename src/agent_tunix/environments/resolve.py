@@ -84,13 +84,13 @@ def _adapt(spec: str, args: Mapping[str, Any], directory: Path) -> EnvironmentAd
     path, sign, name = spec.rpartition(":")
     if (path if sign else spec).endswith(".py"):
         module_of_file = _load(directory, path if sign else spec)
-        given = _attribute(module_of_file, name if sign else "", f"{path or spec}:")
-        return adapt_environment(given, name, args)
+        definition = _attribute(module_of_file, name if sign else "", f"{path or spec}:")
+        return adapt_environment(definition, name, args)
     if "." in spec:
         path, _, name = spec.rpartition(".")
         return adapt_environment(_attribute(import_module(path, directory), name, f"{path}."), name, args)
     entry = get_registered(spec)
-    return adapt_environment(entry.given, spec, args, entry.convention)
+    return adapt_environment(entry.definition, spec, args, entry.convention)
 
 
 def import_module(spec: str, directory: Path) -> ModuleType:
@@ -129,14 +129,14 @@ def _load(directory: Path, file: str) -> ModuleType:
 
 
 def _attribute(module: ModuleType, name: str, prefix: str) -> Any:
-    found = getattr(module, name, None) if name else None
-    if found is None:
+    attribute = getattr(module, name, None) if name else None
+    if attribute is None:
         names = loading.rewards_of(module)
         choices = ", ".join(f"{prefix}{one}" for one in names) or "no classes or functions"
         hint = _where_nested(module, name) or closest(name, names)
-        asked = f"there is no {name!r} in {prefix.rstrip(':.')}{hint}" if name else "name a class."
-        raise UnknownEnvironmentError(f"{asked} There are: {choices}.", code="unknown_attribute")
-    return found
+        problem = f"there is no {name!r} in {prefix.rstrip(':.')}{hint}" if name else "name a class."
+        raise UnknownEnvironmentError(f"{problem} There are: {choices}.", code="unknown_attribute")
+    return attribute
 
 
 def _where_nested(module: ModuleType, name: str) -> str:

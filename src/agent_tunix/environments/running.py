@@ -137,10 +137,10 @@ class EnvironmentSet(Closing):
 
     def check_row(self, row: Mapping[str, Any]) -> None:
         """Raise InvalidEnvironmentError if a row names no environment of the run, or lacks a column of its `reset`."""
-        chosen = None if None in self._adapters else row.get(ENVIRONMENT_COLUMN)
-        if not isinstance(chosen, str | None) or chosen not in self._adapters:
-            raise InvalidEnvironmentError(self._unknown(chosen), code="unknown_environment_of_row")
-        adapter = self._adapters[chosen]
+        environment_name = None if None in self._adapters else row.get(ENVIRONMENT_COLUMN)
+        if not isinstance(environment_name, str | None) or environment_name not in self._adapters:
+            raise InvalidEnvironmentError(self._unknown(environment_name), code="unknown_environment_of_row")
+        adapter = self._adapters[environment_name]
         required = [name for name, is_ in adapter.reset_parameters.items() if is_]
         if missing := [name for name in required if name not in row]:
             raise InvalidEnvironmentError(

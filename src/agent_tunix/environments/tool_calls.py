@@ -185,8 +185,8 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
 
 def text_after_thoughts(text: str) -> str:
     """Return the text after the last `</think>`; "" in a thought that has not ended."""
-    said = text.rpartition(_THOUGHT_ENDS)[2]
-    return "" if "<think>" in said else said
+    answer = text.rpartition(_THOUGHT_ENDS)[2]
+    return "" if "<think>" in answer else answer
 
 
 # A part of a turn: text, a call or a malformed call.
@@ -196,7 +196,7 @@ _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]
 
 def _end_of_thought(text: str, read: _Reader, tools: Sequence[Tool]) -> int | None:
     """Return the position after the last `</think>` outside the arguments; 0 for no thought, None for an open one."""
-    ends = [found.end() for found in re.finditer(_THOUGHT_ENDS, text)]
+    ends = [match.end() for match in re.finditer(_THOUGHT_ENDS, text)]
     if not ends:
         return None if "<think>" in text else 0
     starts = [0, *ends[:-1]][:_STARTS_TRIED]
@@ -306,8 +306,8 @@ def _typed(value: str, schema: Any, parameters: Mapping[str, Any]) -> Any:
     options += [definition_of(one, parameters) for one in schema.get("anyOf") or () if isinstance(one, Mapping)]
     if any(isinstance(one.get("enum"), list) and value in one["enum"] for one in options):
         return value
-    named = [one.get("type") for one in options]
-    kinds = [kind for one in named for kind in (one if isinstance(one, list) else [one])]
+    types = [one.get("type") for one in options]
+    kinds = [kind for one in types for kind in (one if isinstance(one, list) else [one])]
     if "null" in kinds and value in ("null", "None"):
         return None
     if "string" in kinds:
@@ -315,8 +315,8 @@ def _typed(value: str, schema: Any, parameters: Mapping[str, Any]) -> Any:
     if value in _CONSTANTS:
         return _CONSTANTS[value]
     try:
-        found, end = _load_json(value, 0)
-        return value if value[end:].strip() else _plain(found)
+        decoded, end = _load_json(value, 0)
+        return value if value[end:].strip() else _plain(decoded)
     except _Fault:
         return value
 
@@ -357,27 +357,27 @@ def _json_sequence(text: str) -> Iterator[_Part]:
 def _is_call(text: str) -> bool:
     """Return True if a text without any tag begins with an object that has a name."""
     try:
-        found, _ = _load_json(text, 0)
+        value, _ = _load_json(text, 0)
     except _Fault:
         return _LOOKS_LIKE_CALL.match(text) is not None
-    return isinstance(found, dict) and "name" in found and ("parameters" in found or "arguments" in found)
+    return isinstance(value, dict) and "name" in value and ("parameters" in value or "arguments" in value)
 
 
 def _json_call(text: str, start: int) -> tuple[ToolCall, int]:
-    found, end = _load_json(text, start)
-    return _call_of(found), end
+    value, end = _load_json(text, start)
+    return _call_of(value), end
 
 
-def _call_of(found: Any) -> ToolCall:
-    if not isinstance(found, dict):
+def _call_of(value: Any) -> ToolCall:
+    if not isinstance(value, dict):
         raise _Fault(CallFault.NOT_AN_OBJECT)
-    if "name" not in found or found["name"] == "":
+    if "name" not in value or value["name"] == "":
         raise _Fault(CallFault.NO_NAME)
-    name = found["name"]
+    name = value["name"]
     if not isinstance(name, str):
         raise _Fault(CallFault.NAME_NOT_TEXT)
     _plain(name)
-    arguments = found.get("arguments", found.get("parameters", {}))
+    arguments = value.get("arguments", value.get("parameters", {}))
     if isinstance(arguments, str):  # as OpenAI's API writes them
         try:
             arguments, _ = _load_json(arguments, 0)
@@ -408,10 +408,10 @@ def _load_json(text: str, start: int) -> tuple[Any, int]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise _Fault(CallFault.DUPLICATE_ARGUMENT)
-    return made
+    return mapping
 
 
 def _refuse_constant(name: str) -> None:
@@ -479,10 +479,10 @@ def _fenced_calls(body: str) -> Iterator[_Part]:
         if not body.strip():
             raise _Fault(CallFault.EMPTY)
         if _JSON_BEGINS.match(body):
-            found, end = _load_json(body, 0)
+            value, end = _load_json(body, 0)
             if body[end:].strip():
                 raise _Fault(CallFault.TRAILING_TEXT)
-            calls = [_call_of(one) for one in (found if isinstance(found, list) else [found])]
+            calls = [_call_of(one) for one in (value if isinstance(value, list) else [value])]
         else:
             calls = _python_calls(body)
     except _Fault as error:

@@ -125,13 +125,13 @@ class FunctionTool(Tool):
         from pydantic import ValidationError
 
         try:
-            made = self._model.model_validate(dict(arguments))
+            model = self._model.model_validate(dict(arguments))
         except ValidationError as error:
             faults = [_describe_error(fault) for fault in error.errors(include_url=False)]
             raise BadArgumentsError(_refusal(self, faults)) from None
-        values = {str(info.alias): getattr(made, field) for field, info in type(made).model_fields.items()}
-        given = {name: value for name, value in values.items() if name in arguments}
-        return _bind(self._signature, {**given, **(made.model_extra or {})})
+        values = {str(info.alias): getattr(model, field) for field, info in type(model).model_fields.items()}
+        converted = {name: value for name, value in values.items() if name in arguments}
+        return _bind(self._signature, {**converted, **(model.model_extra or {})})
 
     def run(self, converted: inspect.BoundArguments) -> Any:
         """Return the function's result, awaited if needed."""
@@ -213,11 +213,11 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
     text = inspect.getdoc(function) or ""
     try:
-        parsed = docstring_parser.parse(text)
+        docstring = docstring_parser.parse(text)
     except docstring_parser.ParseError:  # a docstring need not follow any style
         return text, {}
-    parts = [parsed.short_description, parsed.long_description]
-    notes = {one.arg_name: " ".join((one.description or "").split()) for one in parsed.params}
+    parts = [docstring.short_description, docstring.long_description]
+    notes = {one.arg_name: " ".join((one.description or "").split()) for one in docstring.params}
     return "\n\n".join(part for part in parts if part), notes
 
 
@@ -302,13 +302,13 @@ def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bind(signature: inspect.Signature, values: Mapping[str, Any]) -> inspect.BoundArguments:
-    named, positional = dict(values), []
+    keywords, positional = dict(values), []
     alone = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_ONLY]
-    while alone and alone[-1].name not in named:
+    while alone and alone[-1].name not in keywords:
         alone.pop()
     for parameter in alone:  # one before a given one is given too
-        positional.append(named.pop(parameter.name, parameter.default))
-    return signature.bind(*positional, **named)
+        positional.append(keywords.pop(parameter.name, parameter.default))
+    return signature.bind(*positional, **keywords)
 
 
 def _describe_error(fault: Mapping[str, Any]) -> str:
@@ -324,13 +324,13 @@ def _describe_error(fault: Mapping[str, Any]) -> str:
 
 def _refusal(tool: Tool, faults: Sequence[str]) -> str:
     more = f"; and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
-    told = "; ".join(faults[:_SHOWN_FAULTS]) + more
+    reasons = "; ".join(faults[:_SHOWN_FAULTS]) + more
     required = tool.parameters.get("required", ())
     takes = [
         f"{name} ({_type_of(schema, tool.parameters)}{', required' if name in required else ''})"
         for name, schema in (tool.parameters.get("properties") or {}).items()
     ]
-    return f"bad arguments for {tool.name}: {told}. It takes: {', '.join(takes) or 'no arguments'}."
+    return f"bad arguments for {tool.name}: {reasons}. It takes: {', '.join(takes) or 'no arguments'}."
 
 
 def definition_of(schema: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -338,16 +338,18 @@ def definition_of(schema: Mapping[str, Any], parameters: Mapping[str, Any]) -> M
     if "$ref" not in schema:
         return schema
     definitions = parameters.get("$defs")
-    named = definitions.get(str(schema["$ref"]).rpartition("/")[2]) if isinstance(definitions, Mapping) else None
-    return named if isinstance(named, Mapping) else {}
+    definition = definitions.get(str(schema["$ref"]).rpartition("/")[2]) if isinstance(definitions, Mapping) else None
+    return definition if isinstance(definition, Mapping) else {}
 
 
 def _type_of(schema: Any, parameters: Mapping[str, Any]) -> str:
     if not isinstance(schema, Mapping):
         return "any"
     if "$ref" in schema:
-        found = definition_of(schema, parameters)
-        return _type_of({key: found[key] for key in ("enum", "type") if key in found} or {"type": "object"}, {})
+        definition = definition_of(schema, parameters)
+        return _type_of(
+            {key: definition[key] for key in ("enum", "type") if key in definition} or {"type": "object"}, {}
+        )
     if isinstance(schema.get("enum"), list):
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     if isinstance(schema.get("anyOf"), list):
@@ -357,13 +359,13 @@ def _type_of(schema: Any, parameters: Mapping[str, Any]) -> str:
 
 def _has_type(value: Any, schema: Any) -> bool:
     kinds = schema.get("type") if isinstance(schema, Mapping) else None
-    named = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
-    allowed = tuple(kind for one in named for kind in _JSON_TYPES.get(one, (object,)))
-    if not allowed:
+    types = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
+    classes = tuple(kind for one in types for kind in _JSON_TYPES.get(one, (object,)))
+    if not classes:
         return True
-    if isinstance(value, bool) and bool not in allowed and object not in allowed:
+    if isinstance(value, bool) and bool not in classes and object not in classes:
         return False
-    return isinstance(value, allowed) or ("integer" in named and isinstance(value, float) and value.is_integer())
+    return isinstance(value, classes) or ("integer" in types and isinstance(value, float) and value.is_integer())
 
 
 def _show(value: Any) -> str:

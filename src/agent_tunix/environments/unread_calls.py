@@ -43,23 +43,23 @@ def find_unread_call(
         tools: Tools of the episode.
         is_malformed: True if `parse_turn` found malformed calls. Then only a call that another format reads counts.
     """
-    said = text_after_thoughts(text)
+    answer = text_after_thoughts(text)
     names = [tool.name for tool in tools]
-    if not said.strip() or not names:
+    if not answer.strip() or not names:
         return ""
     for form in (one for one in _TAGS if one != call_format):
-        calls = parse_turn(said, form, tools).calls
+        calls = parse_turn(answer, form, tools).calls
         is_read = any(isinstance(call, ToolCall) and call.name in names for call in calls)
-        if is_read or (not is_malformed and _TAGS[form].search(said)):
+        if is_read or (not is_malformed and _TAGS[form].search(answer)):
             return str(form)
     if is_malformed:
         return ""
-    listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return next(
         (
             form
             for form, pattern in _OTHER_FORMS.items()
-            if re.search(pattern.replace("%TOOL%", listed), said, re.MULTILINE)
+            if re.search(pattern.replace("%TOOL%", alternatives), answer, re.MULTILINE)
         ),
         "",
     )

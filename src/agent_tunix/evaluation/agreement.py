@@ -47,9 +47,9 @@ def share_of_most_common(
         if not (undecided := [problem for problem in problems if problem.is_undecided]):
             break
         questions = [problem.questions() for problem in undecided]
-        accepted = iter(accepts([question for of_problem in questions for question in of_problem]))
+        judgements = iter(accepts([question for of_problem in questions for question in of_problem]))
         for problem, of_problem in zip(undecided, questions, strict=True):
-            problem.merge([next(accepted) for _ in of_problem])
+            problem.merge([next(judgements) for _ in of_problem])
     return np.array([problem.most_common / len(problem.samples) for problem in problems])
 
 
@@ -82,10 +82,10 @@ class _Problem:
             for writer in map(self._writers.__getitem__, others)
         ]
 
-    def merge(self, accepted: Sequence[bool]) -> None:
+    def merge(self, judgements: Sequence[bool]) -> None:
         """Remove the most common answer and those that are the same."""
         first, *others = self._counts
-        same = [first, *(answer for answer, is_same in zip(others, accepted, strict=True) if is_same)]
+        same = [first, *(answer for answer, is_same in zip(others, judgements, strict=True) if is_same)]
         self._largest = max(self._largest, sum(self._counts.pop(answer) for answer in same))
 
 

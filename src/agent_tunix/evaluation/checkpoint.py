@@ -54,17 +54,17 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
         )
         if config.evaluation.correct == OWN_REWARD:
             correct = reward
-        trained, found = _measure(request.subject, config, correct)
+        trained, evaluation = _measure(request.subject, config, correct)
         step = trained.step
-        results, rows = _results(request, trained, found, reward)
+        results, rows = _results(request, trained, evaluation, reward)
         reasons = _reasons(results, config, "eval/")
         if request.other is not None:
             other, second = _measure(request.other, config, correct)
             results |= {"compared_with": request.other.name, "compared_step": other.step}
-            compared = second.metrics()
-            reasons |= _reasons(compared, request.other.run.config, "eval/compared/")
-            results |= {name.replace("eval/", "eval/compared/"): value for name, value in compared.items()}
-            comparison = _comparison_metrics(*_compare(found, second))
+            metrics_of_other = second.metrics()
+            reasons |= _reasons(metrics_of_other, request.other.run.config, "eval/compared/")
+            results |= {name.replace("eval/", "eval/compared/"): value for name, value in metrics_of_other.items()}
+            comparison = _comparison_metrics(*_compare(evaluation, second))
             if comparison["eval/difference/accuracy"] is None:
                 count = comparison["eval/difference/num_problems"]
                 reasons["eval/difference/accuracy"] = f"problems with scores of both models: {count}"
@@ -84,12 +84,12 @@ def _reasons(metrics: Mapping[str, Any], config: Config, prefix: str) -> dict[st
 
 
 def _results(
-    request: EvaluationRequest, trained: "TrainedPolicy", found: "Evaluation", reward: Mixture | None
+    request: EvaluationRequest, trained: "TrainedPolicy", evaluation: "Evaluation", reward: Mixture | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the metrics of the evaluated model, and its problems with their completions."""
     from agent_tunix.evaluation.evaluate import at_step, episode_results, reward_metrics
 
-    config, judged = request.subject.run.config, found.judged
+    config, judged = request.subject.run.config, evaluation.judged
     results: dict[str, Any] = {
         "model": request.subject.name,
         "step": trained.step,
@@ -97,7 +97,7 @@ def _results(
         "num_passes": config.evaluation.num_passes,
         "correct": config.evaluation.correct,
         **{f"{group}.{key}": value for group, values in request.replaced.items() for key, value in values.items()},
-        **found.metrics(),
+        **evaluation.metrics(),
         **episode_results([sample for of_problem in judged.samples for sample in of_problem]),
     }
     rows = list(judged.rows())
@@ -124,12 +124,12 @@ def _make_directory(directory: Path) -> None:
         ) from error
 
 
-def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple["TrainedPolicy", "Evaluation"]:
+def _measure(subject: Subject, settings: Config, correct: Mixture | None) -> tuple["TrainedPolicy", "Evaluation"]:
     """Evaluate a model, and return it with the result.
 
     Args:
         subject: The model, with the prompt and the lengths that it was trained with.
-        asked: The configuration that gives data, seed and evaluation settings.
+        settings: The configuration that gives data, seed and evaluation settings.
         correct: The reward that decides what is correct; None for a built-in measure.
     """
     from agent_tunix.data import load_evaluation
@@ -144,13 +144,13 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
 
     training = dataclasses.replace(
         subject.run.config.training,
-        test_data_dir=asked.training.test_data_dir,
-        train_data_dir=asked.training.train_data_dir,
-        train_fraction=asked.training.train_fraction,
-        num_test_batches=asked.training.num_test_batches,
+        test_data_dir=settings.training.test_data_dir,
+        train_data_dir=settings.training.train_data_dir,
+        train_fraction=settings.training.train_fraction,
+        num_test_batches=settings.training.num_test_batches,
     )
     config = dataclasses.replace(
-        subject.run.config, data=asked.data, seed=asked.seed, training=training, evaluation=asked.evaluation
+        subject.run.config, data=settings.data, seed=settings.seed, training=training, evaluation=settings.evaluation
     )
     trained = load_trained_policy(subject.run, subject.step)
     generation = config.generation
@@ -168,9 +168,9 @@ def _measure(subject: Subject, asked: Config, correct: Mixture | None) -> tuple[
     if correct is not None:
         correct.load_state_dict(trained.observed)
     verdicts = None if correct is None else correct.score(at_step(samples, trained.step, trained.max_steps))
-    found = judge(samples, asked.evaluation.correct, verdicts, asked.evaluation.correct_at)
-    warn_if_unknown(found, asked.evaluation.correct)
-    return trained, found
+    judged = judge(samples, settings.evaluation.correct, verdicts, settings.evaluation.correct_at)
+    warn_if_unknown(judged, settings.evaluation.correct)
+    return trained, judged
 
 
 def _compare(first: "Evaluation", second: "Evaluation") -> tuple["AccuracyComparison", bool]:
@@ -185,7 +185,7 @@ def _compare(first: "Evaluation", second: "Evaluation") -> tuple["AccuracyCompar
     from agent_tunix.evaluation.intervals import compare
     from agent_tunix.evaluation.judging import is_enough
 
-    places = [_places(found) for found in (first, second)]
+    places = [_places(evaluation) for evaluation in (first, second)]
     common = [key for key in places[0] if key in places[1]]
     if not common:
         raise DataError(
@@ -194,24 +194,25 @@ def _compare(first: "Evaluation", second: "Evaluation") -> tuple["AccuracyCompar
             code="nothing_to_compare",
         )
     rights = [
-        found.judged.right[[place[key] for key in common]] for found, place in zip((first, second), places, strict=True)
+        evaluation.judged.right[[place[key] for key in common]]
+        for evaluation, place in zip((first, second), places, strict=True)
     ]
-    asked = min(first.num_problems, second.num_problems)
-    return compare(*rights), is_enough(len(common), asked)
+    num_asked = min(first.num_problems, second.num_problems)
+    return compare(*rights), is_enough(len(common), num_asked)
 
 
-def _places(found: "Evaluation") -> dict[tuple[str, str, int], int]:
+def _places(evaluation: "Evaluation") -> dict[tuple[str, str, int], int]:
     """Return the index of each problem whose completions were all scored.
 
     The key is the problem, its reference and the number of earlier occurrences of both.
     """
     places: dict[tuple[str, str, int], int] = {}
-    asked: Counter[tuple[str, str]] = Counter()
-    for place, (samples, scored) in enumerate(zip(found.judged.samples, found.judged.scored, strict=True)):
+    counts: Counter[tuple[str, str]] = Counter()
+    for place, (samples, is_scored) in enumerate(zip(evaluation.judged.samples, evaluation.judged.scored, strict=True)):
         problem = samples[0].prompt, str(samples[0].answer)
-        if scored.all():
-            places[*problem, asked[problem]] = place
-        asked[problem] += 1
+        if is_scored.all():
+            places[*problem, counts[problem]] = place
+        counts[problem] += 1
     return places
 
 
@@ -237,11 +238,11 @@ def _show(results: Mapping[str, Any], path: Path, reasons: Mapping[str, str]) ->
     for name, value in results.items():
         if name.endswith(("_low", "_high")):
             continue
-        shown = "n/a" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+        text = "n/a" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
         if name in reasons:
-            shown += f"  ({reasons[name]})"
+            text += f"  ({reasons[name]})"
         if f"{name}_low" in results:
-            shown += f"  [{results[f'{name}_low']:.4f}, {results[f'{name}_high']:.4f}]"
-        print(escape_hidden(f"{name:{width}} {shown}"))
+            text += f"  [{results[f'{name}_low']:.4f}, {results[f'{name}_high']:.4f}]"
+        print(escape_hidden(f"{name:{width}} {text}"))
     print(escape_hidden(f"{'written':{width}} {path}"))
     print(escape_hidden(f"{'problems':{width}} {path.with_suffix('.jsonl')}"))

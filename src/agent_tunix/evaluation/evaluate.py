@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from agent_tunix.evaluation.intervals import mean_interval
 from agent_tunix.evaluation.judging import is_enough, judge, reason_not_to_judge, warn_if_unknown
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.builtin.form import has_tags
+from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.rewards.statistics.episodes import episode_metrics
 from agent_tunix.runs.reward_setup import BUILTIN_MEASURES, OWN_REWARD
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler
 from agent_tunix.sampling.samples import make_samples
 from agent_tunix.sampling.token_choice import SamplingParams
-
-Scorer = Callable[[Sequence[Sample]], list[Score]]
 
 _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
@@ -67,8 +66,8 @@ class Evaluator:
         config: Config,
         prompts: Prompts,
         components: Sequence[str],
-        reward: Scorer | None,
-        correct: Scorer | None,
+        reward: ScoringFunction | None,
+        correct: ScoringFunction | None,
         max_steps: int,
     ) -> None:
         self._config = config
@@ -76,13 +75,13 @@ class Evaluator:
         self._components = components
         self._correct = correct
         self._max_steps = max_steps
-        asked = config.evaluation
-        self.is_on = asked.num_samples > 0
-        by_reward = asked.with_rewards
-        self._reason_unknown = self._probe() if self.is_on and asked.correct in BUILTIN_MEASURES else ""
+        settings = config.evaluation
+        self.is_on = settings.num_samples > 0
+        by_reward = settings.with_rewards
+        self._reason_unknown = self._probe() if self.is_on and settings.correct in BUILTIN_MEASURES else ""
         if by_reward is None:
-            by_reward = bool(self._reason_unknown) or asked.correct == OWN_REWARD
-        self._reward = reward if by_reward or asked.correct == OWN_REWARD else None
+            by_reward = bool(self._reason_unknown) or settings.correct == OWN_REWARD
+        self._reward = reward if by_reward or settings.correct == OWN_REWARD else None
         self._tells_reward = by_reward
         if self.is_on:
             self._announce()
@@ -92,12 +91,12 @@ class Evaluator:
         samples = complete_problems(sampler, self._prompts, self._config)
         flat = at_step(samples, step, self._max_steps)
         scores = None if self._reward is None else self._reward(flat)
-        asked = self._config.evaluation
-        verdicts = scores if asked.correct == OWN_REWARD else self._correct and self._correct(flat)
-        found = judge(samples, asked.correct, verdicts, asked.correct_at)
+        settings = self._config.evaluation
+        verdicts = scores if settings.correct == OWN_REWARD else self._correct and self._correct(flat)
+        judged = judge(samples, settings.correct, verdicts, settings.correct_at)
         if not self._reason_unknown:
-            warn_if_unknown(found, asked.correct)
-        metrics = found.metrics()
+            warn_if_unknown(judged, settings.correct)
+        metrics = judged.metrics()
         if self._tells_reward and scores is not None:
             metrics |= reward_metrics(scores, self._components, len(samples[0]))[0]
         return metrics | episode_results(flat)
@@ -130,8 +129,8 @@ class Evaluator:
 
 def episode_results(samples: Sequence[Sample]) -> dict[str, float | None]:
     """Return the metrics of the episodes of an evaluation, except times; none for completions of one turn."""
-    found = episode_metrics(samples).items()
-    return {f"eval/{name}": value for name, value in found if not name.startswith("time/")}
+    metrics = episode_metrics(samples).items()
+    return {f"eval/{name}": value for name, value in metrics if not name.startswith("time/")}
 
 
 def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) -> list[Sample]:
@@ -159,9 +158,9 @@ def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -
     samples: list[list[Sample]] = [[] for _ in rows]
     for number in range(config.evaluation.num_passes):
         for chunk, start in enumerate(range(0, len(rows), size)):
-            wanted = rows[start : start + size]
+            chunk_rows = rows[start : start + size]
             # The last batch is padded with its last row, so that one compiled program serves all batches.
-            batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
+            batch = prompts.batch([*chunk_rows, *[chunk_rows[-1]] * (size - len(chunk_rows))])
             completions = sampler.sample_batch(
                 batch,
                 derive_key(config.seed, Use.EVALUATION, number, chunk),
@@ -169,8 +168,8 @@ def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -
                 num_generations=1,
                 max_prompt_length=prompt_tokens(config),
             )
-            made = make_samples(batch, completions, format=config.prompt.format, num_generations=1)
-            for row, sample in zip(wanted, made, strict=False):
+            chunk_samples = make_samples(batch, completions, format=config.prompt.format, num_generations=1)
+            for row, sample in zip(chunk_rows, chunk_samples, strict=False):
                 # The samples of a problem form a group, because some rewards compare them.
                 samples[row].append(
                     dataclasses.replace(sample, group_id=row, rollout_id=f"0_{row}_{number}", index=None)
@@ -211,5 +210,5 @@ def reward_metrics(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else None

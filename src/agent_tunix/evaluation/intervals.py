@@ -32,12 +32,12 @@ def share_interval(hits_PN: np.ndarray, counts_PN: np.ndarray) -> Interval | Non
         Lowest and highest share; None if nothing was scored.
     """
     hits_P, counts_P = (hits_PN & counts_PN).sum(axis=1), counts_PN.sum(axis=1)
-    kept = counts_P > 0
-    if not kept.any():
+    has_samples = counts_P > 0
+    if not has_samples.any():
         return None
     if hits_PN.shape[1] == 1:
         return wilson_interval(int(hits_P.sum()), int(counts_P.sum()))
-    return mean_interval(hits_P[kept] / counts_P[kept], counts_P[kept], is_share=True)
+    return mean_interval(hits_P[has_samples] / counts_P[has_samples], counts_P[has_samples], is_share=True)
 
 
 def mean_interval(values_P: np.ndarray, weights_P: np.ndarray | None = None, *, is_share: bool = False) -> Interval:

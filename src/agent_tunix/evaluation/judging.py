@@ -170,9 +170,9 @@ def judge(
         "partial_accuracy": (judged.partly_right, scored),
         "format_accuracy": (judged.formed, judged.compared_with_format),
     }
-    known = {leaf: share for leaf, share in shares.items() if is_enough(share[1].sum(), share[1].size)}
-    values = {leaf: float(hits[counted].mean()) for leaf, (hits, counted) in known.items()}
-    intervals = {leaf: share_interval(hits, counted) for leaf, (hits, counted) in known.items()}
+    sufficient = {leaf: share for leaf, share in shares.items() if is_enough(share[1].sum(), share[1].size)}
+    values = {leaf: float(hits[counted].mean()) for leaf, (hits, counted) in sufficient.items()}
+    intervals = {leaf: share_interval(hits, counted) for leaf, (hits, counted) in sufficient.items()}
     if passes > 1:
         of_problems = _shares_of_problems(judged, correct if is_builtin else "")
         values |= {leaf: float(shares_P.mean()) for leaf, shares_P in of_problems.items()}
@@ -197,15 +197,15 @@ def _shares_of_problems(judged: Judged, builtin: str) -> dict[str, np.ndarray]:
         judged: Scores of at least two samples of each problem.
         builtin: Name of the measure of correctness if it is built in, else "".
     """
-    kept = np.asarray(judged.scored.all(axis=1))
-    if not is_enough(kept.sum(), kept.size):
+    is_complete = np.asarray(judged.scored.all(axis=1))
+    if not is_enough(is_complete.sum(), is_complete.size):
         return {}
-    right_PN = judged.right[kept]
+    right_PN = judged.right[is_complete]
     passes = right_PN.shape[1]
     shares = {f"pass_at_{k}": _pass_at_k_of_each(right_PN.sum(axis=1), passes, k) for k in _ks(passes)}
     shares["pass_at_k"] = shares[f"pass_at_{passes}"]
     shares["consistency"] = share_of_most_common(
-        [row for row, is_kept in zip(judged.samples, kept, strict=True) if is_kept],
+        [row for row, is_kept in zip(judged.samples, is_complete, strict=True) if is_kept],
         right_PN,
         builtin,
         lambda several: [_reaches(one.value, judged.correct_at) for one in get_builtin(builtin).score(several)],

@@ -6,7 +6,7 @@ Importing this module does not load JAX.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data.prompting import settle_prompts
 from agent_tunix.data.sources.paths import SUFFIXES
 from agent_tunix.errors import ConfigError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.code_parts import CodePart
 from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
 from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.preflight import resolve_for_evaluation
 from agent_tunix.runs.reward_setup import OWN_REWARD
-from agent_tunix.runs.trust import correct_parts, data_parts, settle_trust
-from agent_tunix.tracking.stored_run import PARTS
+from agent_tunix.runs.trust import correct_parts, data_parts, environment_parts, require_trust, reward_parts
+
+_FILES_OF_RUNS = {"environment.json", "findings.jsonl", "metrics.jsonl", "status.json", "timings.json"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Subject:
     # Step of the checkpoint; None for the latest intact one, 0 for the model before training, `best` for the best.
     step: Step
     name: str  # directory of the run, or of the model
-    # Base directory of the run's relative paths and modules. It is read once, because trust in the run depends on it.
+    # Base directory of the run's relative paths and modules
     working_directory: Path
     is_run: bool = True  # True if the model comes from a run; False for a plain model
 
@@ -66,42 +66,25 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
 
     Raises:
         ConfigError: `checkpoint_dir` is not a run, or a value is out of range.
-        UntrustedRunError: A run is neither the user's own nor trusted, and would execute code or read private files.
+        UntrustedRunError: A run is neither the user's own nor trusted, and would use code, commands or endpoints.
         DataError, RewardError: The run's reward is requested, but cannot be resolved or does not fit the data.
     """
     replaced = {group: getattr(asked, group) for group in EVALUATE_GROUPS if getattr(asked, group)}
     subject = _read_subject("checkpoint_dir", asked.checkpoint_dir, "step", asked.step, asked, replaced)
     with_reward = asked.with_rewards or subject.run.config.evaluation.correct == OWN_REWARD
     if subject.is_run:
-        config = settle_trust(
-            subject.run.config,
-            subject.run.root,
-            working_directory=subject.working_directory,
-            trust=asked.trust,
-            own_parts=[*_own_data_parts(replaced, subject.run.root), *_own_correct_parts(asked)],
-            with_reward=with_reward,
-            with_correct=True,
-            with_data=True,
-            with_environment=True,
-        )
-        subject = _with_config(subject, config)
+        parts = correct_parts(subject.run.config, subject.working_directory)
+        if with_reward:
+            parts += reward_parts(subject.run.config, subject.working_directory)
+        _require_trust(subject, parts, asked.trust, [*_own_data_parts(replaced), *_own_correct_parts(asked)])
     subject = _with_config(subject, settle_prompts(subject.run.config))
     other = None
     if asked.compare_with is not None:
         # The other run keeps its own model and prompt settings. It answers the problems of the first.
         data = {group: values for group, values in replaced.items() if group == "data"}
         other = _read_subject("compare_with", asked.compare_with, "compare_step", asked.compare_step, asked, data)
-        settled = settle_trust(
-            other.run.config,
-            other.run.root,
-            working_directory=other.working_directory,
-            trust=asked.trust,
-            own_parts=_own_data_parts(data, other.run.root),
-            with_reward=False,
-            with_data=True,
-            with_environment=True,
-        )
-        other = _with_config(other, settle_prompts(settled))
+        _require_trust(other, [], asked.trust, _own_data_parts(data))
+        other = _with_config(other, settle_prompts(other.run.config))
     elif asked.compare_step is not None:
         raise ConfigError(
             "compare_step requires compare_with, the directory of a run, but it is null; set compare_with=RUN",
@@ -133,7 +116,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
 def _require_other_file(output: Path, config: Config) -> None:
     """Raise ConfigError if the evaluation would write over the problems that it reads, or over files of a run."""
     written = output.with_suffix(".jsonl")
-    taken = {output.name, written.name} & {*PARTS}
+    taken = {output.name, written.name} & _FILES_OF_RUNS
     if taken and (output.parent / "config.yaml").exists():
         raise ConfigError(
             f"output must leave {output.parent / taken.pop()} as it is, because it belongs to the run; give output "
@@ -153,10 +136,16 @@ def _with_config(subject: Subject, config: Config) -> Subject:
     return dataclasses.replace(subject, run=dataclasses.replace(subject.run, config=config))
 
 
-def _own_data_parts(values: Mapping[str, Mapping[str, Any]], root: Path) -> list[CodePart]:
-    """Return the data parts that the user names, which need no trust; the run's checkpoints are left out."""
-    parts = data_parts(_with_own(Config(), values), root)
-    return [part for part in parts if part.component != "training.checkpoint_dir"]
+def _require_trust(subject: Subject, rewards: Sequence[CodePart], trust: bool, own_parts: Sequence[CodePart]) -> None:
+    """Refuse a run of others that would use code beside the rewards, in its data or environments, without trust."""
+    config = subject.run.config
+    parts = [*rewards, *data_parts(config), *environment_parts(config, subject.working_directory)]
+    require_trust(subject.run.root, parts, trust=trust, own_parts=own_parts)
+
+
+def _own_data_parts(values: Mapping[str, Mapping[str, Any]]) -> list[CodePart]:
+    """Return the data parts that the user names, which need no trust."""
+    return data_parts(_with_own(Config(), values))
 
 
 def _own_correct_parts(asked: EvaluateConfig) -> list[CodePart]:
@@ -263,7 +252,7 @@ def _working_directory(root: Path) -> Path:
     If it is not recorded or no longer exists, return the current directory.
     """
     try:
-        recorded = Path(json.loads(read_regular(root / "environment.json"))["working_directory"])
+        recorded = Path(json.loads((root / "environment.json").read_bytes())["working_directory"])
         return recorded if recorded.is_dir() else Path.cwd()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Path.cwd()

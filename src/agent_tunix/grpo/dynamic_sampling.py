@@ -88,8 +88,8 @@ def fill_places(rounds: Sequence[Scored], num_generations: int) -> Scored:
         for number, scored in enumerate(others, 1)
         for group in np.flatnonzero(~_dead(scored, num_generations))
     ]
-    for place, found in zip(np.flatnonzero(_dead(first, num_generations)), spare, strict=False):
-        places[place] = found
+    for place, place_of_spare in zip(np.flatnonzero(_dead(first, num_generations)), spare, strict=False):
+        places[place] = place_of_spare
     rows = [
         (number, row)
         for number, group in places
@@ -118,10 +118,10 @@ def pass_rates(rounds: Sequence[Scored], num_generations: int, pass_at: float) -
     for scored in rounds:
         for row, judged_G in zip(scored.rows, scored.judged.reshape(-1, num_generations), strict=True):
             judged.setdefault(row, []).append(judged_G)
-    known = {row: values[~np.isnan(values)] for row, values in ((row, np.concatenate(j)) for row, j in judged.items())}
+    rates = {row: values[~np.isnan(values)] for row, values in ((row, np.concatenate(j)) for row, j in judged.items())}
     return {
         row: float((values >= lowest_reaching(pass_at)).mean()) if values.size else np.nan
-        for row, values in known.items()
+        for row, values in rates.items()
     }
 
 

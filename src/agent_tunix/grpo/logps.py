@@ -84,7 +84,7 @@ def completion_statistics(
     words_NK = None if top is None or isinstance(top, int) else top.reshape(n * T, -1)
     k = top if isinstance(top, int) else None
     mask_N = jnp.ones(n * T, jnp.bool_) if mask_nT is None else mask_nT.reshape(-1)
-    found = _in_chunks(
+    flat_statistics = _in_chunks(
         model,
         (flat, tokens_nT.reshape(-1), words_NK),
         mask_N,
@@ -95,7 +95,7 @@ def completion_statistics(
         entropy_gradient,
         k,
     )
-    statistics: TokenStatistics = jax.tree.map(lambda x: x.reshape(n, T, *x.shape[1:]), found)
+    statistics: TokenStatistics = jax.tree.map(lambda x: x.reshape(n, T, *x.shape[1:]), flat_statistics)
     statistics = statistics._replace(load=load)
     if entropy_gradient:
         return statistics
@@ -161,9 +161,9 @@ def _in_chunks(
         x = x.reshape(count, parts, chunk, *rest).swapaxes(0, 1).reshape(parts, -1, *rest)
         return x[:, :own].reshape(-1, *rest)
 
-    found = jax.lax.map(lambda chunks: recomputed(*chunks), jax.tree.map(to_chunks, inputs))
-    joined: TokenStatistics = jax.tree.map(to_tokens, found)
-    return joined
+    chunks_of_results = jax.lax.map(lambda chunks: recomputed(*chunks), jax.tree.map(to_chunks, inputs))
+    token_statistics: TokenStatistics = jax.tree.map(to_tokens, chunks_of_results)
+    return token_statistics
 
 
 def _once(
@@ -192,27 +192,27 @@ def _once(
 
     def with_slopes(hidden_CD: jax.Array, *others: jax.Array) -> tuple[TokenStatistics, jax.Array]:
         def logps(hidden_CD: jax.Array) -> tuple[jax.Array, TokenStatistics]:
-            found = of_chunk(hidden_CD, *others)
-            return found.logps, found
+            statistics = of_chunk(hidden_CD, *others)
+            return statistics.logps, statistics
 
-        logps_C, pull, found = jax.vjp(logps, hidden_CD, has_aux=True)
-        return found, pull(jnp.ones_like(logps_C))[0]
+        logps_C, pull, statistics = jax.vjp(logps, hidden_CD, has_aux=True)
+        return statistics, pull(jnp.ones_like(logps_C))[0]
 
     def run(of_chunk: Callable[..., Any], hidden_ND: jax.Array, *arrays: jax.Array) -> Any:
         tokens_N, order_N, num_chunks, *matrices = arrays
         shapes = jax.eval_shape(of_chunk, hidden_ND[:chunk], tokens_N[:chunk], *matrices)
         zeros = jax.tree.map(lambda x: jnp.zeros((N, *x.shape[1:]), x.dtype), shapes)
 
-        def add_chunk(number: jax.Array, found: Any) -> Any:
+        def add_chunk(number: jax.Array, slopes: Any) -> Any:
             where = jax.lax.dynamic_slice_in_dim(order_N, number * chunk, chunk)
             new = of_chunk(hidden_ND[where], tokens_N[where], *matrices)
-            return jax.tree.map(lambda whole, part: whole.at[where].set(part, mode="drop"), found, new)
+            return jax.tree.map(lambda whole, part: whole.at[where].set(part, mode="drop"), slopes, new)
 
         return jax.lax.fori_loop(0, num_chunks, add_chunk, zeros)
 
     def forward(*arguments: jax.Array) -> tuple[TokenStatistics, jax.Array]:
-        found: tuple[TokenStatistics, jax.Array] = run(with_slopes, *arguments)
-        return found
+        results: tuple[TokenStatistics, jax.Array] = run(with_slopes, *arguments)
+        return results
 
     def backward(slopes_ND: jax.Array, cotangents: TokenStatistics) -> tuple[jax.Array | None, ...]:
         return (cotangents.logps[:, None] * slopes_ND).astype(slopes_ND.dtype), *[None] * len(arrays)

@@ -56,7 +56,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
         teacher = example.teacher
         with jax.named_scope("log_probabilities"):
-            found = completion_statistics(
+            token_statistics = completion_statistics(
                 policy,
                 example.prompts,
                 example.prompt_lengths,
@@ -68,21 +68,25 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
                 counted=example.mask if policy.config.num_experts else None,
             )
         batch = LossBatch(
-            logps=found.logps,
+            logps=token_statistics.logps,
             old_logps=example.old_logps,
             reference_logps=example.reference_logps,
             advantages=example.advantages,
             mask=example.mask,
             weights=example.weights,
-            entropies=found.entropies,
+            entropies=token_statistics.entropies,
             sampled_logps=example.sampled_logps,
             teacher_logps=None if teacher is None else teacher.logps,
-            top_logps=found.top_logps,
+            top_logps=token_statistics.top_logps,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
-            load = {} if found.load is None else found.load.describe()
-            return loss, {**statistics, **load, "entropy": aggregate(found.entropies, batch.mask, batch.weights)}
+            load = {} if token_statistics.load is None else token_statistics.load.describe()
+            return loss, {
+                **statistics,
+                **load,
+                "entropy": aggregate(token_statistics.entropies, batch.mask, batch.weights),
+            }
 
     return policy_loss
 

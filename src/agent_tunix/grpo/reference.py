@@ -50,8 +50,8 @@ class ReferencePolicy:
             [B × G, T] log-probabilities at the sampling temperature.
         """
         arrays = prompts, prompt_lengths, tokens
-        found: jax.Array = self._reference_logps(*self._parts.split(), arrays, temperature=self._temperature)
-        return found
+        logps: jax.Array = self._reference_logps(*self._parts.split(), arrays, temperature=self._temperature)
+        return logps
 
     def compile_ahead(self, executor: Executor, *arrays: jax.Array) -> None:
         """Begin to compile the pass over arrays like those of `logps`."""

@@ -57,6 +57,7 @@ from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.update_metrics import describe_updates
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
+from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler, Completions, Sampler
@@ -66,8 +67,6 @@ from agent_tunix.sampling.token_choice import SamplingParams
 # Names a phase in a profiler's trace.
 phase = jax.profiler.TraceAnnotation
 
-# Takes samples, returns a score for each.
-Scorer = Callable[[Sequence[Sample]], list[Score]]
 # Takes the number of a further round of dynamic sampling, from 1; returns its prompts.
 MorePrompts = Callable[[int], PromptBatch]
 
@@ -127,7 +126,7 @@ class GrpoTrainer:
         updater: PolicyUpdater,
         reference: ReferencePolicy | None,
         mixture: Mixture,
-        score: Scorer | None = None,
+        score: ScoringFunction | None = None,
         max_steps: int = 0,
         episodes: BatchSampler | None = None,
         teacher: Teacher | None = None,

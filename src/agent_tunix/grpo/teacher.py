@@ -50,8 +50,8 @@ class Teacher:
             prompt_lengths: [B] tokens of each prompt.
             tokens: [B × G, T] ids of the completions, those of a prompt side by side.
         """
-        found: TeacherLogps = self._judge(*self._parts.split(), (prompts, prompt_lengths, tokens), **self._statics)
-        return found
+        logps: TeacherLogps = self._judge(*self._parts.split(), (prompts, prompt_lengths, tokens), **self._statics)
+        return logps
 
     def compile_ahead(self, executor: Executor, *arrays: jax.Array) -> None:
         """Begin to compile the pass over arrays like those of `judge`."""
@@ -59,8 +59,8 @@ class Teacher:
 
 
 def _judge(graphdef: Any, state: Any, arrays: Any, temperature: float, top_k: int | None) -> TeacherLogps:
-    found = completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature, top=top_k)
+    statistics = completion_statistics(nnx.merge(graphdef, state), *arrays, temperature=temperature, top=top_k)
     if top_k is None:
-        return TeacherLogps(found.logps)
-    assert found.top_logps is not None
-    return TeacherLogps(found.top_logps, found.top)
+        return TeacherLogps(statistics.logps)
+    assert statistics.top_logps is not None
+    return TeacherLogps(statistics.top_logps, statistics.top)

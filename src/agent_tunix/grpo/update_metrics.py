@@ -67,9 +67,9 @@ def _of_first_update(
     records: Sequence[Mapping[str, Any]], tokens: NDArray[np.int64], accumulation: int
 ) -> float | None:
     """Return the mean of `sampler_mismatch_kl` before the first update, after which the policy has moved."""
-    found = [record["sampler_mismatch_kl"] for record in records[:accumulation]]
-    counts = tokens[: len(found)]
-    return float(np.average(np.array(found, np.float64), weights=counts)) if counts.sum() else None
+    values = [record["sampler_mismatch_kl"] for record in records[:accumulation]]
+    counts = tokens[: len(values)]
+    return float(np.average(np.array(values, np.float64), weights=counts)) if counts.sum() else None
 
 
 def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -79,13 +79,13 @@ def describe_norms(updates: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         updates: For each update, `update_norm` and `weight_norm`, each a mapping from group name ("" for all weights)
             to norm.
     """
-    described = {}
+    norms = {}
     for name in updates[0]["update_norm"]:
         sizes = np.array([update["update_norm"][name] for update in updates], np.float64)
         weights = np.array([update["weight_norm"][name] for update in updates], np.float64)
         leaf = f"/{name}" if name else ""
-        described[f"update_norm{leaf}"] = float(sizes.mean())
+        norms[f"update_norm{leaf}"] = float(sizes.mean())
         # The ratio is undefined for weights that are all 0, such as B of a new adapter.
         ratios = np.divide(sizes, weights, out=np.full_like(sizes, np.nan), where=weights > 0)
-        described[f"update_ratio{leaf}"] = float(ratios.mean())
-    return described
+        norms[f"update_ratio{leaf}"] = float(ratios.mean())
+    return norms

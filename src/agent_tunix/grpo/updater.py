@@ -149,8 +149,8 @@ class PolicyUpdater:
         record, weights, state = self._update(*self._arguments(example, healthy))
         self._trained.write(weights)
         self._moments.write(state)
-        found: dict[str, Any] = record
-        return found
+        metrics: dict[str, Any] = record
+        return metrics
 
     def compile_ahead(self, executor: Executor, example: Any) -> None:
         """Begin to compile the update of a micro-batch; see `CompiledFunction.compile_ahead`."""
@@ -242,8 +242,8 @@ def _sum_of_squares(array: Any) -> Any:
 
 def _norms(squares: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """Return norms by group, and under "" that of all weights."""
-    found = {"": jnp.sqrt(sum(squares))}
+    norms = {"": jnp.sqrt(sum(squares))}
     for name in dict.fromkeys(names):
         if name:
-            found[name] = jnp.sqrt(sum(s for s, own in zip(squares, names, strict=True) if own == name))
-    return found
+            norms[name] = jnp.sqrt(sum(s for s, own in zip(squares, names, strict=True) if own == name))
+    return norms

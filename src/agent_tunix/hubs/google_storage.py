@@ -13,10 +13,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
-from agent_tunix.regular_files import has_no_locks
+from agent_tunix.hubs.request import (
+    HubRequest,
+    Unreachable,
+    check_space,
+    describe_size,
+    explaining_transfers,
+    refuse_incomplete,
+)
 
 _LOGGER = logging.getLogger("agent_tunix.hubs")
+_HUB = "Google Cloud Storage"
 _DIGITS = 16
 _TIMEOUT_S = 60.0
 RETRY_S = 20.0  # total time of retries; the library's default of two minutes looks like a stall
@@ -38,19 +45,14 @@ def resolve(request: HubRequest, name: str, choose: Callable[[Collection[str]], 
     try:
         with _explaining(request):
             return _digest(_list(request, name, choose))
-    except _Unreachable as error:
+    except Unreachable as error:
         copies = sorted(
             (path for path in cache_directory(name).glob("*") if len(path.name) == _DIGITS),
             key=lambda path: path.stat().st_mtime,
         )
         if not copies:
-            raise request.refuse(
-                f"cannot be downloaded from Google Cloud Storage ({error}), and there is no copy in "
-                f"{cache_directory(name)}; check that this machine has network access and try again, or "
-                f"{request.instead}",
-                code="hub_unreachable",
-            ) from error
-        _LOGGER.warning("%s cannot be downloaded (%s); using the cached copy in %s", request.setting, error, copies[-1])
+            raise request.refuse_without_copy(error, f"there is no copy in {cache_directory(name)}") from error
+        _LOGGER.warning("%s %s; using the cached copy in %s", request.setting, error, copies[-1])
         return copies[-1].name
 
 
@@ -76,12 +78,8 @@ def download(request: HubRequest, name: str, digest: str, choose: Callable[[Coll
                     code="unknown_revision",
                 )
             return _download(request, files, cached)
-    except _Unreachable as error:
-        raise request.refuse(
-            f"cannot be downloaded from Google Cloud Storage ({error}), and there is no copy in {cached.parent}; "
-            f"check that this machine has network access and try again, or {request.instead}",
-            code="hub_unreachable",
-        ) from error
+    except Unreachable as error:
+        raise request.refuse_without_copy(error, f"there is no copy in {cached.parent}") from error
 
 
 def cache_directory(name: str) -> Path:
@@ -94,23 +92,18 @@ def _list(request: HubRequest, name: str, choose: Callable[[Collection[str]], li
     """Return the needed files by name, as the library's blobs."""
     bucket, _, directory = name.partition("/")
     prefix = f"{directory}/"
-    blobs = _client(request).list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
-    found = {blob.name.removeprefix(prefix): blob for blob in blobs if not blob.name.endswith("/")}
-    if not found:
+    blobs = _client().list_blobs(bucket, prefix=prefix, delimiter="/", timeout=_TIMEOUT_S, retry=_retry())
+    files = {blob.name.removeprefix(prefix): blob for blob in blobs if not blob.name.endswith("/")}
+    if not files:
         raise request.refuse("contains no files; correct the bucket and the directory", code="not_found")
-    return {file: found[file] for file in choose(found)}
+    return {name: files[name] for name in choose(files)}
 
 
-def _client(request: HubRequest) -> Any:
-    try:
-        from google.auth.credentials import AnonymousCredentials
-        from google.auth.exceptions import DefaultCredentialsError
-        from google.cloud import storage
-    except ImportError as error:
-        raise request.refuse(
-            "requires the package google-cloud-storage, which is not installed; pip install 'agent_tunix[gcs]'",
-            code="missing_package",
-        ) from error
+def _client() -> Any:
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import DefaultCredentialsError
+    from google.cloud import storage
+
     try:
         return storage.Client()
     except DefaultCredentialsError:  # a public bucket needs no credentials
@@ -133,14 +126,7 @@ def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Pa
     partial = target.with_name(f"{target.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a run may download the same files
-        except OSError as error:
-            if not has_no_locks(error):
-                raise
-            raise request.refuse(
-                f"is downloaded to {target.parent}, whose disk has no locks; {_OTHER_DISK}", code="no_locks"
-            ) from error
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a run may download the same files
         if target.is_dir():
             return target
         to_come = {name: blob for name, blob in files.items() if not (partial / name).is_file()}
@@ -159,15 +145,10 @@ def _download(request: HubRequest, files: Mapping[str, Any], target: Path) -> Pa
     return target
 
 
-class _Unreachable(Exception):
-    """A request that Google did not answer."""
-
-
 @contextlib.contextmanager
 def _explaining(request: HubRequest) -> Iterator[None]:
     """Turn the library's exceptions into errors that name the remedy."""
     try:
-        import requests
         from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, RetryError, Unauthorized
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.cloud.storage.exceptions import DataCorruption
@@ -176,34 +157,20 @@ def _explaining(request: HubRequest) -> Iterator[None]:
             "requires the package google-cloud-storage, which is not installed; pip install 'agent_tunix[gcs]'",
             code="missing_package",
         ) from error
-    try:
-        yield
-    except (Unauthorized, Forbidden) as error:
-        raise request.refuse(f"was refused ({error.message}); {_LOG_IN}", code="access_denied") from error
-    except NotFound as error:
-        raise request.refuse(
-            f"was not found ({error.message}); correct the bucket and the directory", code="not_found"
-        ) from error
-    except (RetryError, TransportError, requests.ConnectionError, requests.Timeout) as error:
-        raise _Unreachable(" ".join(str(error).split())) from error
-    except GoogleAuthError as error:
-        raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="access_denied") from error
-    except requests.exceptions.InvalidSchema as error:  # `requests` says only what it lacks for the proxy
-        raise request.refuse(
-            f"cannot be downloaded through the proxy of ALL_PROXY or HTTPS_PROXY ({error}); pip install PySocks for a"
-            " SOCKS proxy, or unset the variable",
-            code="unusable_proxy",
-        ) from error
-    except (DataCorruption, requests.RequestException) as error:
-        raise request.refuse(
-            f"arrived incomplete ({' '.join(str(error).split())}); try again", code="incomplete_download"
-        ) from error
-    except GoogleAPICallError as error:
-        raise request.refuse(f"was refused ({error.message}); try again later", code="hub_failed") from error
-    except OSError as error:
-        home = cache_directory("")
-        if full := explain_full_disk(request, error, home, _OTHER_DISK):
-            raise full from error
-        raise request.refuse(
-            f"could not be downloaded into {home}: {error}; try again", code="download_failed"
-        ) from error
+    with explaining_transfers(request, _HUB, cache_directory(""), _OTHER_DISK):
+        try:
+            yield
+        except (Unauthorized, Forbidden) as error:
+            raise request.refuse(f"was refused ({error.message}); {_LOG_IN}", code="access_denied") from error
+        except NotFound as error:
+            raise request.refuse(
+                f"was not found ({error.message}); correct the bucket and the directory", code="not_found"
+            ) from error
+        except (RetryError, TransportError) as error:
+            raise request.unreachable(_HUB, " ".join(str(error).split())) from error
+        except GoogleAuthError as error:
+            raise request.refuse(f"was refused ({error}); {_LOG_IN}", code="access_denied") from error
+        except DataCorruption as error:
+            raise refuse_incomplete(request, error) from error
+        except GoogleAPICallError as error:
+            raise request.refuse(f"was refused ({error.message}); try again later", code="hub_failed") from error

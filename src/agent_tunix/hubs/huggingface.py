@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agent_tunix.errors import AgentTunixError
-from agent_tunix.hubs.request import HubRequest, check_space, describe_size, explain_full_disk
+from agent_tunix.hubs.request import HubRequest, Unreachable, check_space, describe_size, explaining_disk
 from agent_tunix.proxies import describe_proxy, problem_with_proxies
 
 Kind = Literal["model", "dataset"]
@@ -39,11 +39,6 @@ def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind 
     """
     from huggingface_hub import HfApi
 
-    if revision is not None and (revision.startswith("/") or ".." in revision):  # the cache has a file of that name
-        raise request.refuse(
-            f"has the revision {revision!r}, which is no name of a branch, tag or commit; omit it for the latest",
-            code="unknown_revision",
-        )
     try:
         with explaining(request, repo_id, revision, kind):
             info = HfApi().repo_info(repo_id, revision=revision, repo_type=kind, timeout=10.0)
@@ -51,9 +46,7 @@ def resolve(request: HubRequest, repo_id: str, revision: str | None, kind: Kind 
         exact = revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) is not None
         commit = revision if exact else cached_commit(repo_id, revision, kind)
         if commit is None:
-            raise request.refuse(
-                f"{error}, and there is no copy in the cache {cache_directory()}; {error.remedy}", code=error.code
-            ) from error
+            raise request.refuse_without_copy(error, f"there is no copy in the cache {cache_directory()}") from error
         _LOGGER.warning("%s %s; using the cached copy of commit %s", request.setting, error, commit)
         return Commit(commit, is_current=False)
     assert info.sha is not None
@@ -98,7 +91,7 @@ def download(
             return Path(snapshot_download(repo_id, revision=commit, allow_patterns=chosen))
     except Unreachable as error:
         copy = f"the copy in {cached} is incomplete" if cached.is_dir() else f"it is not in {cache_directory()}"
-        raise request.refuse(f"{error}, and {copy}; {error.remedy}", code=error.code) from error
+        raise request.refuse_without_copy(error, copy) from error
 
 
 def cached_commit(repo_id: str, revision: str | None, kind: Kind) -> str | None:
@@ -151,20 +144,6 @@ def _prepare(request: HubRequest, repo_id: str, commit: str, sizes: Mapping[str,
     )
 
 
-class Unreachable(Exception):
-    """A request that the hub did not answer; a cached copy may help.
-
-    Attributes:
-        remedy: The remedy if no copy is cached.
-        code: Error code in that case: `hub_unreachable`, `hub_offline` or `unusable_proxy`.
-    """
-
-    def __init__(self, problem: str, remedy: str, code: str) -> None:
-        super().__init__(problem)
-        self.remedy = remedy
-        self.code = code
-
-
 @contextlib.contextmanager
 def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Kind) -> Iterator[None]:
     """Turn the exceptions of `huggingface_hub` into errors that name the remedy.
@@ -178,31 +157,22 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
 
     if problem := problem_with_proxies(constants.ENDPOINT):
         raise Unreachable(f"cannot be downloaded, because {problem}", f"or {request.instead}", "unusable_proxy")
-    try:
-        yield
-    except HFValidationError as error:
-        raise request.refuse(
-            f"must name a repository as owner/name: {error}", code="invalid_repository_name"
-        ) from error
-    except OfflineModeIsEnabled as error:
-        remedy = f"unset HF_HUB_OFFLINE, or {request.instead}"
-        raise Unreachable("is not requested, because HF_HUB_OFFLINE is set", remedy, "hub_offline") from error
-    except HfHubHTTPError as error:
-        raise _explain_answer(request, repo_id, revision, kind, error) from error
-    except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
-        reason = error.__cause__ if isinstance(error, LocalEntryNotFoundError) and error.__cause__ else error
-        raise Unreachable(
-            f"cannot be downloaded from {constants.ENDPOINT}{describe_proxy(constants.ENDPOINT)}"
-            f" ({type(reason).__name__}: {reason})",
-            f"check that this machine has network access and try again, or {request.instead}",
-            "hub_unreachable",
-        ) from error
-    except OSError as error:
-        if full := explain_full_disk(request, error, cache_directory(), _OTHER_DISK):
-            raise full from error
-        raise request.refuse(
-            f"could not be downloaded into {cache_directory()}: {error}; try again", code="download_failed"
-        ) from error
+    with explaining_disk(request, cache_directory(), _OTHER_DISK):
+        try:
+            yield
+        except HFValidationError as error:
+            raise request.refuse(
+                f"must name a repository as owner/name: {error}", code="invalid_repository_name"
+            ) from error
+        except OfflineModeIsEnabled as error:
+            remedy = f"unset HF_HUB_OFFLINE, or {request.instead}"
+            raise Unreachable("is not requested, because HF_HUB_OFFLINE is set", remedy, "hub_offline") from error
+        except HfHubHTTPError as error:
+            raise _explain_answer(request, repo_id, revision, kind, error) from error
+        except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
+            reason = error.__cause__ if isinstance(error, LocalEntryNotFoundError) and error.__cause__ else error
+            hub = f"{constants.ENDPOINT}{describe_proxy(constants.ENDPOINT)}"
+            raise request.unreachable(hub, f"{type(reason).__name__}: {reason}") from error
 
 
 def _explain_answer(
@@ -271,5 +241,5 @@ def _page(repo_id: str, kind: Kind) -> str:
 
 def words_of(error: Exception) -> str:
     """Return the server's message on one line."""
-    said = getattr(error, "server_message", None) or str(error)
-    return " ".join(str(said).split())
+    message = getattr(error, "server_message", None) or str(error)
+    return " ".join(str(message).split())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from agent_tunix.hubs.request import HubRequest, explain_full_disk
+from agent_tunix.hubs.request import HubRequest, Unreachable, explaining_transfers, refuse_incomplete
 
 Kind = Literal["model", "dataset"]
 
@@ -36,16 +36,10 @@ def download(request: HubRequest, handle: str, kind: Kind) -> Path:
     try:
         with _explaining(request, handle, kind):
             return Path(call(handle))
-    except _Unreachable as error:
+    except Unreachable as error:
         if (copy := _latest_copy(handle, kind)) is None:
-            raise request.refuse(
-                f"cannot be downloaded from Kaggle ({error}), and there is no copy in {_cache()}; check that this "
-                f"machine has network access and try again, or {request.instead}",
-                code="hub_unreachable",
-            ) from error
-        _LOGGER.warning(
-            "%s cannot be downloaded from Kaggle (%s); using the cached copy in %s", request.setting, error, copy
-        )
+            raise request.refuse_without_copy(error, f"there is no copy in {_cache()}") from error
+        _LOGGER.warning("%s %s; using the cached copy in %s", request.setting, error, copy)
         return copy
 
 
@@ -68,10 +62,6 @@ def _latest_copy(handle: str, kind: Kind) -> Path | None:
     return max((path for path in versions if path.is_dir()), key=lambda path: int(path.name), default=None)
 
 
-class _Unreachable(Exception):
-    """A request that Kaggle did not answer."""
-
-
 @contextlib.contextmanager
 def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
     """Turn the exceptions of `kagglehub` into errors that name the remedy."""
@@ -79,44 +69,25 @@ def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
     from kagglehub.exceptions import CredentialError, DataCorruptionError, UnauthenticatedError
 
     page = f"https://www.kaggle.com/{kind}s/{handle}"
-    try:
-        yield
-    except (CredentialError, UnauthenticatedError) as error:
-        raise request.refuse(f"requires a login ({error}); {_NEW_TOKEN}", code="invalid_token") from error
-    except requests.HTTPError as error:
-        status = error.response.status_code if error.response is not None else 0
-        if status in (401, 403):
+    with explaining_transfers(request, "Kaggle", _cache(), _OTHER_DISK):
+        try:
+            yield
+        except (CredentialError, UnauthenticatedError) as error:
+            raise request.refuse(f"requires a login ({error}); {_NEW_TOKEN}", code="invalid_token") from error
+        except DataCorruptionError as error:
+            raise refuse_incomplete(request, error) from error
+        except requests.HTTPError as error:
+            status = error.response.status_code if error.response is not None else 0
+            if status in (401, 403):
+                raise request.refuse(
+                    f"was refused by Kaggle (status {status}); accept its licence at {page}, {_NEW_TOKEN} of that "
+                    "account",
+                    code="access_denied",
+                ) from error
+            if status == 404:
+                raise request.refuse(
+                    f"is not a {kind} on Kaggle that you can access; correct it, or check {page}", code="not_found"
+                ) from error
             raise request.refuse(
-                f"was refused by Kaggle (status {status}); accept its licence at {page}, {_NEW_TOKEN} of that account",
-                code="access_denied",
+                f"failed with status {status} of Kaggle; try again later", code="hub_failed"
             ) from error
-        if status == 404:
-            raise request.refuse(
-                f"is not a {kind} on Kaggle that you can access; correct it, or check {page}", code="not_found"
-            ) from error
-        raise request.refuse(f"failed with status {status} of Kaggle; try again later", code="hub_failed") from error
-    except requests.ConnectionError as error:
-        raise _Unreachable(_innermost(error)) from error
-    except requests.exceptions.InvalidSchema as error:  # `requests` says only what it lacks for the proxy
-        raise request.refuse(
-            f"cannot be downloaded through the proxy of ALL_PROXY or HTTPS_PROXY ({error}); pip install PySocks for a"
-            " SOCKS proxy, or unset the variable",
-            code="unusable_proxy",
-        ) from error
-    except (requests.RequestException, DataCorruptionError) as error:
-        raise request.refuse(
-            f"arrived incomplete ({_innermost(error)}); try again", code="incomplete_download"
-        ) from error
-    except OSError as error:
-        if full := explain_full_disk(request, error, _cache(), _OTHER_DISK):
-            raise full from error
-        raise request.refuse(
-            f"could not be downloaded into {_cache()}: {error}; try again", code="download_failed"
-        ) from error
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the root cause of an error on one line: `Connection refused`, `getaddrinfo failed`."""
-    while (below := error.__cause__ or error.__context__) is not None:
-        error = below
-    return " ".join(str(error).split()) or type(error).__name__

@@ -56,7 +56,7 @@ ACCELERATORS = {
 def find_accelerator(name: str) -> Accelerator:
     """Return the device with this name; raise ConfigError if the table does not contain it."""
     if name.lower() not in ACCELERATORS:
-        variants = " or ".join(known for known in ACCELERATORS if known.startswith(f"{name.lower()}-"))
+        variants = " or ".join(variant for variant in ACCELERATORS if variant.startswith(f"{name.lower()}-"))
         raise ConfigError(
             f"the device must be one of {', '.join(ACCELERATORS)}, not {name!r}"
             f"{f'; did you mean {variants}?' if variants else ''}; for another device set "

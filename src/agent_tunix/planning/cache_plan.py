@@ -136,7 +136,7 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         plan("training", config.training.batch_size, config.grpo.num_generations),
         plan("evaluation", max(1, min(evaluation.batch_size, evaluation.num_samples)), 1),
     )
-    return max(plans, key=lambda found: found.bytes)
+    return max(plans, key=lambda cache: cache.bytes)
 
 
 def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:
@@ -174,25 +174,25 @@ def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int)
     return max(0, most - stages[0].size * completion_slots)
 
 
-def check_cache(cache: CachePlan, held: int, available: int) -> None:
+def check_cache(cache: CachePlan, held_bytes: int, available: int) -> None:
     """Refuse a run whose keys and values do not fit beside the arrays that it always holds.
 
     Args:
         cache: Plan for one device.
-        held: Bytes of weights, adapter, reference policy and optimiser on it.
+        held_bytes: Bytes of weights, adapter, reference policy and optimiser on it.
         available: Bytes of the device.
 
     Raises:
         ConfigError: They exceed the memory of the device.
     """
-    if held + cache.bytes <= available:
+    if held_bytes + cache.bytes <= available:
         return
     lower = (
         "training.batch_size, grpo.num_generations" if cache.purpose == "training" else "evaluation.batch_size"
     ) + ", generation.max_generation_steps or generation.max_prompt_length"
     raise ConfigError(
-        f"{cache.describe()} = {cache.bytes / 1000000000.0:.2f} GB, beside {held / 1000000000.0:.2f} GB of weights, "
-        f"adapter, reference and optimiser, but a device has {available / 1000000000.0:.2f} GB; lower {lower}, or "
-        "set model.dtype=bfloat16",
+        f"{cache.describe()} = {cache.bytes / 1000000000.0:.2f} GB, beside {held_bytes / 1000000000.0:.2f} GB of "
+        f"weights, adapter, reference and optimiser, but a device has {available / 1000000000.0:.2f} GB; lower "
+        f"{lower}, or set model.dtype=bfloat16",
         code="cache_too_large",
     )

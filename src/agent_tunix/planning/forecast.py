@@ -101,7 +101,7 @@ def forecast_run(
     available = round(USABLE_MEMORY * device.memory_bytes)
 
     def fits(batch: int, micro_batch: int, group: int) -> bool:
-        tried = replace(
+        candidate = replace(
             config,
             training=replace(
                 config.training,
@@ -111,7 +111,7 @@ def forecast_run(
             ),
             grpo=replace(config.grpo, num_generations=group),
         )
-        return plan_memory(architecture, tried, compute_bytes, shape).total <= available
+        return plan_memory(architecture, candidate, compute_bytes, shape).total <= available
 
     def timed(works: Mapping[str, WorkEstimate]) -> dict[str, Phase]:
         return {name: _time(work, device, shape, assumptions) for name, work in works.items()}
@@ -162,8 +162,8 @@ def _time(work: WorkEstimate, device: Accelerator, shape: MeshShape, assumptions
 
 
 def _total(phases: Mapping[str, Phase]) -> float | None:
-    known = [phase.seconds for phase in phases.values() if phase.seconds is not None]
-    return sum(known) if len(known) == len(phases) else None
+    seconds = [phase.seconds for phase in phases.values() if phase.seconds is not None]
+    return sum(seconds) if len(seconds) == len(phases) else None
 
 
 def _largest(fits: Callable[[int], bool], unit: int) -> int | None:

@@ -109,7 +109,7 @@ def plannable_architecture(config: ModelConfig) -> Architecture:
         raise ModelError(
             f"model.path={config.path} requires a known size, but is neither on this disk nor in the table; download "
             "its config.json into a directory and set model.path=DIR, or plan for one of "
-            + ", ".join(f"hf://{known}" for known in KNOWN_MODELS),
+            + ", ".join(f"hf://{model}" for model in KNOWN_MODELS),
             code="unknown_model",
         )
     return parse_architecture(ConfigFile(Path(f"{name}/config.json"), KNOWN_MODELS[name]))

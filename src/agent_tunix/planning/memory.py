@@ -123,7 +123,7 @@ def plan_memory(
     numbers_read = prompts * prompt * _numbers_read(a, shape) + prompts * _part(a.num_heads, shape.tp) * prompt**2
     layer = _layer_bytes(a, config, compute_bytes, shape)
     linear = _linear_layer_bytes(a, config, compute_bytes, shape)
-    kept = a.num_attention_layers * layer + a.num_linear_layers * linear
+    activations = a.num_attention_layers * layer + a.num_linear_layers * linear
     reference = trained if config.grpo.beta != 0.0 else 0
     accumulates = micro_batch_size(config) < batch
     return MemoryPlan(
@@ -136,7 +136,7 @@ def plan_memory(
         sampling=numbers_read * compute_bytes
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
         gradients=2 * trained,
-        activations=a.num_layers * _input_bytes(a, config, compute_bytes, shape) if model.remat else kept,
+        activations=a.num_layers * _input_bytes(a, config, compute_bytes, shape) if model.remat else activations,
         recomputed=round((_EXPERTS_BACKWARD if a.num_experts else _REMAT_BACKWARD) * max(layer, linear))
         if model.remat
         else 0,

@@ -47,17 +47,17 @@ def shape_problems(architecture: Architecture, shape: MeshShape, quantization: s
         shape: Shape of the mesh.
         quantization: The setting `model.quantization`. nf4 stores two weights per byte.
     """
-    found = []
+    problems = []
     for axis, sizes in _divided_sizes(architecture, quantization).items():
         parts = getattr(shape, axis)
         if uneven := {name: size for name, size in sizes.items() if size % parts}:
-            listed = ", ".join(f"{name} {size}" for name, size in uneven.items())
+            uneven_sizes = ", ".join(f"{name} {size}" for name, size in uneven.items())
             good = [n for n in range(1, parts) if not any(size % n for size in sizes.values())]
-            found.append(
-                f"model.mesh_shape {shape} divides the model over {axis}={parts}, but {listed} is not divisible by "
-                f"{parts}; use {axis}={good[-1]}, or model.mesh_shape=auto"
+            problems.append(
+                f"model.mesh_shape {shape} divides the model over {axis}={parts}, but {uneven_sizes} is not "
+                f"divisible by {parts}; use {axis}={good[-1]}, or model.mesh_shape=auto"
             )
-    return found
+    return problems
 
 
 def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[str, int]]:
@@ -129,28 +129,32 @@ def choose_mesh_shape(
             f"them; make training.micro_batch_size × grpo.num_generations a multiple of {devices.count}",
             code="idle_devices",
         )
-    needed = {shape: needs(shape) for shape in [*shapes, _WHOLE]}
+    bytes_of_shape = {shape: needs(shape) for shape in [*shapes, _WHOLE]}
     room = int(devices.memory * USABLE_MEMORY)
-    fitting = [shape for shape in shapes if needed[shape] <= room]
+    fitting = [shape for shape in shapes if bytes_of_shape[shape] <= room]
     if fitting:
         shape = max(fitting, key=lambda shape: (shape.size, shape.data, shape.tp))
     else:
-        shape = max(shapes, key=lambda shape: (-needed[shape], shape.size, shape.tp))
-    return MeshChoice(shape, _reason(shape, shapes, needed, devices, num_rows))
+        shape = max(shapes, key=lambda shape: (-bytes_of_shape[shape], shape.size, shape.tp))
+    return MeshChoice(shape, _reason(shape, shapes, bytes_of_shape, devices, num_rows))
 
 
 def _reason(
-    shape: MeshShape, shapes: list[MeshShape], needed: dict[MeshShape, int], devices: Devices, num_rows: int | None
+    shape: MeshShape,
+    shapes: list[MeshShape],
+    bytes_of_shape: dict[MeshShape, int],
+    devices: Devices,
+    num_rows: int | None,
 ) -> str:
     room = f"{gigabytes(devices.memory)} each"
-    each = f"about {gigabytes(needed[shape])} on each of {shape.size} devices with {room}"
+    share = f"about {gigabytes(bytes_of_shape[shape])} on each of {shape.size} devices with {room}"
     if devices.count == 1:
-        return each.replace("each of 1 devices", "one device").replace(" each", "")
-    parts = [each]
-    if needed[shape] > devices.memory * USABLE_MEMORY:
+        return share.replace("each of 1 devices", "one device").replace(" each", "")
+    parts = [share]
+    if bytes_of_shape[shape] > devices.memory * USABLE_MEMORY:
         parts.append("no mesh that fits the model and the batch needs less")
-    elif shape.weight_shards > 1 and needed[_WHOLE] > devices.memory * USABLE_MEMORY:
-        parts.append(f"on one device it would need {gigabytes(needed[_WHOLE])}")
+    elif shape.weight_shards > 1 and bytes_of_shape[_WHOLE] > devices.memory * USABLE_MEMORY:
+        parts.append(f"on one device it would need {gigabytes(bytes_of_shape[_WHOLE])}")
     most_rows = max(other.row_shards for other in shapes)
     if num_rows is not None and most_rows < devices.count and shape.row_shards == most_rows:
         parts.append(f"the {num_rows} completions of a micro-batch can be divided over at most {most_rows} of them")

@@ -85,5 +85,5 @@ def _devices() -> Devices:
 def _device_memory() -> int | None:
     """Return the bytes of the smallest device of this process, or None if they have no memory of their own."""
     limits = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.local_devices()]
-    known = [int(limit) for limit in limits if limit is not None]
-    return min(known) if len(known) == len(limits) else None
+    sizes = [int(limit) for limit in limits if limit is not None]
+    return min(sizes) if len(sizes) == len(limits) else None

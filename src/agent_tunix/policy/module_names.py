@@ -7,11 +7,9 @@ from typing import Any
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.patterns import compile_pattern
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.files.tensors import list_tensors
 
-_TIMEOUT_S = 1.0
 # The projections of attention, and those of attention and MLP, in every family. They leave out linear attention's small
 # projections, which have few outputs and set how long a state lasts.
 _ATTENTION = ".*(q_proj|k_proj|v_proj|o_proj)"
@@ -58,26 +56,8 @@ def name_of(path: Iterable[Any]) -> str:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix.
-
-    Raises:
-        ConfigError: The pattern takes too long to match (`(.|..)*[!?]`, for example, tries each division of the name),
-            or cannot be compiled.
-    """
-    try:
-        compiled = compile_pattern(pattern)
-        return any(compiled.fullmatch(one, timeout=_TIMEOUT_S) for one in (name, name.replace(".", "/")))
-    except TimeoutError:
-        raise ConfigError(
-            f"model.lora_module_path {pattern!r} takes longer than {_TIMEOUT_S:g} s for {name}; do not repeat"
-            " alternatives that match the same text, as (.|..)* does",
-            code="slow_pattern",
-        ) from None
-    except ValueError as error:
-        raise ConfigError(
-            f"model.lora_module_path must be a regular expression, not {pattern!r:.200}: {error}",
-            code="invalid_setting",
-        ) from error
+    """Return True if the pattern matches the whole name, with dots or with slashes as in Qwix and Tunix."""
+    return any(re.fullmatch(pattern, spelling) for spelling in (name, name.replace(".", "/")))
 
 
 def explain_no_match(pattern: str, projections: Sequence[str], others: Sequence[str]) -> str:

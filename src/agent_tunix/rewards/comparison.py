@@ -58,10 +58,10 @@ def _pairs(first: Mixture, second: Mixture) -> Iterator[tuple[Component, Compone
     if len(first.components) == len(second.components) == 1:
         yield first.components[0], second.components[0]
         return
-    named = {component.name: component for component in first.components}
+    by_name = {component.name: component for component in first.components}
     for component in second.components:
-        if component.name in named:
-            yield named[component.name], component
+        if component.name in by_name:
+            yield by_name[component.name], component
 
 
 def _source_diff(old: Component, new: Component) -> str:

@@ -84,8 +84,8 @@ class Finder:
         own = loading.load_file(file) if file.is_file() else None
         return [module for module in (packaged, own) if module is not None]
 
-    def _adapt(self, given: Any, name: str, spec: str) -> Convention:
-        return adapt(given, name, settings=self.settings, recipe=self._recipe(spec, name))
+    def _adapt(self, definition: Any, name: str, spec: str) -> Convention:
+        return adapt(definition, name, settings=self.settings, recipe=self._recipe(spec, name))
 
     def _recipe(self, spec: str, name: str) -> RewardRecipe:
         return RewardRecipe(
@@ -109,8 +109,8 @@ class Finder:
             settings = self.settings if convention == "auto" else replace(self.settings, convention=convention)
             return reward.configured(settings, self._registered_recipe(registered, reward))
         for module in self._custom_modules():
-            if (found := loading.find_reward(module, name)) is not None:
-                return self._adapt(found, name, name)
+            if (module_reward := loading.find_reward(module, name)) is not None:
+                return self._adapt(module_reward, name, name)
         if self.reward_file(name):
             raise RewardError(
                 f"the function of a component must be a single reward, but {name!r} is a mixture of several; name one "
@@ -127,14 +127,14 @@ class Finder:
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:
         """Return a recipe: by name if other processes register it too, else by place in a file; None if it has none."""
-        module = str(getattr(reward.given, "__module__", ""))
+        module = str(getattr(reward.definition, "__module__", ""))
         is_registered_anywhere = (
             module in self.modules
             or module.startswith("agent_tunix.")
             or (module in sys.modules and loading.is_loaded_file(sys.modules[module]))
             or registry.is_entry_point(name)
         )
-        place = name if is_registered_anywhere else loading.place_of(reward.given)
+        place = name if is_registered_anywhere else loading.place_of(reward.definition)
         return None if place is None else self._recipe(place, reward.name)
 
     def _from_file(self, spec: str) -> Convention:
@@ -163,8 +163,8 @@ class Finder:
     def _from_dotted_path(self, spec: str) -> Convention:
         path, _, name = spec.rpartition(".")
         packaged = loading.load_module(f"agent_tunix.{path}")
-        if packaged and (found := loading.find_reward(packaged, name)) is not None:
-            return self._adapt(found, name, spec)
+        if packaged and (reward := loading.find_reward(packaged, name)) is not None:
+            return self._adapt(reward, name, spec)
         module = self._module(path)
         if module is None and packaged is None:
             raise UnknownRewardError(
@@ -184,8 +184,8 @@ class Finder:
 
 
 def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
-    found = loading.find_reward(module, name) if module else None
-    if module is None or found is None:
+    reward = loading.find_reward(module, name) if module else None
+    if module is None or reward is None:
         names = loading.rewards_of(module) if module else []
         inside = loading.place_inside(module, name) if module else ""
         raise UnknownRewardError(
@@ -193,19 +193,19 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
             f"{prefix.rstrip(':.')} has: {_choices(names, prefix)}.",
             code="unknown_function",
         )
-    return found
+    return reward
 
 
 def _only_reward(module: ModuleType, file: str) -> str:
     """Return the name of a file's reward: the one with a library's usual name, or else the only one."""
     names = loading.rewards_of(module)
     supported = [name for name in names if not is_unsupported(getattr(module, name))]
-    found = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
-    if len(found) != 1:
+    candidates = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
+    if len(candidates) != 1:
         raise RewardError(
-            f"{file} is a file; name one of its functions: {_choices(found, f'{file}:')}", code="missing_function"
+            f"{file} is a file; name one of its functions: {_choices(candidates, f'{file}:')}", code="missing_function"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _is_file(spec: str) -> bool:
@@ -220,9 +220,9 @@ def _choices(names: Iterable[str], prefix: str) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: this package's name for it, or the closest match."""
     names = list(names)
-    known = synonym(name)
-    if known in names:
-        return f"; the closest here is {known!r}."
+    usual_name = synonym(name)
+    if usual_name in names:
+        return f"; the closest here is {usual_name!r}."
     matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {matches[0]!r}?" if matches else "."
 

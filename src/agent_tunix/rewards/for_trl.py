@@ -44,8 +44,8 @@ def to_trl(reward: Mixture, *, format: str = "") -> TrlFunction:
         if log_metric is not None:
             for component in reward.components:
                 values = [one.components.get(component.name) for one in scores]
-                if known := [value for value in values if value is not None]:
-                    log_metric(f"{component.name}/mean", statistics.fmean(known))
+                if numbers := [value for value in values if value is not None]:
+                    log_metric(f"{component.name}/mean", statistics.fmean(numbers))
         return [one.value for one in scores]
 
     score.__name__ = reward.name
@@ -87,8 +87,8 @@ def score_each(
                 f"{name} is {values!r}, not a list of one value for each completion; a function of one response that"
                 " was uploaded takes no args, so write the value as a default of its parameter"
             )
-    asked = [""] * len(completions) if prompts is None else prompts
-    return _adapted(function).score(_samples(asked, completions, completion_ids, trainer_state, columns, ""))
+    texts = [""] * len(completions) if prompts is None else prompts
+    return _adapted(function).score(_samples(texts, completions, completion_ids, trainer_state, columns, ""))
 
 
 @functools.lru_cache(maxsize=64)  # the form of completions is determined once
@@ -133,10 +133,10 @@ def _is_of_rows(values: Any, count: int) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and len(values) == count
 
 
-def _text(given: Any) -> str:
+def _text(value: Any) -> str:
     """Return a text unchanged; of messages, return the content of the last."""
-    return given if isinstance(given, str) else str(given[-1]["content"])
+    return value if isinstance(value, str) else str(value[-1]["content"])
 
 
-def _messages(given: Any, role: str) -> tuple[Mapping[str, Any], ...]:
-    return ({"role": role, "content": given},) if isinstance(given, str) else tuple(map(dict, given))
+def _messages(value: Any, role: str) -> tuple[Mapping[str, Any], ...]:
+    return ({"role": role, "content": value},) if isinstance(value, str) else tuple(map(dict, value))

@@ -138,12 +138,12 @@ def overlap_reward(
     chunks = [chunk.get("content", "") if isinstance(chunk, Mapping) else chunk for chunk in reference_chunks]
     reference = " ".join(map(str, chunks)) if chunks else str(ground_truth or "")
     if isinstance(completion, str):
-        found = completion
+        completion_text = completion
     else:
         if any(text.count(_TOOL_CALL) > max_calls for text in _assistant_texts(completion)):
             return 0.0
-        found = " ".join(_texts(completion, lambda role: role != "assistant"))
-    share = percent_of_text_a_in_text_b(reference, found)
+        completion_text = " ".join(_texts(completion, lambda role: role != "assistant"))
+    share = percent_of_text_a_in_text_b(reference, completion_text)
     return share if share >= least else 0.0
 
 
@@ -168,7 +168,7 @@ def citation_score(
     """
     fields = [source_field] if isinstance(source_field, str) else list(source_field)
     canonical = canonicalize or str.strip
-    cited = {canonical(found.strip()) for found in _CITATION.findall(extract_completion_text(completion))} - {""}
+    cited = {canonical(citation.strip()) for citation in _CITATION.findall(extract_completion_text(completion))} - {""}
     expected = {canonical(_source(chunk, fields)) for chunk in reference_chunks} - {""}
     if not cited or not expected:
         return {"precision": 0.0, "recall": 0.0}
@@ -182,7 +182,9 @@ def count_search_calls(completion: Completion) -> int:
     if isinstance(completion, str):
         return marks
     calls = [message.get("tool_calls") for message in _messages(completion) if message.get("role") == "assistant"]
-    return marks + sum(len(listed) for listed in calls if isinstance(listed, Sequence) and not isinstance(listed, str))
+    return marks + sum(
+        len(calls_made) for calls_made in calls if isinstance(calls_made, Sequence) and not isinstance(calls_made, str)
+    )
 
 
 def search_within_budget(calls: int, max_calls: int) -> bool:
@@ -225,8 +227,8 @@ def _assistant_texts(completion: Completion) -> list[str]:
     return [completion] if isinstance(completion, str) else _texts(completion, lambda role: role == "assistant")
 
 
-def _texts(completion: Completion, wanted: Callable[[Any], bool]) -> list[str]:
-    contents = [message.get("content") for message in _messages(completion) if wanted(message.get("role"))]
+def _texts(completion: Completion, accepts: Callable[[Any], bool]) -> list[str]:
+    contents = [message.get("content") for message in _messages(completion) if accepts(message.get("role"))]
     return [content for content in contents if isinstance(content, str) and content.strip()]
 
 

@@ -103,10 +103,10 @@ def range_in_run(mixture: Mixture) -> Range | None:
             else:
                 ends = [weight_at(weight, int(step), {})]
             spans = [_contribution(component, declared[component.name], end) for end in ends]
-            known = [span for span in spans if span is not None]
-            if len(known) < len(spans):
+            known_spans = [span for span in spans if span is not None]
+            if len(known_spans) < len(spans):
                 return None
-            low, high = low + min(span[0] for span in known), high + max(span[1] for span in known)
+            low, high = low + min(span[0] for span in known_spans), high + max(span[1] for span in known_spans)
         lows.append(low)
         highs.append(high)
     return min(lows), max(highs)
@@ -149,8 +149,8 @@ def declared_range(reward: Any) -> Range | None:
             return float(declared[0]), float(declared[1])
     if builtin := _builtin(function):
         return builtin.low, builtin.high
-    found = _RANGE.search(inspect.getdoc(function) or "")
-    return (_number(found[1]), _number(found[2])) if found else None
+    match = _RANGE.search(inspect.getdoc(function) or "")
+    return (_number(match[1]), _number(match[2])) if match else None
 
 
 def format_range(declared: Range | None) -> str:
@@ -169,8 +169,8 @@ def summary_of(reward: Any) -> str:
 
 def function_of(reward: Any) -> Any:
     """Return the function, class or object that the user wrote."""
-    written = getattr(reward, "given", None) or getattr(reward, "function", reward)
-    return inspect.unwrap(written) if callable(written) else written
+    definition = getattr(reward, "definition", None) or getattr(reward, "function", reward)
+    return inspect.unwrap(definition) if callable(definition) else definition
 
 
 def _builtin(function: Any) -> Builtin | None:

@@ -66,31 +66,31 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
 
 def take_caught_imports() -> list[str]:
     """Return a message about each failed import that a file caught while it was loaded since the last call."""
-    taken = list(dict.fromkeys(_caught_imports))
+    warnings = list(dict.fromkeys(_caught_imports))
     _caught_imports.clear()
-    return taken
+    return warnings
 
 
 def _check_neighbours(path: Path) -> None:
     """Raise RewardError if an import of a file, or of its neighbours, would find another file than the neighbour."""
-    waiting = [path]
-    seen: set[str] = set()
-    while waiting:
-        file = waiting.pop()
-        for name in imported_by(file) - seen:
-            seen.add(name)
+    queue = [path]
+    names_read: set[str] = set()
+    while queue:
+        file = queue.pop()
+        for name in imported_by(file) - names_read:
+            names_read.add(name)
             candidates = (path.parent / name / "__init__.py", path.parent / f"{name}.py")
             beside = next((one for one in candidates if one.is_file()), None)
             if beside is None:
                 continue
-            found = _file_of(name)
-            if found is not None and found != beside.resolve() and not sources.is_installed(found):
+            neighbour = _file_of(name)
+            if neighbour is not None and neighbour != beside.resolve() and not sources.is_installed(neighbour):
                 raise RewardError(
-                    f"{file} imports {name}, and {beside} lies beside it, but {found} has the same name and would be "
-                    "used; rename one of them",
+                    f"{file} imports {name}, and {beside} lies beside it, but {neighbour} has the same name and "
+                    "would be used; rename one of them",
                     code="ambiguous_import",
                 )
-            waiting.append(beside)
+            queue.append(beside)
 
 
 def imported_by(file: Path) -> set[str]:
@@ -182,11 +182,11 @@ def find_reward(module: ModuleType, name: str) -> Any:
 
     A name that the module lacks may be a key of its `orms`, ms-swift's rewards, or `reward_functions`, benchmax's.
     """
-    found = getattr(module, name, None)
+    reward = getattr(module, name, None)
     for registry in ("orms", "reward_functions"):
-        if found is None and isinstance(named := getattr(module, registry, None), Mapping):
-            found = named.get(name)
-    return found if can_score(found) else None
+        if reward is None and isinstance(entries := getattr(module, registry, None), Mapping):
+            reward = entries.get(name)
+    return reward if can_score(reward) else None
 
 
 def place_inside(module: ModuleType, name: str) -> str:

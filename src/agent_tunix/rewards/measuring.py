@@ -78,25 +78,25 @@ class RewardMetrics:
         )
         return metrics | self._limited(step, logged_metrics(scores))
 
-    def _limited(self, step: int, found: Mapping[str, float]) -> dict[str, float]:
+    def _limited(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return the metrics whose names are among the first `MAX_LOGGED` of the run; warn once of others."""
-        kept = {}
-        for name, value in found.items():
+        limited = {}
+        for name, value in metrics.items():
             if len(self._logged) < MAX_LOGGED:
                 self._logged.add(name)
             if name in self._logged:
-                kept[name] = value
-        if len(kept) < len(found) and not self._has_warned:
+                limited[name] = value
+        if len(limited) < len(metrics) and not self._has_warned:
             self._has_warned = True
             logger.warning(
                 "rewards may log at most %d different metrics in a run, but %d more are logged at step %d, such as %s; "
                 "they and later ones are not recorded: log the same names at every step",
                 MAX_LOGGED,
-                len(found) - len(kept),
+                len(metrics) - len(limited),
                 step,
-                next(name for name in found if name not in kept),
+                next(name for name in metrics if name not in limited),
             )
-        return kept
+        return limited
 
 
 _LONGEST_NAME = 200
@@ -115,7 +115,7 @@ def logged_metrics(scores: Sequence[Score]) -> dict[str, float]:
                 _collect(values, f"rewards/{component}/components", part.components)
             if part.metrics:
                 _collect(values, f"rewards/{component}/logged", part.metrics)
-    return {name: math.fsum(found) / len(found) for name, found in values.items()}
+    return {name: math.fsum(numbers) / len(numbers) for name, numbers in values.items()}
 
 
 def _collect(values: dict[str, list[float]], prefix: str, numbers: Mapping[str, float | None]) -> None:

@@ -148,8 +148,8 @@ def get_builtin(name: str) -> PlainReward:
 
 def list_reward_functions() -> list[str]:
     """Return the sorted names of all rewards: built-in, registered, and of installed packages."""
-    named = (point.name for point in installed_rewards() if is_name(point.name))
-    return sorted({*FAMILIES, *JUDGES, *REWARD_MODELS, *_registered, *named})
+    names_installed = (point.name for point in installed_rewards() if is_name(point.name))
+    return sorted({*FAMILIES, *JUDGES, *REWARD_MODELS, *_registered, *names_installed})
 
 
 def is_entry_point(name: str) -> bool:
@@ -185,13 +185,13 @@ def is_shipped(name: str) -> bool:
 
 def _is_same(one: Convention, other: Convention) -> bool:
     """Return True if two rewards are one function, perhaps imported twice."""
-    return one.given is other.given or one.origin == other.origin is not None
+    return one.definition is other.definition or one.origin == other.origin is not None
 
 
 def installed_rewards(name: str | None = None) -> list[importlib.metadata.EntryPoint]:
     """Return the entry points of installed packages, without duplicates: all, or those of one name."""
-    found = _read_points(tuple((path, _changed_at(path)) for path in sys.path))
-    return list({(p.name, p.value): p for p in found if name is None or p.name == name}.values())
+    points = _read_points(tuple((path, _changed_at(path)) for path in sys.path))
+    return list({(p.name, p.value): p for p in points if name is None or p.name == name}.values())
 
 
 @functools.lru_cache(maxsize=4)
@@ -217,9 +217,9 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     (point,) = points
     try:
         with served_imports():
-            given = point.load()
+            definition = point.load()
     except (Exception, SystemExit) as error:  # an installed package may raise anything
         raise RewardError(
             f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}", code="import_failed"
         ) from error
-    return adapt(given, name)
+    return adapt(definition, name)

@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import RewardError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.conventions import CallSettings
@@ -53,9 +52,6 @@ from agent_tunix.rewards.uploaded import Fetch
 logger = logging.getLogger("agent_tunix.rewards")
 
 COMPONENT_KEYS = ("function", "args", "weight", "requires", "transform", "when", "cost", "kind", "reason")
-# Size of a file of components.
-_MOST_BYTES = 2**20
-_MOST_NODES = 20_000
 _BUILTIN_MODULES = "agent_tunix.rewards.builtin."
 
 
@@ -137,16 +133,16 @@ def read_components(
     if isinstance(spec, str):
         finder = Finder(tuple(reward_directories), Path(working_directory or Path.cwd()).resolve())
         file = finder.reward_file(spec)
-        written: Mapping[Any, object] = {function_name(spec): spec} if file is None else read_components_file(file)
+        entries: Mapping[Any, object] = {function_name(spec): spec} if file is None else read_components_file(file)
     elif isinstance(spec, Mapping):
-        written = spec
+        entries = spec
     elif isinstance(spec, Sequence):
-        written = {function_name(item): item for item in spec}
+        entries = {function_name(item): item for item in spec}
     else:
-        written = {function_name(spec): spec}
+        entries = {function_name(spec): spec}
     whole = {
         str(name): dict(settings) if isinstance(settings, Mapping) else {"function": settings}
-        for name, settings in written.items()
+        for name, settings in entries.items()
     }
     return {name: {**keys, "function": _as_text(keys.get("function"))} for name, keys in whole.items()}
 
@@ -237,9 +233,9 @@ def _entry(name: str, settings: object) -> _Entry:
     )
 
 
-def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mapping[str, Any]]) -> list[Component]:
+def _build(entries: Iterable[_Entry], finder: Finder, named_args: Mapping[str, Mapping[str, Any]]) -> list[Component]:
     """Find each component's function and bind its arguments."""
-    for name, parameters in given.items():
+    for name, parameters in named_args.items():
         if not isinstance(parameters, Mapping):
             raise RewardError(
                 f"rewards.args.{name} must be a mapping of parameters, not {parameters!r}", code="invalid_args"
@@ -252,7 +248,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
         args = dict(entry.args)
         for source in dict.fromkeys((entry.name, function.name)):
             used.add(source)
-            for parameter, value in given.get(source, {}).items():
+            for parameter, value in named_args.get(source, {}).items():
                 if args.setdefault(parameter, value) != value:
                     raise RewardError(
                         f"{parameter!r} of component {entry.name!r} must be set once, but is {args[parameter]!r} in "
@@ -267,12 +263,12 @@ def _build(entries: Iterable[_Entry], finder: Finder, given: Mapping[str, Mappin
                 requires=entry.requires,
                 transforms=entry.transforms,
                 route=entry.route,
-                cost=_default_cost(function.given) if entry.cost is None else entry.cost,
+                cost=_default_cost(function.definition) if entry.cost is None else entry.cost,
                 kind=entry.kind,
                 reason=entry.reason,
             )
         )
-    _check_all_used(given, used)
+    _check_all_used(named_args, used)
     return components
 
 
@@ -281,8 +277,8 @@ def _default_cost(function: object) -> float:
     return 0.0 if f"{getattr(function, '__module__', '')}.".startswith(_BUILTIN_MODULES) else 1.0
 
 
-def _check_all_used(given: Mapping[str, Any], used: set[str]) -> None:
-    for name in given:
+def _check_all_used(args: Mapping[str, Any], used: set[str]) -> None:
+    for name in args:
         if name in used:
             continue
         if name not in registry.list_reward_functions():
@@ -302,7 +298,7 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
     from agent_tunix.plain_yaml import load_plain_yaml
 
     try:
-        content = load_plain_yaml(read_regular(path, _MOST_BYTES), max_nodes=_MOST_NODES)
+        content = load_plain_yaml(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:

@@ -7,7 +7,7 @@ number only if its outcome is `SCORED`. Every other outcome carries a reason, so
 
 import enum
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -268,3 +268,7 @@ def _as_float(value: object) -> float:
 def take_time(score: Score, seconds: float) -> None:
     """Set the wall time of a score that no other code holds yet."""
     _set_seconds(score, seconds)
+
+
+# Takes samples, returns a score for each.
+ScoringFunction = Callable[[Sequence[Sample]], list[Score]]

@@ -152,38 +152,38 @@ def apply_transforms(transforms: Sequence[Transform], values_B: Values, groups_B
     return values_B
 
 
-def read_transforms(component: str, written: object) -> tuple[Transform, ...]:
+def read_transforms(component: str, value: object) -> tuple[Transform, ...]:
     """Read a component's `transform`: None, one transform or a list.
 
     Raises:
         RewardError: A transform is malformed.
     """
-    if written is None:
+    if value is None:
         return ()
-    if isinstance(written, Sequence) and not isinstance(written, str):
-        return tuple(_read_transform(component, item) for item in written)
-    return (_read_transform(component, written),)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(_read_transform(component, item) for item in value)
+    return (_read_transform(component, value),)
 
 
-def _read_transform(component: str, written: object) -> Transform:
-    if isinstance(written, Mapping) and len(written) > 1:
+def _read_transform(component: str, entry: object) -> Transform:
+    if isinstance(entry, Mapping) and len(entry) > 1:
         raise RewardError(
-            f"the transform of component {component!r} must have one key, but has {', '.join(map(str, written))}; "
+            f"the transform of component {component!r} must have one key, but has {', '.join(map(str, entry))}; "
             "write a list, which fixes their order",
             code="unordered_transforms",
         )
     name: Any
-    name, value = next(iter(written.items()), (None, None)) if isinstance(written, Mapping) else (written, None)
+    name, value = next(iter(entry.items()), (None, None)) if isinstance(entry, Mapping) else (entry, None)
     if name not in _READERS:
         raise RewardError(
             f"the transform of component {component!r} must be one of {', '.join(_READERS)}, or a list of them, "
-            f"not {written!r}",
+            f"not {entry!r}",
             code="invalid_transform",
         )
     transform = _READERS[name](value)
     if transform is None:
         raise RewardError(
-            f"the transform {name} of component {component!r} must be written {_FORMS[name]}, not {written!r}",
+            f"the transform {name} of component {component!r} must be written {_FORMS[name]}, not {entry!r}",
             code="invalid_transform",
         )
     return transform

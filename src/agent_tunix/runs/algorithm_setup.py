@@ -77,7 +77,7 @@ def _function(key: str, spec: str, working_directory: Path) -> Any:
 
 
 def _import(key: str, spec: str, working_directory: Path) -> ModuleType:
-    """Import a file or module; look for it in the same order as `code_parts`."""
+    """Import a file or module."""
     file = working_directory / (spec if spec.endswith(".py") else f"{spec}.py")
     if file.is_file():
         return loading.load_file(file, working_directory)

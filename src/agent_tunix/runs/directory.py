@@ -9,7 +9,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -17,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.atomic_files import make_directory, write_atomically
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import has_no_locks, make_directory, open_lock, replacing
+from agent_tunix.file_locks import has_no_locks
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -165,8 +165,8 @@ def claim(config: Config, root: Path) -> RunPaths:
     try:
         for directory in (root, places.checkpoints, places.tensorboard.parent):
             make_directory(directory)
-            probe = directory / f".writable.{secrets.token_hex(8)}"
-            probe.open("x").close()  # a file of that name could be a link
+            probe = directory / ".writable"
+            probe.touch()
             probe.unlink()
     except OSError as error:
         raise RunDirectoryError(
@@ -177,40 +177,33 @@ def claim(config: Config, root: Path) -> RunPaths:
     return places
 
 
-def require_no_link(path: Path) -> None:
-    """Refuse a path that is a link, because writing would change its target. The path need not exist.
-
-    Raises:
-        RunDirectoryError: The path is a link.
-    """
-    if path.is_symlink():
-        raise RunDirectoryError(
-            f"{path} must be a file or directory of its own, but is a link, and writing would change its target;"
-            " remove it, or choose another directory",
-            code="link_in_directory",
-        )
-
-
 @contextlib.contextmanager
-def hold(root: Path, lock: bool = True) -> Iterator[None]:
+def hold(
+    root: Path,
+    lock: bool = True,
+    *,
+    name: str = ".lock",
+    without_locks: str = "set training.lock=false, and see to it that no other run uses the directory, or choose "
+    "another hydra.run.dir",
+) -> Iterator[None]:
     """Lock a run's directory. The operating system releases the lock when the process ends, even if it is killed.
 
     Args:
         root: Directory of the run.
         lock: False to do nothing, for a disk without locks.
+        name: Name of the file to lock; created if it does not exist.
+        without_locks: Remedy for a disk without locks, for the error message.
 
     Raises:
-        RunDirectoryError: Another process holds the lock, the disk has no locks, or the file is a link or a pipe.
+        RunDirectoryError: Another process holds the lock, the disk has no locks, or the file cannot be opened.
     """
     if not lock:
         yield
         return
     try:
-        held = open_lock(root / ".lock")
+        held = (root / name).open("ab")
     except OSError as error:
-        raise RunDirectoryError(
-            f"{root / '.lock'} cannot be locked: {error}; remove it", code="unwritable_directory"
-        ) from error
+        raise RunDirectoryError(f"{root / name} cannot be locked: {error}", code="unwritable_directory") from error
     with held as file:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -219,9 +212,7 @@ def hold(root: Path, lock: bool = True) -> Iterator[None]:
             except OSError as error:
                 if has_no_locks(error):
                     raise RunDirectoryError(
-                        f"{root} requires a disk with locks, but its disk has none ({error.strerror}); set"
-                        " training.lock=false, and see to it that no other run uses the directory, or choose another"
-                        " hydra.run.dir",
+                        f"{root} requires a disk with locks, but its disk has none ({error.strerror}); {without_locks}",
                         code="no_locks",
                     ) from error
                 if attempt == _ATTEMPTS:
@@ -284,8 +275,6 @@ def write_bytes(path: Path, content: bytes) -> None:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
     try:
-        make_directory(path.parent)
-        with replacing(path) as file:
-            file.write(content)
+        write_atomically(path, content)
     except OSError as error:
         raise RunDirectoryError(f"{path} cannot be written: {error}", code="unwritable_directory") from error

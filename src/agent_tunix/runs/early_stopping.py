@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from agent_tunix.config.checks import suggest
+from agent_tunix.config.limits import suggest
 from agent_tunix.config.schema import StoppingConfig
 from agent_tunix.errors import ConfigError
 

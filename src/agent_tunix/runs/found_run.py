@@ -9,7 +9,6 @@ from typing import Literal
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.tracking.stored_run import check_no_links
 
 Step = int | Literal["best"] | None
 
@@ -32,7 +31,6 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
 
     Raises:
         ConfigError: There is no config.yaml, or it is damaged.
-        RunDirectoryError: Files of the run are links.
     """
     path = Path(given).expanduser().absolute()
     root = path if (path / "config.yaml").is_file() else path.parent
@@ -42,7 +40,6 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
         raise ConfigError(
             f"{key}={path} must be the directory of a run, but it has no config.yaml{advice}", code="not_a_run"
         )
-    check_no_links(root)
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir
     return FoundRun(root, config, Path(checkpoints).expanduser() if checkpoints else root / "checkpoints")

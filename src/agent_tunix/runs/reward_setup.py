@@ -153,7 +153,7 @@ def begin_verifiers(mixture: Mixture, execution: str) -> None:
         mixture: The reward, before it is placed in workers.
         execution: Value of `rewards.execution`.
     """
-    given = (getattr(component.reward, "given", None) for component in mixture.components)
+    given = (getattr(component.reward, "definition", None) for component in mixture.components)
     is_inline = execution in ("auto", "inline")
     if is_inline and any(getattr(one, "__module__", None) == correctness.__name__ for one in given):
         VERIFIERS.begin()

@@ -20,7 +20,7 @@ from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
 from agent_tunix.runs.algorithm_setup import algorithm_parts
 from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
-from agent_tunix.runs.trust import parts_of
+from agent_tunix.runs.trust import reward_parts
 from agent_tunix.tracking.rollouts import StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.replay import RecordedStep, Unreplayable
@@ -69,30 +69,26 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
     return with_overrides(config, kept)
 
 
-def own_changes(config: Config, reward: Any, overrides: Sequence[str]) -> tuple[Config, list[CodePart]]:
-    """Return the user's changes to a run's configuration, apart from the run's own settings.
+def own_parts(config: Config, reward: Any, overrides: Sequence[str]) -> list[CodePart]:
+    """Return the code parts that a reward uses because of the user's changes alone; they need no trust in the run.
 
     Args:
         config: The run's.
         reward: Reward of `change_reward`.
         overrides: Overrides of `change_reward`.
-
-    Returns:
-        The changes, applied to the default configuration; and the code parts that the reward uses because of these
-        changes alone. Those parts need no trust in the run.
     """
     own = change_reward(Config(), reward, overrides)
     added = {name: one for name, one in own.reward.components.items() if not is_change(one)}
     own = dataclasses.replace(own, reward=RewardGroupConfig(added))
-    parts = parts_of(own, Path.cwd()) + algorithm_parts(own, Path.cwd())
+    parts = reward_parts(own, Path.cwd()) + algorithm_parts(own, Path.cwd())
     # The user may change arguments of a judge that the run names. So the judge is resolved with the user's arguments
     # and without the run's.
     functions = {
         name: {"function": one["function"]} for name, one in components_without_code(config, Path.cwd()).items()
     }
     named = dataclasses.replace(config, rewards=RewardsConfig(), reward=RewardGroupConfig(functions))
-    changed = parts_of(change_reward(named, reward, overrides), Path.cwd(), with_defaults=False)
-    return own, [*parts, *(part for part in changed if part.kind == "judge")]
+    changed = reward_parts(change_reward(named, reward, overrides), Path.cwd(), with_defaults=False)
+    return [*parts, *(part for part in changed if part.kind == "judge")]
 
 
 def check_tokenizer(stored: StoredRun) -> None:

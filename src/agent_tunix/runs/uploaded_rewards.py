@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.uploaded import Fetch, UploadedSource, is_function_id, uploaded_source_of
 from agent_tunix.runs.directory import write_bytes
@@ -85,7 +84,7 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
         # The path in the entry could lead out of the directory, so it is not used.
         file = run / DIRECTORY / f"{entry['id']}.py"
         try:
-            content = read_regular(file)
+            content = file.read_bytes()
         except FileNotFoundError:
             _LOGGER.warning("%s is missing; downloading the reward again", file)
             continue
@@ -107,7 +106,7 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
 
 def _entries(environment: Path) -> Sequence[dict[str, Any]]:
     try:
-        found = json.loads(read_regular(environment)).get(KEY, [])
+        found = json.loads(environment.read_bytes()).get(KEY, [])
         if not isinstance(found, list) or not all(map(_is_entry, found)):
             raise ValueError(f"{KEY} must be a list of uploaded rewards, but is not")
     except FileNotFoundError:

@@ -61,6 +61,19 @@ def live_rows(done_n: Bool[Array, " n"], num_prompts: int, arrangement: Arrangem
     return ~done_n.at[arrangement.place].get(mode="fill", fill_value=True).reshape(num_prompts, -1)
 
 
+def goes_on(
+    done_n: Bool[Array, " n"], num_prompts: int, arrangement: Arrangement | None, smaller: Stage | None
+) -> Bool[Array, ""]:
+    """Return True while a stage has rows to write that do not fit into the next smaller stage, if there is one."""
+    going = ~done_n.all()
+    return going if smaller is None else going & ~fits(live_rows(done_n, num_prompts, arrangement), smaller)
+
+
+def prompts_of(prefix: Any, arrangement: Arrangement) -> Any:
+    """Return the prompt of each slot of a stage."""
+    return jax.tree.map(lambda x: x[arrangement.prompt], prefix)
+
+
 def move_rows(arrays: Any, before: Arrangement | None, after: Arrangement) -> Any:
     """Move the rows of arrays to their next places. A place without a row holds a copy of another row."""
     source_n = after.row if before is None else before.place.at[after.row].get(mode="clip")

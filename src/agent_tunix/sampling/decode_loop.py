@@ -17,37 +17,28 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Int
 
 from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Prefix, grow_cache
-from agent_tunix.sampling.compaction import Arrangement, arrange, collect_rows, fits, has_row, live_rows, move_rows
-from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
-
-
-class Sampled(NamedTuple):
-    """The tokens sampled so far.
-
-    Attributes:
-        tokens: Ids, padded after the end.
-        logps: Log-probability of each token; 0 at padding.
-        lengths: Tokens of each row, the end-of-sequence token included.
-        done: True if the row has ended with an end-of-sequence token or a stop string.
-        stop_state: State of each row in the table of stop strings; None without stop strings.
-    """
-
-    tokens: Int[Array, "n T"]
-    logps: Float[Array, "n T"]
-    lengths: Int[Array, " n"]
-    done: Bool[Array, " n"]
-    stop_state: Int[Array, " n"] | None
+from agent_tunix.sampling.compaction import (
+    Arrangement,
+    arrange,
+    collect_rows,
+    goes_on,
+    has_row,
+    live_rows,
+    move_rows,
+    prompts_of,
+)
+from agent_tunix.sampling.token_choice import SampledTokens, SamplingParams, TokenRules, uniforms
 
 
 class _Carry(NamedTuple):
     t: Int[Array, ""]
     token: Int[Array, " n"]
     cache: Any
-    sampled: Sampled
+    sampled: SampledTokens
 
 
 def generate(
@@ -63,7 +54,7 @@ def generate(
     sampling: SamplingParams,
     pad_id: int,
     eos_ids: tuple[int, ...],
-) -> Sampled:
+) -> SampledTokens:
     """Sample completions of N rows.
 
     Args:
@@ -83,26 +74,16 @@ def generate(
     B, _ = prompt_BP.shape
     G, T = num_generations, sampling.max_new_tokens
     N = B * G
-    # In some tokenizers padding and end-of-sequence share an id. A row must still be able to end.
-    forbidden = None if pad_id in eos_ids else pad_id
+    rules = TokenRules(sampling, pad_id, eos_ids, stop_table)
     # Drawn in advance for all tokens, because otherwise every stage would compile its own drawing code and run it at
     # every token.
     noise_TN2 = None if sampling.greedy else jax.vmap(lambda t: uniforms(key, t, N))(jnp.arange(T))
 
-    def sample(t: Any, logits_nV: jax.Array, row_n: jax.Array, sampled: Sampled) -> tuple[jax.Array, Sampled]:
-        """Sample token t of each row."""
+    def sample(
+        t: Any, logits_nV: jax.Array, row_n: jax.Array, sampled: SampledTokens
+    ) -> tuple[jax.Array, SampledTokens]:
         noise_n2 = None if noise_TN2 is None else noise_TN2[t].at[row_n].get(mode="clip")
-        token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
-        token_n = jnp.where(sampled.done, pad_id, token_n).astype(jnp.int32)
-        logp_n = jnp.where(sampled.done, 0.0, logp_n)
-        ends_n, stop_state_n = ends(token_n, eos_ids, stop_table, sampled.stop_state)
-        return token_n, Sampled(
-            jax.lax.dynamic_update_slice_in_dim(sampled.tokens, token_n[:, None], t, axis=1),
-            jax.lax.dynamic_update_slice_in_dim(sampled.logps, logp_n[:, None], t, axis=1),
-            sampled.lengths + ~sampled.done,
-            sampled.done | ends_n,
-            stop_state_n,
-        )
+        return rules.sample(t, logits_nV, noise_n2, sampled.ended, sampled)
 
     def run(carry: _Carry, prefix: Prefix, arrangement: Arrangement | None, number: int) -> _Carry:
         """Run the loop of a stage until all rows have ended, a smaller stage fits the rest, or the cache is full."""
@@ -121,37 +102,29 @@ def generate(
             token_n, sampled = sample(t + 1, logits_n1V[:, 0], row_n, sampled)
             return _Carry(t + 1, token_n, cache, sampled)
 
-        def goes_on(carry: _Carry) -> jax.Array:
-            going = (carry.t < min(T - 1, length)) & ~carry.sampled.done.all()
-            return going if smaller is None else going & ~fits(live_rows(carry.sampled.done, B, arrangement), smaller)
+        def has_more(carry: _Carry) -> jax.Array:
+            return (carry.t < min(T - 1, length)) & goes_on(carry.sampled.ended, B, arrangement, smaller)
 
         with jax.named_scope("decode"):
-            return jax.lax.while_loop(goes_on, body, carry)
+            return jax.lax.while_loop(has_more, body, carry)
 
     with jax.named_scope("prefill"):
         last_BD, prefix = model.read_prefix(prompt_BP, length_B)
         logits_NV = jnp.repeat(model.project(last_BD), G, axis=0)
-    empty = Sampled(
-        jnp.full((N, T), pad_id, jnp.int32),
-        jnp.zeros((N, T), jnp.float32),
-        jnp.zeros(N, jnp.int32),
-        jnp.zeros(N, jnp.bool_),
-        None if stop_table is None else jnp.zeros(N, jnp.int32),
-    )
+    empty = SampledTokens.empty(N, T, pad_id, None if stop_table is None else jnp.zeros(N, jnp.int32))
     token_N, sampled = sample(jnp.int32(0), logits_NV, jnp.arange(N), empty)
     cache = model.init_cache(N, stages[0].length, model.dtype, prefix=prefix)
-    carry = _Carry(jnp.int32(0), token_N, cache, sampled)
-    carry = run(carry, prefix, None, 0)
-    found, arrangement, slots = carry.sampled, None, prefix
+    carry = run(_Carry(jnp.int32(0), token_N, cache, sampled), prefix, None, 0)
+    sampled, arrangement, slots = carry.sampled, None, prefix
     for number, stage in enumerate(stages[1:], 1):
         if stage.size == stages[number - 1].size:
             carry = carry._replace(cache=grow_cache(carry.cache, stage.length))
         else:
-            before, arrangement = arrangement, arrange(live_rows(carry.sampled.done, B, arrangement), stage)
+            before, arrangement = arrangement, arrange(live_rows(carry.sampled.ended, B, arrangement), stage)
             carry = move_rows(carry, before, arrangement)
-            done = carry.sampled.done | ~has_row(arrangement)
-            carry = carry._replace(sampled=carry.sampled._replace(done=done))
-            slots = jax.tree.map(lambda x, prompt=arrangement.prompt: x[prompt], prefix)
+            ended = carry.sampled.ended | ~has_row(arrangement)
+            carry = carry._replace(sampled=carry.sampled._replace(ended=ended))
+            slots = prompts_of(prefix, arrangement)
         carry = run(carry, slots, arrangement, number)
-        found = carry.sampled if arrangement is None else collect_rows(found, carry.sampled, arrangement)
-    return found
+        sampled = carry.sampled if arrangement is None else collect_rows(sampled, carry.sampled, arrangement)
+    return sampled

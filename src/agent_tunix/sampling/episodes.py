@@ -305,7 +305,7 @@ class EpisodeSampler:
             else:
                 cache = self._pack(cache, *_moves(layout, num_slots))
             placed = place_rows(mesh, inputs)
-            written, cache = self._take_turn(
+            turn, cache = self._take_turn(
                 *arguments,
                 prefix,
                 cache,
@@ -317,7 +317,7 @@ class EpisodeSampler:
                 pad_id=self._sampler.pad_id,
                 eos_ids=self._sampler.eos_ids,
             )
-            finished = self._read(layout, inputs, fetch(written), turn_tokens)
+            finished = self._read(layout, inputs, fetch(turn), turn_tokens)
             if self._limits.waits_for_all:
                 self._environments.for_each(_answer, finished)
             else:
@@ -336,10 +336,10 @@ class EpisodeSampler:
     def _answered(self, answering: dict[Future[None], _Row], live: Sequence[_Row]) -> list[_Row]:
         """Return the rows whose tools have answered. Wait for one of them if no row can write."""
         nobody_writes = not any(row.is_writing for row in live)
-        done = wait(answering, None if nobody_writes else 0, FIRST_COMPLETED).done
-        for future in done:
+        futures = wait(answering, None if nobody_writes else 0, FIRST_COMPLETED).done
+        for future in futures:
             future.result()
-        return sorted((answering.pop(future) for future in done), key=lambda row: row.number)
+        return sorted((answering.pop(future) for future in futures), key=lambda row: row.number)
 
     def _prefixes(self, rows: Sequence[_Row], max_prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the prompts of the groups without their last tokens, padded on the left, and their lengths."""
@@ -410,7 +410,7 @@ class EpisodeSampler:
         most = self._limits.max_episode_tokens + C + num_tokens
         return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + num_tokens, most)
 
-    def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, written: Any, turn_tokens: int) -> list[_Row]:
+    def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, turn: Any, turn_tokens: int) -> list[_Row]:
         """Add the tokens that the policy wrote to their rows, and return the rows whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
         finished = []
@@ -421,15 +421,15 @@ class EpisodeSampler:
             row.slots = np.arange(len(row.slots), dtype=np.int32)
             if not row.is_writing:
                 continue
-            length = int(written.lengths[place])
-            tokens = written.tokens[place, :length].tolist()
+            length = int(turn.lengths[place])
+            tokens = turn.tokens[place, :length].tolist()
             row.slots = np.concatenate(
                 [row.slots, start + np.arange(len(row.unread)), start + C + np.arange(length - 1)]
             ).astype(np.int32)
-            row.add(tokens, sampled=True, logps=written.logps[place, :length].tolist())
+            row.add(tokens, sampled=True, logps=turn.logps[place, :length].tolist())
             row.unread = tokens[-1:]
-            row.stop_state = 0 if written.stop_state is None else int(written.stop_state[place])
-            if written.ended[place]:
+            row.stop_state = 0 if turn.stop_state is None else int(turn.stop_state[place])
+            if turn.ended[place]:
                 finished.append(row)
             elif len(row.tokens) == self._limits.max_episode_tokens:
                 row.cut_reason = StopReason.MAX_EPISODE_TOKENS

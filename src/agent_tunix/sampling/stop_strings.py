@@ -15,9 +15,6 @@ from jaxtyping import Int
 
 from agent_tunix.errors import ConfigError
 
-# The table takes memory and time for each character and each token. A run of another user may have many of them.
-_MOST_CHARACTERS = 200
-
 # State after a stop string.
 STOPPED = -1
 
@@ -30,19 +27,13 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
         stop_strings: Strings, none of them empty.
 
     Raises:
-        ConfigError: They have too many characters, or one that no token has whole: its bytes are then several tokens.
+        ConfigError: They have a character that no token has whole: its bytes are then several tokens.
     """
-    if (characters := sum(map(len, stop_strings))) > _MOST_CHARACTERS:
-        raise ConfigError(
-            f"generation.stop_strings must have at most {_MOST_CHARACTERS:,} characters in all, not {characters:,}; "
-            "use fewer or shorter ones",
-            code="stop_strings_too_long",
-        )
     whole = set().union(*token_texts)
-    if missing := sorted(set("".join(stop_strings)) - whole):
+    if unwritable := sorted(set("".join(stop_strings)) - whole):
         raise ConfigError(
             "generation.stop_strings must have characters that tokens of the model hold whole, but it writes "
-            f"{missing[0]!r} as several tokens; use another stop string",
+            f"{unwritable[0]!r} as several tokens; use another stop string",
             code="stop_string_in_pieces",
         )
     states = sorted({stop[:length] for stop in stop_strings for length in range(len(stop))}, key=len)
@@ -51,17 +42,19 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
     after = np.zeros((len(states) + 1, len(letters) + 1), np.int16)
     after[stopped] = stopped
     place_of = {letter: place for place, letter in enumerate(letters)}
-    state_of = {written: state for state, written in enumerate(states)}
+    state_of = {beginning: state for state, beginning in enumerate(states)}
     # As Aho and Corasick: a state goes where its longest proper end that is a state goes, unless it has its own way.
     ends = [0] * len(states)
-    for state, written in enumerate(states):
-        after[state] = after[ends[state]] if written else 0
-        for letter in {stop[len(written)] for stop in stop_strings if stop.startswith(written) and stop != written}:
-            place, text = place_of[letter], written + letter
+    for state, beginning in enumerate(states):
+        after[state] = after[ends[state]] if beginning else 0
+        for letter in {
+            stop[len(beginning)] for stop in stop_strings if stop.startswith(beginning) and stop != beginning
+        }:
+            place, text = place_of[letter], beginning + letter
             if text in stop_strings:
                 after[state, place] = stopped
             elif after[state, place] != stopped:
-                ends[state_of[text]] = int(after[state, place]) if written else 0
+                ends[state_of[text]] = int(after[state, place]) if beginning else 0
                 after[state, place] = state_of[text]
     # Tokens sorted by length: at each character position, the tokens that reach it are the last ones.
     lengths = np.array([len(text) for text in token_texts])

@@ -8,11 +8,12 @@ a small model. With two levels, no word is lost to rounding in a sum over a larg
 The words to keep are found by bisection on the weight of a word, without sorting. The bisection needs 31 sums over the
 vocabulary; sorting 32,000 words takes twenty times as long on a CPU.
 
-Axes: N rows, V words.
+Axes: N rows, V words, T tokens of a row.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,86 @@ class SamplingParams:
             top_k=generation.top_k,
             top_p=generation.top_p,
             min_p=generation.min_p,
+        )
+
+
+class SampledTokens(NamedTuple):
+    """The tokens that rows have written.
+
+    Attributes:
+        tokens: Ids, padded after the end.
+        logps: Log-probability of each token; 0 at padding.
+        lengths: Tokens of each row, an end-of-sequence token included.
+        ended: True if the row wrote an end-of-sequence token or a stop string.
+        stop_state: State of each row in the table of stop strings; None without stop strings.
+    """
+
+    tokens: Int[Array, "N T"]
+    logps: Float[Array, "N T"]
+    lengths: Int[Array, " N"]
+    ended: Bool[Array, " N"]
+    stop_state: Int[Array, " N"] | None
+
+    @classmethod
+    def empty(cls, num_rows: int, num_tokens: int, pad_id: int, stop_state: Int[Array, " N"] | None) -> "SampledTokens":
+        """Return the tokens of rows that have written nothing."""
+        return cls(
+            jnp.full((num_rows, num_tokens), pad_id, jnp.int32),
+            jnp.zeros((num_rows, num_tokens), jnp.float32),
+            jnp.zeros(num_rows, jnp.int32),
+            jnp.zeros(num_rows, jnp.bool_),
+            stop_state,
+        )
+
+
+@dataclass(frozen=True)
+class TokenRules:
+    """The rules by which all rows of a call choose their tokens and end.
+
+    Attributes:
+        sampling: How tokens are chosen.
+        pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
+        eos_ids: End-of-sequence ids.
+        stop_table: Table of `make_stop_table`; None without stop strings.
+    """
+
+    sampling: SamplingParams
+    pad_id: int
+    eos_ids: tuple[int, ...]
+    stop_table: Int[Array, "S V"] | None
+
+    def sample(
+        self,
+        t: Int[Array, ""],
+        logits_NV: Float[Array, "N V"],
+        uniforms_N2: Float[Array, "N 2"] | None,
+        done_N: Bool[Array, " N"],
+        sampled: SampledTokens,
+    ) -> tuple[Int[Array, " N"], SampledTokens]:
+        """Sample token t of each row.
+
+        Args:
+            t: Place of the token in `sampled`.
+            logits_NV: Logits of the model.
+            uniforms_N2: Random numbers in [0, 1); None if greedy.
+            done_N: True at rows that write no more; they get padding.
+            sampled: Tokens so far.
+
+        Returns:
+            The tokens, and all tokens so far with them.
+        """
+        # In some tokenizers padding and end-of-sequence share an id. A row must still be able to end.
+        forbidden = None if self.pad_id in self.eos_ids else self.pad_id
+        token_N, logp_N = choose(logits_NV, uniforms_N2, self.sampling, forbidden)
+        token_N = jnp.where(done_N, self.pad_id, token_N).astype(jnp.int32)
+        logp_N = jnp.where(done_N, 0.0, logp_N)
+        ends_N, stop_state_N = ends(token_N, self.eos_ids, self.stop_table, sampled.stop_state)
+        return token_N, SampledTokens(
+            jax.lax.dynamic_update_slice_in_dim(sampled.tokens, token_N[:, None], t, axis=1),
+            jax.lax.dynamic_update_slice_in_dim(sampled.logps, logp_N[:, None], t, axis=1),
+            sampled.lengths + ~done_N,
+            sampled.ended | (~done_N & ends_N),
+            stop_state_N,
         )
 
 

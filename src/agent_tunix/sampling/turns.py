@@ -13,6 +13,7 @@ Axes: B prompts, n rows, S slots of the cache, C tokens of the chunk, T of a tur
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,8 +24,17 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Prefix, map_layers
-from agent_tunix.sampling.compaction import Arrangement, arrange, collect_rows, fits, has_row, live_rows, move_rows
-from agent_tunix.sampling.token_choice import SamplingParams, choose, ends, uniforms
+from agent_tunix.sampling.compaction import (
+    Arrangement,
+    arrange,
+    collect_rows,
+    goes_on,
+    has_row,
+    live_rows,
+    move_rows,
+    prompts_of,
+)
+from agent_tunix.sampling.token_choice import SampledTokens, SamplingParams, TokenRules, uniforms
 
 
 class TurnInputs(NamedTuple):
@@ -51,24 +61,6 @@ class TurnInputs(NamedTuple):
     stop_states: Int[Array | np.ndarray, " n"]
 
 
-class WrittenTurn(NamedTuple):
-    """The tokens that the rows wrote in a turn.
-
-    Attributes:
-        tokens: Ids, padded after the end.
-        logps: Log-probability of each token; 0 at padding.
-        lengths: Tokens of each row, an end-of-sequence token included.
-        ended: True if the row wrote an end-of-sequence token or a stop string.
-        stop_state: State of the row in the table of stop strings; None without stop strings.
-    """
-
-    tokens: Int[Array, "n T"]
-    logps: Float[Array, "n T"]
-    lengths: Int[Array, " n"]
-    ended: Bool[Array, " n"]
-    stop_state: Int[Array, " n"] | None
-
-
 class _Rows(NamedTuple):
     """Constants of rows while they write: their `TurnInputs`, and the slots that they may see before they write."""
 
@@ -81,7 +73,7 @@ class _Carry(NamedTuple):
     token: Int[Array, " n"]
     done: Bool[Array, " n"]
     cache: Any
-    turn: WrittenTurn
+    turn: SampledTokens
 
 
 def draw_noise(key: jax.Array, *, num_tokens: int, num_rows: int) -> Float[Array, "L N 2"]:
@@ -134,7 +126,7 @@ def take_turn(
     sampling: SamplingParams,
     pad_id: int,
     eos_ids: tuple[int, ...],
-) -> tuple[WrittenTurn, Any]:
+) -> tuple[SampledTokens, Any]:
     """Read a chunk in each row, then sample a turn.
 
     Rows whose turns have ended leave the batch until the turn ends for all (`compaction.py`).
@@ -158,88 +150,104 @@ def take_turn(
         then the tokens written, without the last one of each row.
     """
     model: Any = nnx.merge(graphdef, state)
-    (n, C), B = inputs.chunk.shape, prefix.mask.shape[0]
-    S, T = cache["positions"].shape[1], sampling.max_new_tokens
-    forbidden = None if pad_id in eos_ids else pad_id
-    slot_S = jnp.arange(S)
-    start = inputs.filled.max()
+    inputs = TurnInputs(*map(jnp.asarray, inputs))
+    (n, C), T = inputs.chunk.shape, sampling.max_new_tokens
+    chunk_slot = inputs.filled.max()
+    logits_nV, cache, seen_nS = _read_chunk(model, prefix, cache, inputs, chunk_slot)
+    writer = _Writer(
+        model, TokenRules(sampling, pad_id, eos_ids, stop_table), noise_LN2, prefix.mask.shape[0], chunk_slot + C
+    )
+    with jax.named_scope("decode"):
+        turn = SampledTokens.empty(n, T, pad_id, None if stop_table is None else jnp.asarray(inputs.stop_states))
+        token_n, done_n, turn = writer.sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, turn, inputs)
+        carry, rows = _Carry(jnp.int32(0), token_n, done_n, cache, turn), _Rows(inputs, seen_nS)
+        carry = writer.write(carry, rows, prefix, None, _next(stages, 0))
+        turn, cache = carry.turn, carry.cache
+        before: Arrangement | None
+        arrangement: Arrangement | None = None
+        for number, stage in enumerate(stages[1:], 1):
+            before, arrangement = arrangement, arrange(live_rows(carry.done, writer.num_prompts, arrangement), stage)
+            carry, rows = move_rows((carry, rows), before, arrangement)
+            carry = carry._replace(done=carry.done | ~has_row(arrangement))
+            carry = writer.write(carry, rows, prompts_of(prefix, arrangement), arrangement, _next(stages, number))
+            turn = collect_rows(turn, carry.turn, arrangement)
+            cache = _collect_written(cache, carry.cache, arrangement, writer.first_slot, T)
+    return turn, cache
+
+
+def _read_chunk(
+    model: Any, prefix: Prefix, cache: Any, inputs: TurnInputs, chunk_slot: Int[Array, ""]
+) -> tuple[Float[Array, "n V"], Any, Bool[Array, "n S"]]:
+    """Read the chunk of each row into the slots from `chunk_slot` on.
+
+    Returns:
+        The logits of the next token, the cache, and the slots that each row may see from now on.
+    """
+    c_C, slot_S = jnp.arange(inputs.chunk.shape[1]), jnp.arange(cache["positions"].shape[1])
     own_nS = slot_S < inputs.filled[:, None]
+    in_chunk_nS = (slot_S >= chunk_slot) & (slot_S - chunk_slot < inputs.chunk_lengths[:, None])
     # A row that takes no part has no chunk, so that its recurrent states stay.
-    in_chunk_nS = (slot_S >= start) & (slot_S - start < inputs.chunk_lengths[:, None]) & (inputs.limits > 0)[:, None]
-    cache = {**cache, "length": jnp.full_like(cache["length"], start)}
-
-    def sample(
-        t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: WrittenTurn, inputs: TurnInputs
-    ) -> tuple[Any, Any, WrittenTurn]:
-        noise_n2 = None
-        if noise_LN2 is not None:
-            noise_n2 = noise_LN2.at[inputs.written + t, inputs.rows].get(mode="clip")
-        token_n, logp_n = choose(logits_nV, noise_n2, sampling, forbidden)
-        token_n = jnp.where(done_n, pad_id, token_n).astype(jnp.int32)
-        lengths_n = turn.lengths + ~done_n
-        ends_n, stop_state_n = ends(token_n, eos_ids, stop_table, turn.stop_state)
-        ended_n = turn.ended | (~done_n & ends_n)
-        turn = WrittenTurn(
-            jax.lax.dynamic_update_slice_in_dim(turn.tokens, token_n[:, None], t, axis=1),
-            jax.lax.dynamic_update_slice_in_dim(turn.logps, jnp.where(done_n, 0.0, logp_n)[:, None], t, axis=1),
-            lengths_n,
-            ended_n,
-            stop_state_n,
-        )
-        return token_n, done_n | ended_n | (lengths_n >= inputs.limits), turn
-
-    def run(
-        carry: _Carry, rows: _Rows, prefix: Prefix, arrangement: Arrangement | None, smaller: Stage | None
-    ) -> _Carry:
-        """Write tokens until all rows have ended, or a smaller stage fits the rest."""
-        inputs = rows.inputs
-
-        def body(carry: _Carry) -> _Carry:
-            t, token_n, done_n, cache, turn = carry
-            written_S = (slot_S >= start + C) & (slot_S <= start + C + t)
-            position_n = inputs.positions + inputs.chunk_lengths + t
-            # For a row that has ended, this token is padding, so that the row's recurrent states do not change.
-            seen_n1S = ((rows.seen | written_S) & ~(done_n[:, None] & (slot_S == start + C + t)))[:, None]
-            logits_n1V, cache = model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
-            token_n, done_n, turn = sample(t + 1, logits_n1V[:, 0], done_n, turn, inputs)
-            return _Carry(t + 1, token_n, done_n, cache, turn)
-
-        def goes_on(carry: _Carry) -> jax.Array:
-            going = (carry.t < T - 1) & ~carry.done.all()
-            return going if smaller is None else going & ~fits(live_rows(carry.done, B, arrangement), smaller)
-
-        return jax.lax.while_loop(goes_on, body, carry)
-
+    in_chunk_nS &= (inputs.limits > 0)[:, None]
+    cache = {**cache, "length": jnp.full_like(cache["length"], chunk_slot)}
     with jax.named_scope("read"):
-        c_C = jnp.arange(C)
-        causal_nCS = own_nS[:, None] | (in_chunk_nS[:, None] & (slot_S <= start + c_C[:, None]))
+        causal_nCS = own_nS[:, None] | (in_chunk_nS[:, None] & (slot_S <= chunk_slot + c_C[:, None]))
         hidden_nCD, cache = model(
             inputs.chunk, inputs.positions[:, None] + c_C, cache, causal_nCS, prefix=prefix, output_hidden=True
         )
         last_nD = jnp.take_along_axis(hidden_nCD, (inputs.chunk_lengths - 1)[:, None, None], axis=1)[:, 0]
-        logits_nV = model.project(last_nD)
-    with jax.named_scope("decode"):
-        empty = WrittenTurn(
-            jnp.full((n, T), pad_id, jnp.int32),
-            jnp.zeros((n, T), jnp.float32),
-            jnp.zeros(n, jnp.int32),
-            jnp.zeros(n, jnp.bool_),
-            None if stop_table is None else jnp.asarray(inputs.stop_states),
-        )
-        placed = TurnInputs(*map(jnp.asarray, inputs))
-        token_n, done_n, turn = sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, empty, placed)
-        rows = _Rows(placed, own_nS | in_chunk_nS)
-        carry = run(_Carry(jnp.int32(0), token_n, done_n, cache, turn), rows, prefix, None, _next(stages, 0))
-        turn, cache, arrangement = carry.turn, carry.cache, None
-        for number, stage in enumerate(stages[1:], 1):
-            before, arrangement = arrangement, arrange(live_rows(carry.done, B, arrangement), stage)
-            carry, rows = move_rows((carry, rows), before, arrangement)
-            carry = carry._replace(done=carry.done | ~has_row(arrangement))
-            slots = jax.tree.map(lambda x, prompt=arrangement.prompt: x[prompt], prefix)
-            carry = run(carry, rows, slots, arrangement, _next(stages, number))
-            turn = collect_rows(turn, carry.turn, arrangement)
-            cache = _collect_written(cache, carry.cache, arrangement, start + C, T)
-    return turn, cache
+        return model.project(last_nD), cache, own_nS | in_chunk_nS
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """The loop that writes the tokens of a turn after its chunk, with all that its stages share.
+
+    Attributes:
+        model: The decoder.
+        rules: Rules of the choice of tokens.
+        noise: [L, N, 2] random numbers of `draw_noise`; None if sampling is greedy.
+        num_prompts: B.
+        first_slot: Slot of the cache for the turn's first token.
+    """
+
+    model: Any
+    rules: TokenRules
+    noise: Float[Array, "L N 2"] | None
+    num_prompts: int
+    first_slot: Int[Array, ""]
+
+    def sample(
+        self, t: jax.Array, logits_nV: jax.Array, done_n: jax.Array, turn: SampledTokens, inputs: TurnInputs
+    ) -> tuple[jax.Array, jax.Array, SampledTokens]:
+        """Sample token t of each row; return the tokens, the rows that are done, and the turn so far."""
+        noise_n2 = None
+        if self.noise is not None:
+            noise_n2 = self.noise.at[inputs.written + t, inputs.rows].get(mode="clip")
+        token_n, turn = self.rules.sample(t, logits_nV, noise_n2, done_n, turn)
+        return token_n, done_n | turn.ended | (turn.lengths >= inputs.limits), turn
+
+    def write(
+        self, carry: _Carry, rows: _Rows, prefix: Prefix, arrangement: Arrangement | None, smaller: Stage | None
+    ) -> _Carry:
+        """Write tokens until all rows have ended, or a smaller stage fits the rest."""
+        inputs, first_slot = rows.inputs, self.first_slot
+
+        def body(carry: _Carry) -> _Carry:
+            t, token_n, done_n, cache, turn = carry
+            slot_S = jnp.arange(cache["positions"].shape[1])
+            written_S = (slot_S >= first_slot) & (slot_S <= first_slot + t)
+            position_n = inputs.positions + inputs.chunk_lengths + t
+            # For a row that has ended, this token is padding, so that the row's recurrent states do not change.
+            seen_n1S = ((rows.seen | written_S) & ~(done_n[:, None] & (slot_S == first_slot + t)))[:, None]
+            logits_n1V, cache = self.model(token_n[:, None], position_n[:, None], cache, seen_n1S, prefix=prefix)
+            token_n, done_n, turn = self.sample(t + 1, logits_n1V[:, 0], done_n, turn, inputs)
+            return _Carry(t + 1, token_n, done_n, cache, turn)
+
+        def has_more(carry: _Carry) -> jax.Array:
+            most = self.rules.sampling.max_new_tokens
+            return (carry.t < most - 1) & goes_on(carry.done, self.num_prompts, arrangement, smaller)
+
+        return jax.lax.while_loop(has_more, body, carry)
 
 
 def _next(stages: Sequence[Stage], number: int) -> Stage | None:

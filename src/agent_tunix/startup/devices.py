@@ -119,10 +119,10 @@ def make_room_for_programs() -> bool:
     try:
         limit = int(Path("/proc/sys/vm/max_map_count").read_text())
         with open("/proc/self/maps", "rb") as file:
-            taken = sum(1 for _ in file)
+            num_mappings = sum(1 for _ in file)
     except (OSError, ValueError):  # not Linux
         return False
-    if taken < limit * _MANY:
+    if num_mappings < limit * _MANY:
         return False
     import jax
 

@@ -91,8 +91,8 @@ class Profiling(Closing):
 
     def _write(self) -> None:
         jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
-        recorded = self._directory.glob("plugins/profile/*/*.trace.json.gz")
-        newest = max(recorded, key=lambda path: path.stat().st_mtime)
+        traces = self._directory.glob("plugins/profile/*/*.trace.json.gz")
+        newest = max(traces, key=lambda path: path.stat().st_mtime)
         # JAX's file contains empty entries.
         events = [event for event in json.loads(gzip.decompress(newest.read_bytes()))["traceEvents"] if event]
         first, last = self._traced[0], self._traced[-1]
@@ -118,12 +118,12 @@ def device_phases(events: Iterable[Event]) -> list[dict[str, Any]]:
     """
     calls: dict[tuple[str, Any], tuple[float, float]] = {}
     for event in events:
-        described = event.get("args", {})
-        name = PROGRAMS.get(described.get("hlo_module", ""))
+        arguments = event.get("args", {})
+        name = PROGRAMS.get(arguments.get("hlo_module", ""))
         if name is None or "ts" not in event:
             continue
         begin, end = event["ts"], event["ts"] + event.get("dur", 0)
-        key = name, described.get("run_id")
+        key = name, arguments.get("run_id")
         if key in calls:
             begin, end = min(begin, calls[key][0]), max(end, calls[key][1])
         calls[key] = begin, end

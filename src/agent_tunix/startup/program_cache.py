@@ -10,7 +10,6 @@ JAX lacks:
 - A killed process or a full disk leaves part of a program. JAX warns of it at every start and never replaces it. New
   files are checked once, and incomplete ones are removed.
 - A directory that cannot be written is still read, and a missing home directory is not an error.
-- The programs are pickles, which run code when they are read. A directory that other users can write to is not used.
 
 Several runs may use one directory at once. A program that another run has removed is compiled again.
 """
@@ -21,7 +20,6 @@ import logging
 import os
 import platform
 import shutil
-import stat
 import tempfile
 import zlib
 from pathlib import Path
@@ -45,26 +43,17 @@ _CHECKED = ".checked"
 def prepare_cache(setting: str) -> None:
     """Set the environment variables that tell JAX where to keep compiled programs.
 
-    A variable that the user has set stays, unless it names a directory that others can write to.
+    A variable that the user has set stays.
 
     Args:
         setting: Directory, or `auto` for one in the user's cache directory.
     """
-    if given := os.environ.get(_VARIABLE):
-        if Path(given).is_dir() and (problem := why_others_can_write(Path(given))) is not None:
-            del os.environ[_VARIABLE]
-            _LOGGER.warning(
-                "compiled programs are not cached, because they are code: %s; set %s again", problem, _VARIABLE
-            )
+    if os.environ.get(_VARIABLE):
         return
     try:
         directory = cache_directory(setting)
     except RuntimeError as error:  # the user has no home directory
         _LOGGER.warning("compiled programs are not cached: %s; set distributed.compilation_cache=DIR", error)
-        return
-    _make_private(directory)
-    if directory.is_dir() and (reason := why_others_can_write(directory)) is not None:
-        _LOGGER.warning("compiled programs are not cached, because others could replace the code: %s", reason)
         return
     problem = _why_not_written(directory)
     if problem is None:
@@ -94,36 +83,6 @@ def cache_directory(setting: str) -> Path:
         return Path(setting).expanduser().resolve() / processor_kind()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "agent_tunix" / "jax" / processor_kind()
-
-
-def why_others_can_write(directory: Path) -> str | None:
-    """Return the reason why other users could put a program into a directory.
-
-    Args:
-        directory: Existing directory.
-
-    Returns:
-        A message with the remedy, which names the directory, or its parent, that another user owns or may write to.
-        None if there is no such directory.
-    """
-    inner = Path(os.path.realpath(directory))
-    for place in (inner, *inner.parents):
-        status = place.stat()
-        if status.st_uid not in (0, os.geteuid()):
-            return f"{place} belongs to another user (number {status.st_uid}); choose your own directory"
-        is_shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        # With the sticky bit, as on /tmp, users cannot replace the files of others.
-        if is_shared and (place == inner or not status.st_mode & stat.S_ISVTX):
-            return f"other users may write to {place}; run `chmod go-w {place}`, and remove what is not yours there"
-    return None
-
-
-def _make_private(directory: Path) -> None:
-    """Create a directory and its missing parents for this user alone; ignore failures."""
-    with contextlib.suppress(OSError):
-        for place in (*reversed(directory.parents), directory):
-            if not place.exists():
-                place.mkdir(mode=0o700)
 
 
 def _why_not_written(directory: Path) -> str | None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import StoreError
-from agent_tunix.regular_files import has_no_locks, open_lock
+from agent_tunix.file_locks import has_no_locks
 from agent_tunix.store.database import connect, file_of, make_private, read_url, reading, writing
 from agent_tunix.store.home import database_url
 from agent_tunix.store.keys import Keys
@@ -81,7 +81,7 @@ def _one_at_a_time(file: Path | None) -> Iterator[None]:
         return
     lock = file.with_name(f"{file.name}.lock")
     make_private(lock)
-    with open_lock(lock) as held:
+    with lock.open("ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
         except OSError as error:

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.config.stored import check_yaml
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.tracking.findings_file import read_intact_findings
 from agent_tunix.tracking.metrics_file import to_plain
@@ -67,6 +66,8 @@ class LiveRun:
 
 def read_plain_config(root: Path) -> dict[str, Any] | None:
     """Return a run's configuration as values of JSON; None if it is unreadable or invalid."""
+    from agent_tunix.config.compose import check_yaml  # loads Hydra
+
     try:
         config: dict[str, Any] = to_plain(json.loads(json.dumps(check_yaml(root / "config.yaml"), default=str)))
     except (ConfigError, ValueError, TypeError):

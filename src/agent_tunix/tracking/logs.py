@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from agent_tunix.closing import Closing
-from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.errors import RunDirectoryError
 from agent_tunix.visible_text import SafeFormatter, escape_hidden
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -24,15 +24,10 @@ class RunLog(Closing):
         console: True to log to the console as well.
 
     Raises:
-        ConfigError: The level is unknown.
         RunDirectoryError: The file cannot be opened.
     """
 
     def __init__(self, path: Path, level: str, *, console: bool = True) -> None:
-        if level not in LEVELS:
-            raise ConfigError(
-                f"training.log_level must be one of {', '.join(LEVELS)}, not {level!r}", code="unknown_log_level"
-            )
         try:
             file = _FileHandler(path, encoding="utf-8")
         except OSError as error:

@@ -16,9 +16,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent_tunix.atomic_files import replacing
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import open_regular, replacing
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
@@ -176,7 +176,7 @@ def remove_damaged_lines(path: Path) -> None:
     if not path.exists():
         _LOGGER.warning("%s does not exist; a new one begins", path)
         return
-    with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
+    with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
         lines = [(number, line, parse_row(line)) for number, line in enumerate(_lines_of(file), start=1)]
     damaged = [number for number, _, row in lines if isinstance(row, Exception)]
     if not damaged:
@@ -202,7 +202,7 @@ def problem_of_finished(path: Path) -> str | None:
     In a running or killed run the same signs are normal.
     """
     try:
-        with open_regular(path) as file:
+        with path.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LINE, 0))
             end = file.read()
             last = end[end.rfind(b"\n", 0, -1) + 1 :]
@@ -230,7 +230,7 @@ def _lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    with _explained(path, "read", READING_REMEDY), open_regular(path) as file:
+    with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
         for number, line in enumerate(_lines_of(file), start=1):
             row = parse_row(line)
             if isinstance(row, Exception):

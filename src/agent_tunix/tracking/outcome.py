@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from agent_tunix.atomic_files import write_atomically
 from agent_tunix.errors import Interrupted
-from agent_tunix.regular_files import open_regular, replacing
 
 _NAME = "status.json"
 _MAX_BYTES = 2**20
@@ -90,7 +90,11 @@ def record_failure(
     _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {beginning}"[:500]))
 
 
-def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = open_regular) -> RunOutcome:
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = _open) -> RunOutcome:
     """Return the outcome of a run from its directory; RUNNING if it is in progress.
 
     Args:
@@ -132,8 +136,8 @@ def _write(root: Path, outcome: RunOutcome) -> None:
 
 def _write_bytes(root: Path, content: bytes) -> None:
     # A failure to write the status must not stop the run; the training itself reports a full disk.
-    with contextlib.suppress(OSError), replacing(root / _NAME) as file:
-        file.write(content)
+    with contextlib.suppress(OSError):
+        write_atomically(root / _NAME, content)
 
 
 def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TextIO
 
 from agent_tunix.closing import Closing
-from agent_tunix.errors import ConfigError
 
-MODES = ("auto", "live", "plain", "none")
 PLAIN_INTERVAL_S = 5.0
 PACE_WINDOW = 20
 
@@ -40,9 +38,6 @@ class Progress(Closing):
         done: Steps done before this process started.
         stream: Output stream; None for standard output.
         clock: Returns seconds, used to estimate the time left.
-
-    Raises:
-        ConfigError: The mode is unknown.
     """
 
     def __init__(
@@ -182,8 +177,6 @@ def format_duration(seconds: float) -> str:
 
 
 def _open_display(mode: str, num_steps: int, done: int, stream: TextIO, clock: Clock) -> Display:
-    if mode not in MODES:
-        raise ConfigError(f"tracking.progress must be one of {', '.join(MODES)}, not {mode!r}", code="unknown_progress")
     if mode == "auto":
         mode = "live" if stream.isatty() and os.environ.get("TERM") != "dumb" else "plain"
     if mode == "live":

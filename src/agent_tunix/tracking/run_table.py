@@ -20,7 +20,6 @@ from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.tracking.metrics_file import is_number, iterate_metrics, problem_of_finished
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
-from agent_tunix.tracking.stored_run import check_no_links
 from agent_tunix.tracking.summary import MEASURES, compare_ends
 from agent_tunix.visible_text import align, one_line
 
@@ -121,7 +120,6 @@ def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
 def _rows(root: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a run as far as they can be read."""
     with contextlib.suppress(RunDirectoryError):
-        check_no_links(root)
         yield from iterate_metrics(root / "metrics.jsonl")
 
 
@@ -235,10 +233,6 @@ def _cell(value: float | None) -> str:
 
 def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) -> tuple[RunRow, Mapping[str, str]]:
     """Return a run's row, whose settings are the overrides or else the whole configuration; and the overrides alone."""
-    try:
-        check_no_links(root)
-    except RunDirectoryError as error:
-        return RunRow(name, RunStatus.UNREADABLE, detail=str(error)), {}
     outcome = read_outcome(root)
     status, detail = outcome.status, outcome.detail
     needed = ("step", metric, "rewards/total/mean", "time/step_s")

@@ -9,43 +9,8 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.metrics_file import iterate_metrics
 from agent_tunix.tracking.rollouts import RolloutReader
-from agent_tunix.visible_text import escape_hidden
-
-# Files and directories of a run that commands read.
-PARTS = (
-    "config.yaml",
-    "environment.json",
-    "findings.jsonl",
-    "metrics.jsonl",
-    "plots",
-    "rewards",
-    "rollouts",
-    "status.json",
-    "timings.json",
-)
-
-
-def check_no_links(root: Path) -> None:
-    """Refuse a run whose files are links.
-
-    Commands copy what they read into reports, model cards and exports. A link in a run that somebody else made could
-    have them publish private files of the user.
-
-    Raises:
-        RunDirectoryError: A part of the run is a link; checkpoints may be, because `export` asks about them.
-    """
-    parts = [root / name for name in PARTS]
-    inner = [path for part in parts if part.is_dir() for path in part.iterdir()]
-    links = [path for path in (*parts, *inner) if path.is_symlink()]
-    if links:
-        names = escape_hidden(", ".join(str(path.relative_to(root)) for path in links[:5]))
-        raise RunDirectoryError(
-            f"the files of a run must not be links, but in {root} these are: {names}; replace each by its target",
-            code="links_in_run",
-        )
 
 
 class StoredRun:
@@ -55,7 +20,7 @@ class StoredRun:
         root: The directory.
 
     Raises:
-        RunDirectoryError: It is not the directory of a run, or its files are links.
+        RunDirectoryError: It is not the directory of a run.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -71,7 +36,6 @@ class StoredRun:
                 f"{self.root} must be the directory of a run, which contains a config.yaml, but contains {holds}",
                 code="missing_run",
             )
-        check_no_links(self.root)
         self._rollouts = RolloutReader(self.root / "rollouts")
 
     @property
@@ -105,7 +69,7 @@ class StoredRun:
         """
         path = self.root / "environment.json"
         try:
-            environment = json.loads(read_regular(path))
+            environment = json.loads(path.read_bytes())
             if not isinstance(environment, dict):
                 raise ValueError(f"it contains {type(environment).__name__}, not an object")
         except (OSError, ValueError, RecursionError) as error:

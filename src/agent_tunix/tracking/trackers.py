@@ -4,7 +4,6 @@ Only the latter two may use the network. A tracker that fails during the run is 
 continues.
 """
 
-import configparser
 import dataclasses
 import logging
 import time
@@ -16,7 +15,6 @@ import numpy as np
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking.metrics_file import is_histogram, is_number, to_plain
 from agent_tunix.tracking.mlflow_tracker import MlflowTracker
 from agent_tunix.tracking.samples import ShownSample, to_markdown
@@ -130,32 +128,6 @@ class TensorBoardTracker:
         )
 
 
-_WANDB_SETTINGS = frozenset({"disabled", "entity", "mode", "project"})
-
-
-def _refuse_foreign_settings(path: Path) -> None:
-    """Refuse settings of W&B in the working directory that could send the user's key to another server.
-
-    Raises:
-        ConfigError: They set more than names and the mode, or cannot be read.
-    """
-    if not path.is_file():
-        return
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(read_regular(path).decode())
-        names = {name for section in parser.values() for name in section}
-    except (configparser.Error, UnicodeDecodeError) as error:
-        names = {f"what cannot be read ({type(error).__name__})"}
-    if refused := sorted(names - _WANDB_SETTINGS):
-        raise ConfigError(
-            f"{path} in the working directory may only set {', '.join(sorted(_WANDB_SETTINGS))} of Weights & Biases,"
-            f" but sets {', '.join(refused)}, which could send your key to another server; remove it there, and set"
-            " WANDB_… in your shell if you need it",
-            code="foreign_wandb_settings",
-        )
-
-
 class WandbTracker:
     """A tracker that sends metrics to Weights & Biases, or keeps them for `wandb sync` if WANDB_MODE=offline.
 
@@ -178,8 +150,6 @@ class WandbTracker:
                 ' pip install "agent_tunix[wandb]"',
                 code="missing_package",
             ) from error
-        for directory in ("wandb", ".wandb"):
-            _refuse_foreign_settings(Path(directory) / "settings")
         id_file = run_dir / "wandb_run_id"
         try:
             self._run = wandb.init(

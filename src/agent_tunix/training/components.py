@@ -24,7 +24,7 @@ from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
-from agent_tunix.grpo.step import GrpoTrainer, Scorer
+from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.planning.open_mesh import open_mesh
@@ -38,6 +38,7 @@ from agent_tunix.policy.model import compute_dtype, copy_reference, count_parame
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
+from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.runs.environment_setup import make_episode_encoder, make_episode_sampler
 from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
@@ -206,7 +207,7 @@ def make_teacher(
     return Teacher(model, config.generation.temperature, config.grpo.teacher_top_k)
 
 
-def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorer | None = None) -> GrpoTrainer:
+def make_trainer(components: TrainingComponents, mixture: Mixture, score: ScoringFunction | None = None) -> GrpoTrainer:
     """Return the trainer of a run by GRPO.
 
     Args:
@@ -258,9 +259,9 @@ def load_batches(
     _LOGGER.info("%s", report.describe())
     train_prompts = _encode("training", train_examples, tokenizer, config, context, overhead)
     held_out = _encode("evaluation", held_out_examples, tokenizer, config, context, overhead)
-    measured = train_prompts.measured.joined(held_out.measured)
+    measurements = train_prompts.measured.joined(held_out.measured)
     limit = prompt_limit(config, context)
-    settled = _with_measured_length(config, lambda: with_prompt_length(config, measured, limit, overhead))
+    settled = _with_measured_length(config, lambda: with_prompt_length(config, measurements, limit, overhead))
     order = make_order(train_prompts.examples, settled)
     if isinstance(order, BatchOrder) and (remainder := order.describe_remainder()):
         _LOGGER.warning("%s", remainder)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from agent_tunix.atomic_files import sync, sync_tree
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data import Example, PromptEncoder
 from agent_tunix.data.messages import read_template
@@ -23,10 +24,8 @@ from agent_tunix.errors import ExportError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import find_cached_directory
 from agent_tunix.policy.files.location import parse_location
-from agent_tunix.regular_files import sync, sync_tree
 from agent_tunix.runs.exported_prompts import write_prompts
 from agent_tunix.runs.found_run import FoundRun, Step
-from agent_tunix.runs.trust import settle_trust
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
@@ -53,7 +52,6 @@ def export_run(
     adapter: bool = False,
     dtype: Dtype = "auto",
     overwrite: bool = False,
-    trust: bool = False,
     repository: str | None = None,
 ) -> Exported:
     """Write a run's policy to a directory that transformers, vLLM or PEFT can load.
@@ -65,16 +63,13 @@ def export_run(
         adapter: True to write the adapter alone, for PEFT.
         dtype: Data type of merged weights; "auto" for the type that the run computed in.
         overwrite: True to replace an earlier export. Other content is never replaced.
-        trust: True to write private weights and templates even if the run that names them is not the user's own.
         repository: Repository of the hub, which the model card names in place of the directory.
 
     Raises:
-        UntrustedRunError: The run is not the user's own, and names weights or a template that others may not read.
         ExportError: The directory holds other files, or cannot be written.
         CheckpointError, ModelError: The policy cannot be loaded, or has no adapter.
     """
     _check_place(run, to, overwrite)
-    settle_trust(run.config, run.root, working_directory=Path.cwd(), trust=trust, with_reward=False, with_policy=True)
     import jax.numpy as jnp
 
     from agent_tunix.policy.files.export import write_adapter, write_merged
@@ -86,14 +81,14 @@ def export_run(
             base, revision = _base_of(run.config.model.path or str(trained.directory))
             write_adapter(trained.policy, trained.directory, partial, alpha, base, revision)
         else:
-            stored = None if dtype == "auto" else jnp.dtype(dtype)
-            write_merged(trained.policy, trained.directory, partial, alpha, stored)
+            stored_dtype = None if dtype == "auto" else jnp.dtype(dtype)
+            write_merged(trained.policy, trained.directory, partial, alpha, stored_dtype)
         if run.config.prompt.chat_template is not None and trained.tokenizer.chat_template is not None:
             # The run trained with this template. It takes precedence over the template in the model's own files.
             (partial / "chat_template.jinja").write_text(trained.tokenizer.chat_template, encoding="utf-8")
         write_prompts(run.config, partial)
-        asked = _conversation(trained.tokenizer, run.config.prompt)
-        write_card(StoredRun(run.root), partial, trained.step, asked, adapter=adapter, repository=repository)
+        conversation = _conversation(trained.tokenizer, run.config.prompt)
+        write_card(StoredRun(run.root), partial, trained.step, conversation, adapter=adapter, repository=repository)
         num_bytes = _write_manifest(partial)
     return Exported(to, trained.step, num_bytes)
 
@@ -146,11 +141,11 @@ def _check_apart(run: FoundRun, to: Path) -> None:
     Raises:
         ExportError: The target contains one of these directories, or is inside one.
     """
-    needed = {"the run": run.root, "its checkpoints": run.checkpoints}
+    protected = {"the run": run.root, "its checkpoints": run.checkpoints}
     if (model := find_cached_directory(run.config.model)) is not None:
-        needed["the base model of the run"] = model
+        protected["the base model of the run"] = model
     place = to.resolve()
-    for what, path in needed.items():
+    for what, path in protected.items():
         other = path.resolve()
         if place.is_relative_to(other) or other.is_relative_to(place):
             raise ExportError(
@@ -164,13 +159,13 @@ def _foreign(directory: Path) -> set[str]:
     """Return the files of a directory that its manifest does not list or that have changed, and empty directories."""
     here = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not _is_filled(path)}
     try:
-        listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
+        manifest_files = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return here
     same = {
         name
-        for name in here & listed.keys()
-        if (directory / name).is_file() and _digest(directory / name) == listed[name]
+        for name in here & manifest_files.keys()
+        if (directory / name).is_file() and _digest(directory / name) == manifest_files[name]
     }
     return here - same - {MANIFEST}
 
@@ -225,8 +220,8 @@ def _umask() -> int:
 
 def _write_manifest(directory: Path) -> int:
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    listed = {path.relative_to(directory).as_posix(): _digest(path) for path in files}
-    (directory / MANIFEST).write_text(json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8")
+    digests = {path.relative_to(directory).as_posix(): _digest(path) for path in files}
+    (directory / MANIFEST).write_text(json.dumps({"files": digests}, indent=1) + "\n", encoding="utf-8")
     return sum(path.stat().st_size for path in files)
 
 

@@ -45,7 +45,7 @@ class PolicySource:
     prompts: Path | None = None  # file of an exported model with the settings of its prompts
 
 
-def find_source(given: Path, step: Step) -> PolicySource:
+def find_source(place: Path, step: Step) -> PolicySource:
     """Return the policy of a run's directory, or of a Hugging Face model directory.
 
     Raises:
@@ -54,27 +54,27 @@ def find_source(given: Path, step: Step) -> PolicySource:
         ModelError: The path is neither.
     """
     # A model that was exported into a run's directory counts as a model.
-    in_run = (given.absolute().parent / "config.yaml").is_file() and not (given / "config.json").is_file()
-    if (given / "config.yaml").is_file() or in_run:
-        run = find_run(given, "RUN")
+    in_run = (place.absolute().parent / "config.yaml").is_file() and not (place / "config.json").is_file()
+    if (place / "config.yaml").is_file() or in_run:
+        run = find_run(place, "RUN")
         check(run.config)  # somebody else may have written it
         return PolicySource(run, step, is_run=True)
     if step is not None:
         raise ConfigError(
-            f"--step requires a run, but {given} is a model directory without a checkpoint of step {step}; remove "
+            f"--step requires a run, but {place} is a model directory without a checkpoint of step {step}; remove "
             "--step",
             code="step_without_run",
         )
     from agent_tunix.policy.families import read_architecture
     from agent_tunix.policy.files.directory import find_model_directory
 
-    directory = find_model_directory(ModelConfig(path=str(given)))
-    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(given))
+    directory = find_model_directory(ModelConfig(path=str(place)))
+    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(place))
     config = Config(model=model)
     if (prompts := find_prompts(directory)) is not None:
         config = with_prompts(config, prompts)
         check(config)
-    return PolicySource(FoundRun(given, config, given / "checkpoints"), 0, is_run=False, prompts=prompts)
+    return PolicySource(FoundRun(place, config, place / "checkpoints"), 0, is_run=False, prompts=prompts)
 
 
 def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicySource:
@@ -94,9 +94,9 @@ def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicyS
     if raw:
         config = dataclasses.replace(config, prompt=PromptConfig(system=None, chat_template=_RAW_TEMPLATE))
     else:
-        chosen = compose_overrides([f"prompt={name}"])
-        generation = dataclasses.replace(config.generation, stop_strings=chosen.generation.stop_strings)
-        config = dataclasses.replace(config, prompt=chosen.prompt, generation=generation)
+        prompt_config = compose_overrides([f"prompt={name}"])
+        generation = dataclasses.replace(config.generation, stop_strings=prompt_config.generation.stop_strings)
+        config = dataclasses.replace(config, prompt=prompt_config.prompt, generation=generation)
     return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config), prompts=None)
 
 
@@ -256,16 +256,16 @@ class Generator:
             max_steps=self._trained.max_steps,
         )
         scores = [None] * len(samples) if self._mixture is None else self._mixture.score(samples)
-        made = [Completion(sample, score) for sample, score in zip(samples, scores, strict=True)]
+        scored_completions = [Completion(sample, score) for sample, score in zip(samples, scores, strict=True)]
         G = self._num_generations
-        return [made[start : start + G] for start in range(0, len(made), G)]
+        return [scored_completions[start : start + G] for start in range(0, len(scored_completions), G)]
 
 
 def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> Mixture:
     """Return the reward of a run, ready to score completions of examples.
 
     Args:
-        config: The run's, as `settle_trust` returned it.
+        config: The run's, which is the user's own or trusted.
         examples: At least one example.
         run: Directory of the run.
 
@@ -302,8 +302,8 @@ class Conversation:
         generator = self._generator
         column = generator.config.data.prompt_column
         example = Example(prompt=line, columns={"question": line, column: line}, index=1)
-        asked = generator.messages(example, is_first=not self._messages)
-        self._messages += asked
+        messages = generator.messages(example, is_first=not self._messages)
+        self._messages += messages
         completion = generator.complete_messages([example], [self._messages])[0][0]
         self._messages += [dict(message) for message in completion.sample.completion_messages]
         return completion
@@ -329,16 +329,16 @@ def choose_sampling(
     from agent_tunix.sampling.token_choice import SamplingParams
 
     values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
-    given = {name: value for name, value in values.items() if value is not None}
-    if inference_config == "greedy" and given:
+    settings = {name: value for name, value in values.items() if value is not None}
+    if inference_config == "greedy" and settings:
         raise ConfigError(
-            f"greedy sampling always takes the likeliest token, so it cannot be combined with {', '.join(given)}; "
+            f"greedy sampling always takes the likeliest token, so it cannot be combined with {', '.join(settings)}; "
             "remove one of them",
             code="sampling_settings_of_greedy",
         )
-    if inference_config is None and given:
-        return SamplingParams(max_new_tokens, **given)
+    if inference_config is None and settings:
+        return SamplingParams(max_new_tokens, **settings)
     name = inference_config or "greedy"
     base_temperature, base_top_k, base_top_p = INFERENCE_CONFIGS[name]
     base = SamplingParams(max_new_tokens, base_temperature, base_top_k, base_top_p, greedy=name == "greedy")
-    return dataclasses.replace(base, **given)
+    return dataclasses.replace(base, **settings)

@@ -61,8 +61,8 @@ class StepMetrics:
         }
         row |= episode_metrics(result.samples, result.totals)
         if self._sets:
-            drawn = Counter(sample.columns[SET_COLUMN] for sample in result.samples)
-            row |= {f"data/{name}/share": drawn[name] / len(result.samples) for name in self._sets}
+            counts = Counter(sample.columns[SET_COLUMN] for sample in result.samples)
+            row |= {f"data/{name}/share": counts[name] / len(result.samples) for name in self._sets}
         row |= {f"policy/{name}": value for name, value in result.policy.items()}
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied
@@ -112,9 +112,9 @@ def scores_table(result: StepResult) -> str:
     lines = [["rollout", "total", "advantage", *names, "response"]]
     for sample, score, advantage in zip(result.samples, result.scores, result.advantages, strict=True):
         text = one_line(sample.shown)
-        shown = text if len(text) <= _LONGEST_RESPONSE else f"{text[: _LONGEST_RESPONSE - 1]}…"
+        response = text if len(text) <= _LONGEST_RESPONSE else f"{text[: _LONGEST_RESPONSE - 1]}…"
         total = str(score.outcome) if score.value is None else f"{score.value:.4g}"
         components = (score.components.get(name) for name in names)
         cells = ("-" if value is None else f"{value:.4g}" for value in components)
-        lines.append([sample.rollout_id, total, f"{advantage:.3f}", *cells, shown])
+        lines.append([sample.rollout_id, total, f"{advantage:.3f}", *cells, response])
     return "\n".join(align(lines))

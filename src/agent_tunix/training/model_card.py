@@ -1,6 +1,5 @@
 """The README.md of an exported model: its base model, data, reward, settings and results."""
 
-import contextlib
 import json
 import re
 import tempfile
@@ -13,7 +12,6 @@ from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
@@ -126,11 +124,11 @@ def _figure(value: float | None) -> str:
 
 def _reward(run: StoredRun) -> str:
     try:
-        described, fingerprint = str(run.environment.get("reward", "")), str(run.fingerprint.get("hash", ""))
+        description, fingerprint = str(run.environment.get("reward", "")), str(run.fingerprint.get("hash", ""))
     except RunDirectoryError as error:
         return f"Unknown: {_escape(error)}"
-    described = escape_hidden(described).replace("```", "")
-    return f"```\n{described}\n```\n\nFingerprint: {_code(fingerprint)}"
+    description = escape_hidden(description).replace("```", "")
+    return f"```\n{description}\n```\n\nFingerprint: {_code(fingerprint)}"
 
 
 def _settings(config: Config, supervised: bool) -> dict[str, Any]:
@@ -194,8 +192,8 @@ inputs = tokenizer.apply_chat_template(
 length = {config.generation.max_generation_steps}
 output = model.generate(**inputs, max_new_tokens=length, do_sample=False{stops})  # {greedy}
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))"""
-    named = f"\n\nThe base model is {_code(base) if base else 'the one it was trained from'}." if adapter else ""
-    return f"```python\n{code}\n```{named}"
+    base_model = f"\n\nThe base model is {_code(base) if base else 'the one it was trained from'}." if adapter else ""
+    return f"```python\n{code}\n```{base_model}"
 
 
 def _versions(run: StoredRun) -> str:
@@ -212,15 +210,11 @@ def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
     If the run has no plots, draw them. The list is empty if they cannot be drawn.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        drawn = run.root / "plots"
-        if drawn.is_symlink() or not drawn.is_dir():
+        source = run.root / "plots"
+        if not source.is_dir():
             write_report(run, Path(scratch))
-            drawn = Path(scratch) / "plots"
-        pictures = {}
-        for path in sorted(drawn.glob("*.png")):
-            # A link in a foreign run could lead to a private file, which would then be published.
-            with contextlib.suppress(OSError):
-                pictures[path.name] = read_regular(path, follow=False)
+            source = Path(scratch) / "plots"
+        pictures = {path.name: path.read_bytes() for path in sorted(source.glob("*.png"))}
     if pictures:
         directory.mkdir()
     for name, content in pictures.items():

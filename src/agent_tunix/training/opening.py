@@ -27,7 +27,7 @@ from agent_tunix.runs import uploaded_rewards
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
-from agent_tunix.runs.trust import sign_run
+from agent_tunix.runs.trust import record_run
 from agent_tunix.runs.weights.initial import describe_initial, pin_initial
 from agent_tunix.startup import timeline
 from agent_tunix.startup.devices import explained_memory
@@ -94,8 +94,8 @@ def _from_first(processes: Processes, own: Config, make: Callable[[], Config]) -
     """Return the configuration that the first process makes, with this process's own `distributed` keys."""
     if processes.count == 1:
         return make()
-    made = from_yaml_text(processes.from_first(lambda: to_yaml(make())))
-    return replace(made, distributed=own.distributed)
+    text = from_yaml_text(processes.from_first(lambda: to_yaml(make())))
+    return replace(text, distributed=own.distributed)
 
 
 def _claimed(config: Config, root: Path) -> Path:
@@ -123,11 +123,11 @@ def _check_shared(processes: Processes, root: Path) -> None:
         return
     token = root / ".shared"
     processes.from_first(lambda: token.touch())
-    seen = processes.gather(token.exists())
+    answers = processes.gather(token.exists())
     if processes.is_first:
         token.unlink(missing_ok=True)
-    if not all(seen):
-        others = ", ".join(str(index) for index, sees in enumerate(seen) if not sees)
+    if not all(answers):
+        others = ", ".join(str(index) for index, sees in enumerate(answers) if not sees)
         raise RunDirectoryError(
             f"{root} must be the same directory in every process, but files of process 0 are not visible in process "
             f"{others}; choose a directory on a shared disk with hydra.run.dir=DIR",
@@ -157,19 +157,19 @@ def pin(config: Config, paths: RunPaths) -> Config:
 
     A resumed run keeps the revisions that it recorded, and the longest prompt that it measured.
     """
-    recorded = _recorded(paths)
-    if recorded is None and (paths.config.exists() or any(paths.checkpoints.glob("step_*"))):
+    earlier = _recorded(paths)
+    if earlier is None and (paths.config.exists() or any(paths.checkpoints.glob("step_*"))):
         _LOGGER.warning(
             "%s is %s and is replaced by the settings of this command; the newest revisions of a hub's model and data "
             "are used",
             paths.config,
             "damaged" if paths.config.exists() else "missing",
         )
-    if recorded is not None and config.generation.max_prompt_length is None:
-        measured = recorded.generation.max_prompt_length
-        config = replace(config, generation=replace(config.generation, max_prompt_length=measured))
-    model = pin_model(config.model, recorded.model if recorded is not None else None)
-    return pin_data(pin_teacher(replace(config, model=model), recorded), recorded)
+    if earlier is not None and config.generation.max_prompt_length is None:
+        length = earlier.generation.max_prompt_length
+        config = replace(config, generation=replace(config.generation, max_prompt_length=length))
+    model = pin_model(config.model, earlier.model if earlier is not None else None)
+    return pin_data(pin_teacher(replace(config, model=model), earlier), earlier)
 
 
 def _recorded(paths: RunPaths) -> Config | None:
@@ -195,7 +195,7 @@ def record_start(
     reward: Fingerprint,
     components: TrainingComponents,
 ) -> None:
-    """Write config.yaml and environment.json, copy uploaded rewards, and sign the run.
+    """Write config.yaml and environment.json, copy uploaded rewards, and record the run as the user's own.
 
     Args:
         config: Configuration of the run.
@@ -206,12 +206,12 @@ def record_start(
         reward: Fingerprint of the reward.
         components: The parts of the run.
     """
-    recorded = _recorded(paths)
-    if recorded is not None and (changed := describe_changes(recorded, config)):
+    earlier = _recorded(paths)
+    if earlier is not None and (changes := describe_changes(earlier, config)):
         _LOGGER.warning(
             "the configuration differs from the one this run was started with; %s is rewritten:\n  %s",
             paths.config,
-            "\n  ".join(changed),
+            "\n  ".join(changes),
         )
     run_directory.write_text(paths.config, to_yaml(config))
     devices = [str(device) for device in jax.devices()]
@@ -233,13 +233,13 @@ def record_start(
             "digest": components.teacher_digest,
         }
     if components.first_prompt is not None:
-        shown = components.first_prompt
+        prompt = components.first_prompt
         environment["first_prompt"] = {
-            "row": shown.row,
-            "tools": list(shown.tools),
-            "text": shown.text,
-            "num_tokens": len(shown.tokens),
+            "row": prompt.row,
+            "tools": list(prompt.tools),
+            "text": prompt.text,
+            "num_tokens": len(prompt.tokens),
         }
     environment |= {"method": method, "init_checkpoint": describe_initial(config)}
     run_directory.write_json(paths.environment, environment)
-    sign_run(paths.root, config, Path.cwd())
+    record_run(paths.root)

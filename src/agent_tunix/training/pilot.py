@@ -112,9 +112,9 @@ def _sample(
     sampling = dataclasses.replace(SamplingParams.of_training(config), temperature=temperature)
     size = min(max(_COMPLETIONS_AT_ONCE // num_samples, 1), len(rows))
     for chunk in range(math.ceil(len(rows) / size)):
-        wanted = rows[chunk * size : (chunk + 1) * size]
+        chunk_rows = rows[chunk * size : (chunk + 1) * size]
         # The last batch is padded with its last row, so that one compiled program serves all batches.
-        batch = prompts.batch([*wanted, *[wanted[-1]] * (size - len(wanted))])
+        batch = prompts.batch([*chunk_rows, *[chunk_rows[-1]] * (size - len(chunk_rows))])
         completions = sampler.sample(
             batch.token_ids,
             derive_key(config.seed, Use.PILOT, number, chunk),
@@ -122,9 +122,12 @@ def _sample(
             num_generations=num_samples,
             max_prompt_length=prompt_tokens(config),
         )
-        kept = len(wanted) * num_samples
+        num_kept = len(chunk_rows) * num_samples
         samples = make_samples(
             batch, completions, format=config.prompt.format, num_generations=num_samples, step=1, max_steps=1
-        )[:kept]
+        )[:num_kept]
         totals = mixture.totals(mixture.score(samples))
-        yield totals.reshape(len(wanted), num_samples), ~completions.ended[:kept].reshape(len(wanted), num_samples)
+        yield (
+            totals.reshape(len(chunk_rows), num_samples),
+            ~completions.ended[:num_kept].reshape(len(chunk_rows), num_samples),
+        )

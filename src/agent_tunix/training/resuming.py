@@ -74,10 +74,10 @@ def check_resumable(
         ModelError: The checkpoint's adapter was trained on another model.
     """
     before = restored.metadata
-    if (found := before.get("method", GRPO)) != method:
+    if (earlier_method := before.get("method", GRPO)) != method:
         raise CheckpointError(
-            f"{root} is a run of `{_COMMANDS[found]}`; resume it with that command, or start a new run from its "
-            "weights with training.init_checkpoint",
+            f"{root} is a run of `{_COMMANDS[earlier_method]}`; resume it with that command, or start a new run from "
+            "its weights with training.init_checkpoint",
             code="other_method",
         )
     check_base(config, components.directory, before.get(METADATA_KEY), components.model_digest, weights_matter=True)
@@ -96,10 +96,10 @@ def check_resumable(
             "run",
             code="reference_moved",
         )
-    if changed := teacher_changed_since(before, now):
+    if teacher_change := teacher_changed_since(before, now):
         raise CheckpointError(
-            f"resuming requires the teacher of the checkpoint, but {'; '.join(changed)}; restore it, or start a new "
-            f"run with training.init_checkpoint={root}",
+            f"resuming requires the teacher of the checkpoint, but {'; '.join(teacher_change)}; restore it, or start "
+            f"a new run with training.init_checkpoint={root}",
             code="teacher_changed",
         )
 
@@ -136,8 +136,8 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
     newest = max((row["step"] for row in rows), default=0) if record.step is None else record.step
     if step >= newest or (record.step is None and step > 0):
         return
-    found = f"the newest one is of step {step}" if step else "there are none"
-    here = "" if elsewhere == paths.checkpoints else f" In {paths.checkpoints}, {found}."
+    newest_there = f"the newest one is of step {step}" if step else "there are none"
+    here = "" if elsewhere == paths.checkpoints else f" In {paths.checkpoints}, {newest_there}."
     raise CheckpointError(
         f"the run reached step {newest} with its checkpoints in {elsewhere}, where they cannot be found now.{here} "
         f"Going on would remove the metrics and rollouts of later steps. Restore {elsewhere}, or set "
@@ -158,28 +158,28 @@ def check_reward(before: dict[str, Any], now: dict[str, Any], config: Config) ->
     Raises:
         CheckpointError: The reward has changed, and `rewards.on_change` is `refuse`.
     """
-    changed = reward_changed_since(before, now)
-    if changed and config.rewards.on_change == "refuse":
+    change = reward_changed_since(before, now)
+    if change and config.rewards.on_change == "refuse":
         raise CheckpointError(
             "the reward differs from the one that the checkpoint was trained with:\n  "
-            + "\n  ".join(changed)
+            + "\n  ".join(change)
             + "\nRestore it, or resume with rewards.on_change=warn.",
             code="reward_changed",
         )
-    for line in changed:
+    for line in change:
         _LOGGER.warning("the reward has changed since the checkpoint was written: %s", line)
 
 
-def describe_changes(stored: Config, config: Config) -> list[str]:
+def describe_changes(earlier: Config, config: Config) -> list[str]:
     """Return a warning's lines: one for each of the first settings that differ, then the number of the others.
 
     Args:
-        stored: The configuration in config.yaml.
+        earlier: The configuration in config.yaml.
         config: The configuration of this attempt.
     """
-    before, now = _compared(stored), _compared(from_yaml_text(to_yaml(config)))
-    changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
-    lines = [f"{name} was {_show(before.get(name))} and is now {_show(now.get(name))}" for name in changed]
+    before, now = _compared(earlier), _compared(from_yaml_text(to_yaml(config)))
+    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    lines = [f"{name} was {_show(before.get(name))} and is now {_show(now.get(name))}" for name in names]
     hidden = len(lines) - _MOST_CHANGES
     return [*lines[:_MOST_CHANGES], f"and {hidden} more"] if hidden > 0 else lines
 
@@ -199,21 +199,21 @@ def _compared(config: Config) -> dict[str, str]:
     training = dataclasses.replace(config.training, resume=True, reward_function=None)
     rewards = dataclasses.replace(config.rewards, modules=[])
     # A run may resume with other processes than it started with.
-    compared = dataclasses.replace(
+    comparable = dataclasses.replace(
         config, training=training, rewards=rewards, reward=RewardGroupConfig(), distributed=DistributedConfig()
     )
-    return {name: repr(value) for name, value in flatten(vars(compared)) if value != {}}
+    return {name: repr(value) for name, value in flatten(vars(comparable)) if value != {}}
 
 
 def tell_gaps(metrics: Path, step: int, first: int) -> None:
     """Warn of steps from the first up to a checkpoint whose rows `metrics.jsonl` lacks."""
-    if missing := [one for one in missing_steps(metrics, step) if one >= first]:
+    if gaps := [one for one in missing_steps(metrics, step) if one >= first]:
         _LOGGER.warning(
             "%s lacks rows of steps before the checkpoint of step %d: %s. Training continues without them; plots of "
             "that file have gaps",
             metrics,
             step,
-            _name_ranges(missing),
+            _name_ranges(gaps),
         )
 
 

@@ -146,18 +146,18 @@ def _pack(score: Score) -> Plain:
 
 def _unpack(plain: Plain) -> Score:
     of_itself, parts, terms = plain
-    said = from_plain(of_itself)
+    scores = from_plain(of_itself)
     return Score(
-        said.value,
-        said.components,
-        said.outcome,
-        said.detail,
-        said.extras,
-        said.seconds,
+        scores.value,
+        scores.components,
+        scores.outcome,
+        scores.detail,
+        scores.extras,
+        scores.seconds,
         {name: _unpack(part) for name, part in parts.items()},
         {
             name: Term(weight, value, Outcome(outcome), gate_shut, detail)
             for name, (weight, value, outcome, gate_shut, detail) in terms.items()
         },
-        said.metrics,
+        scores.metrics,
     )

@@ -17,8 +17,9 @@ from typing import Any
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.evaluation.evaluate import Evaluator
-from agent_tunix.grpo.step import Scorer, StepResult
+from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
+from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
@@ -101,8 +102,8 @@ class RunSession:
         validated: ValidatedConfig,
         opened: OpenedRun,
         components: TrainingComponents,
-        score: Scorer | None = None,
-        correct: Scorer | None = None,
+        score: ScoringFunction | None = None,
+        correct: ScoringFunction | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -213,18 +214,18 @@ class RunSession:
             RewardFailureRateError: The reward failed; a checkpoint was saved.
             DataError: Streamed rows cannot be used; a checkpoint was saved.
         """
-        done = self._last_step
+        step = self._last_step
         if self._took_steps:
             garbage.sought_as_usual()
         try:
             with spend("further steps" if self._took_steps else "first step"):
                 yield
         except (RewardFailureRateError, RewardError) as error:
-            self._save(done)
-            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(done)}") from error
+            self._save(step)
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
         except DataError as error:
-            self._save(done)
-            raise DataError(f"{error}\n{self._how_to_resume(done)}", code=error.code) from error
+            self._save(step)
+            raise DataError(f"{error}\n{self._how_to_resume(step)}", code=error.code) from error
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
@@ -292,8 +293,10 @@ class RunSession:
         if self._steps_left or not self._paths.config.exists():
             record_start(self._config, context, self._paths, self._method, *made_of)
         stack.push(self._report_stop)
-        kept = first if self._saved_step else None
-        self.reporter = stack.enter_context(open_reporter(self._config, context, self._paths, self.max_steps, kept))
+        first_step = first if self._saved_step else None
+        self.reporter = stack.enter_context(
+            open_reporter(self._config, context, self._paths, self.max_steps, first_step)
+        )
 
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         """Write the report of a run that stopped early, when the user needs it most.
@@ -436,18 +439,18 @@ class RunSession:
 
     def _stop_if_asked(self, step: int) -> None:
         # A signal to any process stops all of them after the same step.
-        asked = self._processes.gather(self._stop.signal_number)
-        number = next((signal for signal in asked if signal is not None), None)
+        signals = self._processes.gather(self._stop.signal_number)
+        number = next((signal for signal in signals if signal is not None), None)
         if number is not None and step < self.max_steps:
             self._save(step)
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
 
-    def _stop_not_finite(self, step: int, learned: StepOutcome) -> None:
+    def _stop_not_finite(self, step: int, outcome: StepOutcome) -> None:
         # If no update of this step was applied, the weights are those of the step before.
-        reached = step if learned.updates_applied else step - 1
+        reached = step if outcome.updates_applied else step - 1
         self._save(reached)
         raise NonFiniteUpdateError(
-            f"step {step}: the loss is {learned.loss} and the gradient norm {learned.grad_norm}; the weights were "
+            f"step {step}: the loss is {outcome.loss} and the gradient norm {outcome.grad_norm}; the weights were "
             "not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or check for extreme "
             f"rewards. {self._how_to_resume(reached)}"
         )

@@ -47,8 +47,8 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
         components = build_components(config, num_rows=micro_batch_size(config))
         trainer = SupervisedTrainer(components.config, components.sampler, components.updater)
         score, rewards = None, components.config.rewards
-        asked = components.config.evaluation
-        if asked.with_rewards or asked.correct == OWN_REWARD:
+        settings = components.config.evaluation
+        if settings.with_rewards or settings.correct == OWN_REWARD:
             mixture = stack.enter_context(shared_rewards(validated.mixture, rewards, opened.processes))
             score = share_scoring(mixture, rewards, opened.processes)
         correct = stack.enter_context(shared_correct(validated.correct, rewards, opened.processes))

@@ -111,7 +111,7 @@ class SupervisedTrainer:
 
 def _loss(policy: Decoder, example: TargetExample) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the weighted sum of −log π over target tokens. The statistics are the plain sum and the correct tokens."""
-    found = completion_statistics(
+    statistics = completion_statistics(
         policy,
         example.prompt_ids,
         example.prompt_lengths,
@@ -120,7 +120,7 @@ def _loss(policy: Decoder, example: TargetExample) -> tuple[jax.Array, dict[str,
         mask_nT=example.mask,
         likeliest=True,
     )
-    assert found.likeliest is not None
-    nll_nT = jnp.where(example.mask, -found.logps, 0.0)
-    right_nT = (found.likeliest == example.target_ids) & example.mask
+    assert statistics.likeliest is not None
+    nll_nT = jnp.where(example.mask, -statistics.logps, 0.0)
+    right_nT = (statistics.likeliest == example.target_ids) & example.mask
     return (nll_nT * example.weight[:, None]).sum(), {"nll": nll_nT.sum(), "num_right": right_nT.sum()}

@@ -45,17 +45,17 @@ class TargetBatch:
     left_out: Sequence[str]  # for each row without a target that fits, the reason
 
 
-def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
+def check_supervised(validated: ValidatedConfig) -> ValidatedConfig:
     """Return the configuration of a supervised start: no reference policy, and one update per batch.
 
     Args:
-        checked: A configuration that passed `preflight`.
+        validated: A configuration that passed `preflight`.
 
     Raises:
         ConfigError: A micro-batch cannot be divided among the devices.
         DataError: The first row of the data, or of a set of a mixture, has no target.
     """
-    config = checked.config
+    config = validated.config
     size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
     if shape is not None and size % shape.row_shards:
         raise ConfigError(
@@ -67,7 +67,7 @@ def check_supervised(checked: ValidatedConfig) -> ValidatedConfig:
     for example in peek_examples(config).values():
         target_text(example.columns, config)
     return replace(
-        checked,
+        validated,
         config=replace(
             config, grpo=replace(config.grpo, beta=0.0, num_iterations=1, reference_sync_steps=0, teacher=None)
         ),
@@ -91,10 +91,10 @@ def target_text(columns: Mapping[str, Any], config: Config) -> str:
     if column is not None:
         return _text(columns, column, "sft.target_column")
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         work = "worked_solution" if "worked_solution" in columns else "solution"
-        name = found[1] if found[1] in columns else work
-        return _text(columns, name, f"{{{found[1]}}} of prompt.format")
+        name = match[1] if match[1] in columns else work
+        return _text(columns, name, f"{{{match[1]}}} of prompt.format")
 
     return _PLACEHOLDER.sub(fill, config.prompt.format)
 

@@ -1,7 +1,7 @@
 """Hyperparameter search with Optuna: `agent-tunix tune`. Each trial is a run in its own process and directory.
 
     DIR/
-      study.db         Optuna's storage, unless another is given, with its signature beside it
+      study.db         Optuna's storage, unless another is given
       trial_0000/      the run of the first trial, with its output in output.txt
 
 An interrupted search continues where it stopped: the storage counts the trials, and a trial that was interrupted is
@@ -10,7 +10,6 @@ marked as failed. Importing this module loads neither Optuna nor JAX.
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import logging
 import os
@@ -29,9 +28,7 @@ from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.overrides import assign
-from agent_tunix.regular_files import has_no_locks, open_lock
-from agent_tunix.runs.directory import require_no_link
-from agent_tunix.runs.trust import is_own_file, sign_file
+from agent_tunix.runs.directory import hold
 from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
 
@@ -164,17 +161,7 @@ def _open_study(optuna: Any, search: Search) -> Any:
     Raises:
         ConfigError: The storage cannot be opened, or holds another search.
     """
-    database = search.directory / "study.db"
-    if search.storage is None:
-        # SQLite trusts a journal beside a database, and the journal may name any file to delete.
-        if any(search.directory.glob("study.db*")) and not is_own_file(database):
-            raise ConfigError(
-                f"{database} must be from a search on this installation, but lacks its signature; if you trust it, give"
-                f" --storage sqlite:///{database}, or choose another --directory",
-                code="foreign_study",
-            )
-        sign_file(database)
-    storage = search.storage or f"sqlite:///{database}"
+    storage = search.storage or f"sqlite:///{search.directory / 'study.db'}"
     try:
         study = optuna.create_study(
             storage=storage,
@@ -192,19 +179,19 @@ def _open_study(optuna: Any, search: Search) -> Any:
         ) from error
     # The seed depends on the number of trials, so that a continued search does not draw the first values again.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
-    described = {
+    description = {
         "metric": search.metric,
         "direction": search.direction,
         "fixed": list(search.fixed),
         "space": {key: dataclasses.asdict(value) for key, value in search.space.items()},
     }
-    for name, value in described.items():
+    for name, value in description.items():
         value = json.loads(json.dumps(value))
-        stored = study.user_attrs.get(name, value)
-        if stored != value:
+        stored_value = study.user_attrs.get(name, value)
+        if stored_value != value:
             raise ConfigError(
-                f"{storage} contains a search whose {name} is {stored!r}, not {value!r}; continue with {stored!r}, "
-                "or choose another --directory",
+                f"{storage} contains a search whose {name} is {stored_value!r}, not {value!r}; continue with "
+                f"{stored_value!r}, or choose another --directory",
                 code="search_differs",
             )
         study.set_user_attr(name, value)
@@ -232,12 +219,12 @@ def _take_trial(optuna: Any, study: Any, search: Search) -> None:
         study.tell(trial, state=state.FAIL)
         raise
     study.tell(trial, value if outcome is state.COMPLETE else None, state=outcome)
-    shown = ", ".join(f"{key}={value}" for key, value in overrides.items())
+    values = ", ".join(f"{key}={value}" for key, value in overrides.items())
     _LOGGER.info(
         "trial %d: %s with %s",
         trial.number + 1,
         f"{_measure(search)} {value:.4g}" if value is not None else outcome.name.lower(),
-        shown,
+        values,
     )
 
 
@@ -250,13 +237,11 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
     """
     import optuna
 
-    require_no_link(root)
     root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "agent_tunix", "train", *search.fixed, *overrides]
     command.append(assign("hydra.run.dir", str(root)))
     reported = 0
-    (root / "output.txt").unlink(missing_ok=True)  # a link itself is removed, not its target
-    with (root / "output.txt").open("x", encoding="utf-8") as output:
+    with (root / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
             [*command, "tracking.progress=plain"],
             stdin=subprocess.DEVNULL,
@@ -266,22 +251,22 @@ def _run_trial(trial: Any, search: Search, overrides: Sequence[str], root: Path)
             preexec_fn=die_with_parent,  # ends the run if the search is killed
         )
         try:
-            ended = False
-            while not ended:
+            has_ended = False
+            while not has_ended:
                 # Checked first, so that rows written before the end are read below.
-                ended = process.poll() is not None
+                has_ended = process.poll() is not None
                 for step, value in _values(root, search, after=reported):
                     reported = step
                     trial.report(value, step)
-                    if not ended and trial.should_prune():
+                    if not has_ended and trial.should_prune():
                         raise optuna.TrialPruned
-                if not ended:
+                if not has_ended:
                     time.sleep(_POLL_S)
         finally:
             _end(process)
     if process.returncode:
-        said = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise TrialError(f"its run exited with status {process.returncode}: {' '.join(said[-3:])[-500:]}")
+        lines = (root / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise TrialError(f"its run exited with status {process.returncode}: {' '.join(lines[-3:])[-500:]}")
     values = [value for _, value in _values(root, search, after=0)]
     if not values:
         raise TrialError(f"no step of its run has a value of {_measure(search)}; see {root}")
@@ -328,24 +313,11 @@ def _held(directory: Path) -> Iterator[None]:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = open_lock(directory / ".tune.lock")
     except OSError as error:
         raise RunDirectoryError(
             f"{directory} cannot be written ({error}); choose another --directory", code="unwritable_directory"
         ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if has_no_locks(error):
-                raise RunDirectoryError(
-                    f"{directory} requires a disk with locks, but its disk has none ({error.strerror}); choose another"
-                    " --directory",
-                    code="no_locks",
-                ) from error
-            raise RunDirectoryError(
-                f"another search is running in {directory}; wait for it, or stop it", code="directory_in_use"
-            ) from error
+    with hold(directory, name=".tune.lock", without_locks="choose another --directory"):
         yield
 
 

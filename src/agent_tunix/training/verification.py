@@ -21,7 +21,6 @@ from typing import IO, Any
 
 from agent_tunix.errors import AgentTunixError
 from agent_tunix.overrides import assign
-from agent_tunix.runs.directory import require_no_link
 from agent_tunix.tracking.rollouts import RolloutReader
 
 _POLL_S = 0.02
@@ -79,7 +78,6 @@ def verify(
             root = Path(directory)
         unbroken, killed = root / "unbroken", root / "killed"
         for run in (unbroken, killed):
-            require_no_link(run)
             if run.exists():
                 raise VerificationError(
                     f"{run} exists from an earlier verification; remove it, or choose another --directory",
@@ -89,8 +87,8 @@ def verify(
         expected = read_rows(unbroken)
         moments = _kill_repeatedly(program, overrides, killed, kills, len(expected), random.Random(seed))
         _finish(_start(program, overrides, killed))
-        found = read_rows(killed)
-        difference = first_difference(expected, found) or first_rollout_difference(unbroken, killed)
+        actual = read_rows(killed)
+        difference = first_difference(expected, actual) or first_rollout_difference(unbroken, killed)
     places = f"killed {kills} times, with {', '.join(map(str, moments))} rows written"
     text = (
         f"equal: {len(expected)} rows, timings aside; {places}"
@@ -110,27 +108,27 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def first_difference(expected: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> str | None:
+def first_difference(expected: Sequence[dict[str, Any]], actual: Sequence[dict[str, Any]]) -> str | None:
     """Return a description of the first key of the first row that differs; None if all are equal."""
-    for one, other in zip(expected, found, strict=False):
+    for one, other in zip(expected, actual, strict=False):
         for name in dict.fromkeys([*one, *other]):
             if one.get(name) != other.get(name):
                 return f"step {one.get('step')}: {name} is {one.get(name)!r} unbroken, {other.get(name)!r} resumed"
-    if len(expected) != len(found):
-        return f"{len(expected)} rows unbroken, {len(found)} resumed"
+    if len(expected) != len(actual):
+        return f"{len(expected)} rows unbroken, {len(actual)} resumed"
     return None
 
 
-def first_rollout_difference(expected: Path, found: Path) -> str | None:
+def first_rollout_difference(expected: Path, actual: Path) -> str | None:
     """Return a description of the first stored completion that differs between two runs; None if all are equal.
 
     Timings, and data that rewards report beside their values, are not compared.
 
     Args:
         expected: Directory of the uninterrupted run.
-        found: Directory of the resumed run.
+        actual: Directory of the resumed run.
     """
-    rows = itertools.zip_longest(_rollouts(expected), _rollouts(found))
+    rows = itertools.zip_longest(_rollouts(expected), _rollouts(actual))
     for one, other in rows:
         if one is None or other is None:
             missing = "unbroken" if one is None else "resumed"
@@ -164,8 +162,8 @@ def _kill_repeatedly(
     """Start and kill the run repeatedly, at moments spread over its rows; return the number of rows at each kill."""
     moments = []
     for target in sorted(rng.randrange(num_rows) for _ in range(kills)):
-        started = _start(program, overrides, run)
-        process = started.process
+        started_run = _start(program, overrides, run)
+        process = started_run.process
         while _count_rows(run) < target and process.poll() is None:
             time.sleep(_POLL_S)
         # The kill comes at a random moment after that. If the target is 0, the run is importing or compiling then, else
@@ -173,11 +171,11 @@ def _kill_repeatedly(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=rng.uniform(0.0, 10.0 if target == 0 else 1.0))
         if process.poll():
-            _finish(started)
+            _finish(started_run)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        started.errors.close()
+        started_run.errors.close()
         moments.append(_count_rows(run))
     return moments
 

@@ -1,4 +1,3 @@
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -6,7 +5,8 @@ from typing import Any
 import pytest
 
 from agent_tunix.execution.sandbox import run_program
-from agent_tunix.rewards import Outcome
+from agent_tunix.rewards import Outcome, Sample, resolve_reward
+from agent_tunix.rewards.execution import make_runner
 from tests.rewards.builtin.cases import score
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux alone")
@@ -82,74 +82,19 @@ def test_json_schema_and_numbers_too_large_to_divide(response: str) -> None:
     "schema",
     [
         *(None, 4, "{", {"type": "nonsense"}, {"$ref": "http://localhost:1/x.json"}, {"$ref": "#/nowhere"}),
-        *({"enum": [*range(8_000)]}, {"const": "a" * 20_000}, {"pattern": "(?:(?:a{99}){99}){9}"}),
+        {"pattern": "("},
     ],
 )
 def test_a_schema_that_cannot_be_used_is_a_bad_reference(schema: Any) -> None:
     assert score("json_schema", '"4"', schema=schema).outcome is Outcome.BAD_REFERENCE
 
 
-SLOW_PATTERN = "^(a|a)*(a?)*$"
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"items": {"pattern": SLOW_PATTERN}},
-        {"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$ref": "#/definitions/a"},
-         "definitions": {"a": {"pattern": SLOW_PATTERN}}},
-        {"contains": {"patternProperties": {SLOW_PATTERN: False}}},
-        {"contains": {"patternProperties": {SLOW_PATTERN: True}, "additionalProperties": False}},
-    ],
-)  # fmt: skip
-def test_a_pattern_that_takes_too_long_is_a_bad_reference(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.CHECKS_S", 0.1)
-    text = "a" * 60 + "b"
-    found = score("json_schema", json.dumps([text, {text: 1}]), schema=schema)
-    assert (found.outcome, "takes longer" in found.detail) == (Outcome.BAD_REFERENCE, True)
-
-
-def nested(depth: int) -> dict[str, Any]:
-    inner = nested(depth - 1) if depth else {"properties": {"a": True}}
-    return {"allOf": [inner, inner], "unevaluatedProperties": False}
-
-
-def test_combinations_that_multiply_have_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.CHECKS_S", 0.1)
-    assert score("json_schema", '{"a": 1}', schema=nested(12)).outcome is Outcome.BAD_REFERENCE
-
-
-@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
-def test_references_that_multiply_have_a_time_limit(keyword: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.rewards.builtin.schema.CHECKS_S", 0.1)
-    parts = {f"d{n}": {"allOf": [{keyword: f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
-    schema = {"$defs": parts | {"d60": {}}, keyword: "#/$defs/d0"}
-    assert score("json_schema", "4", schema=schema).outcome is Outcome.BAD_REFERENCE
-
-
-@pytest.mark.parametrize(
-    ("response", "value"),
-    [
-        ('[1, true, [1], [true], {}, null, 0, false, "1"]', 1.0),
-        ("[1, 1.0]", 0.25),
-        ('[{"a": [1], "b": 2}, {"b": 2, "a": [1.0]}]', 0.25),
-    ],
-)
-def test_unique_items(response: str, value: float) -> None:
-    assert score("json_schema", response, schema={"uniqueItems": True}).value == value
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [({"x1": 4, "y": "b"}, 1.0), ({"x1": "4"}, 0.25), ({"z": 1}, 0.25), ({"y": "c"}, 0.25)]
-)
-def test_patterns_of_a_schema(value: Any, expected: float) -> None:
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "properties": {"y": {"pattern": "^[ab]"}},
-        "patternProperties": {"^x": {"type": "integer"}},
-        "additionalProperties": False,
-    }
-    assert score("json_schema", json.dumps(value), schema=schema).value == expected
+def test_a_schema_that_takes_too_long_is_a_timeout() -> None:
+    spec = {"schema": {"function": "json_schema", "args": {"schema": {"pattern": "^(a|a)*$"}}}}
+    reward = resolve_reward(spec)
+    with make_runner(reward, "auto", timeout_s=1.0, num_workers=1) as runner:
+        slow, soon = runner.reward.score([Sample(f'"{"a" * 60}b"'), Sample('"aa"')])
+    assert (slow.outcome, soon.value) == (Outcome.TIMEOUT, 1.0)
 
 
 def test_a_stack_that_is_full_ends_no_run() -> None:

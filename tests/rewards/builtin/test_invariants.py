@@ -76,7 +76,7 @@ def test_a_long_response_is_scored(name: str) -> None:
 
 MODULES = [
     *(f"builtin.{family}" for family in sorted(set(FAMILIES.values()))),
-    *("answers.extraction", "answers.numbers", "answers.grammar", "answers.thorough", "answers.surfaces", "transforms"),
+    *("answers.extraction", "answers.numbers", "answers.grammar", "answers.thorough", "transforms"),
 ]
 
 

@@ -84,9 +84,8 @@ def test_a_direct_call_gives_floats() -> None:
     ],
 )
 def test_a_return_that_is_no_list_of_floats_is_an_error_of_a_direct_call(value: Any, code: str, fact: str) -> None:
-    with raises(RewardError, code) as caught:
+    with raises(RewardError, code, fact):
         returning(value)(PROMPTS, COMPLETIONS)
-    assert fact in str(caught.value)
 
 
 def test_what_one_reward_does_to_its_arguments_the_next_does_not_see() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.cli.rewards import options as commands
-from agent_tunix.config import checks
+from agent_tunix.config import schema
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import BaseReward, get_reward_function, register_reward_function, resolve_reward
 from agent_tunix.rewards.conventions import CONVENTIONS, CallSettings, adapt, detect
@@ -132,9 +132,8 @@ def test_a_required_parameter_of_any_convention_is_named_before_training() -> No
 
     mixture = resolve_reward(reward)
     mixture.check_parameters(["level"])
-    with raises(RewardSignatureError, "missing_parameter") as caught:
+    with raises(RewardSignatureError, "missing_parameter", "`level`"):
         mixture.check_parameters(["answer"])
-    assert "`level`" in str(caught.value)
 
 
 def test_a_constructors_required_parameter_is_named_before_training() -> None:
@@ -145,9 +144,8 @@ def test_a_constructors_required_parameter_is_named_before_training() -> None:
         def __call__(self, response: str) -> float:
             return float(len(self.model))
 
-    with raises(RewardSignatureError, "missing_constructor_argument") as caught:
+    with raises(RewardSignatureError, "missing_constructor_argument", "set rewards.args.mine.model"):
         resolve_reward({"mine": Needs}).check_parameters([])
-    assert "set rewards.args.mine.model" in str(caught.value)
 
     @dataclasses.dataclass
     class Settings:
@@ -179,9 +177,8 @@ class NoKeywords(BaseReward):
     ],
 )
 def test_an_argument_that_nothing_takes_is_refused(given: Any, argument: str, settable: str) -> None:
-    with raises(RewardError, "unknown_argument") as caught:
+    with raises(RewardError, "unknown_argument", f"it has: {settable}."):
         adapt(given, "mine", {argument: 1.0})
-    assert f"it has: {settable}." in str(caught.value)
 
 
 def in_batches(function: Any) -> Any:
@@ -231,4 +228,4 @@ def test_a_wrapper_may_have_awaited_what_it_wraps(convention: str) -> None:
 
 
 def test_the_configuration_and_the_command_line_know_every_convention() -> None:
-    assert tuple(CONVENTIONS) == checks.REWARD_CONVENTIONS == commands.CONVENTIONS
+    assert tuple(CONVENTIONS) == schema.REWARD_CONVENTIONS == commands.CONVENTIONS

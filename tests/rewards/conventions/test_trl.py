@@ -239,9 +239,9 @@ def test_trying_happens_elsewhere_and_leaves_no_trace(tmp_path: Path) -> None:
     assert reward.completions == "messages"
     assert reward.recipe is not None
     assert reward.recipe.completions == "messages"
-    assert reward.given.__globals__["calls"] == []
+    assert reward.definition.__globals__["calls"] == []
     assert mixture.score(samples("x", "y"))[0].value == 1.0
-    assert reward.given.__globals__["calls"] != []
+    assert reward.definition.__globals__["calls"] != []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import asyncio
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,17 @@ import pytest
 
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.judges import load_judge
+from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.judges.limits import Timing
 from tests.rewards.judges.endpoint_server import EndpointServer
+
+# A directory with a stand-in for DeepEval.
+STAND_IN = Path(__file__).parent / "stand_in"
+
+
+def forget_deepeval() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "deepeval"]:
+        del sys.modules[name]
 
 
 class FakeTime:
@@ -32,13 +42,13 @@ class Bench:
     """An endpoint on the loopback, a clock, and judges that use both, without a cache unless they are given one."""
 
     server: EndpointServer
-    time: FakeTime = field(default_factory=FakeTime)
+    time: FakeTime
 
     def args(self, **args: Any) -> dict[str, Any]:
         return {"model": "practice", "base_url": self.server.url, "rubric": "Is it good?", "cache": False, **args}
 
     def judge(self, kind: str = "judge", **args: Any) -> Any:
-        return type(load_judge(kind))("tone", self.args(**args), self.time.timing)
+        return load_judge(kind).bind("tone", self.args(**args))
 
     def ask(self, response: str = "yes", kind: str = "judge", **args: Any) -> Score:
         (score,) = self.judge(kind, **args).score([Sample(response)])
@@ -47,9 +57,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench(monkeypatch: pytest.MonkeyPatch, fake_time: FakeTime) -> Iterator[Bench]:
+    monkeypatch.setattr(Judge, "timing", fake_time.timing)
     server = EndpointServer()
-    yield Bench(server)
+    yield Bench(server, fake_time)
     server.close()
 
 

@@ -144,7 +144,8 @@ class EndpointServer:
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-        request = Request(body, dict(handler.headers), handler.path)
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        request = Request(body, headers, handler.path)
         with self._changed:
             self.requests.append(request)
             self._at_once += 1

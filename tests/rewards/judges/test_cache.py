@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,26 +40,14 @@ from typing import Any
 from agent_tunix.rewards.judges.cache import ReplyCache
 cache = ReplyCache(Path({str(cache)!r}))
 for number in range(100):
-    cache.put(f"key {{number}}", {{"reply": f"reply {{number}}"}})
-    assert cache.get(f"key {{number}}") == {{"reply": f"reply {{number}}"}}
+    cache.put(f"key {{number}}", f"reply {{number}}")
+    assert cache.get(f"key {{number}}") == f"reply {{number}}"
 cache.close()
 """
     running = [subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) for _ in range(3)]
     assert [process.communicate()[1] for process in running] == [b""] * 3
     replies = ReplyCache(cache)
     assert all(replies.get(f"key {number}") for number in range(100))
-    replies.close()
-
-
-def test_several_threads_use_one_cache(cache: Path) -> None:
-    replies = ReplyCache(cache)
-
-    def use(number: int) -> object:
-        replies.put(str(number % 7), {"reply": number % 7})
-        return replies.get(str(number % 7))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(use, range(200))) == [{"reply": number % 7} for number in range(200)]
     replies.close()
 
 

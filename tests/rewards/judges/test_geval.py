@@ -1,12 +1,9 @@
 """G-Eval's calls go through our endpoint: with a stand-in that calls as DeepEval does, and with DeepEval itself."""
 
-import enum
 import json
 import os
 import re
-import sys
-import types
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,97 +11,27 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.judges import base, load_judge
 from tests.raising import raises
-from tests.rewards.judges.conftest import Bench
+from tests.rewards.judges.conftest import STAND_IN, Bench, forget_deepeval
 from tests.rewards.judges.endpoint_server import Answer, Request, chat
 
 # Warnings of DeepEval and of its dependencies are not ours.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-class _Schema:
-    fields: tuple[str, ...] = ()
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        vars(self).update(values)
-
-    @classmethod
-    def model_json_schema(cls) -> dict[str, Any]:
-        return {"type": "object", "properties": {name: {} for name in cls.fields}, "required": list(cls.fields)}
-
-    @classmethod
-    def model_validate(cls, found: dict[str, Any]) -> "_Schema":
-        if set(cls.fields) - set(found):
-            raise ValueError("a field is missing")
-        return cls(found)
-
-
-class _Steps(_Schema):
-    fields = ("steps",)
-
-
-class _ReasonScore(_Schema):
-    fields = ("score", "reason")
-
-
-class _Model:
-    def __init__(self, model: str) -> None:
-        self.name = model
-        self.model = self.load_model()
-
-    def load_model(self) -> Any:
-        raise NotImplementedError
-
-
-class _Params(enum.Enum):
-    INPUT = "input"
-    ACTUAL_OUTPUT = "actual_output"
-    EXPECTED_OUTPUT = "expected_output"
-
-
-class _TestCase:
-    def __init__(self, **columns: str) -> None:
-        self.columns = columns
-
-
-class _GEval:
-    def __init__(
-        self, name: str, criteria: str | None, evaluation_steps: list[str] | None, evaluation_params: Any, model: Any
-    ) -> None:
-        assert criteria or evaluation_steps
-        self.criteria, self.evaluation_steps, self.model = criteria, evaluation_steps, model
-        self.params = [param.value for param in evaluation_params]
-
-    async def a_measure(self, case: _TestCase, _show_indicator: bool = True) -> float:
-        assert not _show_indicator
-        if not self.evaluation_steps:
-            made: Any = await self.model.a_generate(f"STEPS for {self.criteria}", schema=_Steps)
-            self.evaluation_steps = made.steps
-        shown = "\n".join(f"{name}: {case.columns[name]}" for name in self.params)
-        result: Any = await self.model.a_generate(f"SCORE by {self.evaluation_steps}\n{shown}", schema=_ReasonScore)
-        self.score, self.reason = result.score / 10, result.reason
-        return float(self.score)
-
-
-STAND_IN: dict[str, dict[str, Any]] = {
-    "deepeval": {},
-    "deepeval.metrics": {"GEval": _GEval},
-    "deepeval.models": {"DeepEvalBaseLLM": _Model},
-    "deepeval.test_case": {"LLMTestCase": _TestCase, "SingleTurnParams": _Params},
-}
 STEPS = re.compile(r"STEPS for|generate \d(-\d)? concise evaluation steps")
 
 
 @pytest.fixture(autouse=True, params=["stand-in", pytest.param("installed", marks=pytest.mark.slow)])
-def deepeval(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def deepeval(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("DEEPEVAL_TELEMETRY_OPT_OUT", raising=False)
     if request.param == "installed":
         pytest.importorskip("deepeval", reason="the extra `deepeval` is not installed", exc_type=ImportError)
+        yield
         return
-    for name, content in STAND_IN.items():
-        module = types.ModuleType(name)
-        module.__spec__ = types.SimpleNamespace(name=name)  # type: ignore[assignment]
-        vars(module).update(content)
-        monkeypatch.setitem(sys.modules, name, module)
+    forget_deepeval()
+    monkeypatch.syspath_prepend(STAND_IN)
+    yield
+    forget_deepeval()
 
 
 @pytest.fixture(autouse=True)

@@ -155,6 +155,5 @@ def test_any_reply_is_a_verdict_or_malformed(reply: str) -> None:
 
 
 def test_a_reason_can_be_stored_whatever_is_in_it() -> None:
-    reply = f'{{"id": "{CODE}", "quality": {{"reason": "\\ud800{"x" * 5000}", "verdict": "no"}}}}'
-    reason = FORM.read(reply, CODE).reasons["quality"]
-    assert len(reason.encode()) <= 1_000
+    reply = f'{{"id": "{CODE}", "quality": {{"reason": "\\ud800", "verdict": "no"}}}}'
+    assert FORM.read(reply, CODE).reasons["quality"].encode() == b"?"

@@ -134,10 +134,10 @@ def test_what_comparisons_took_is_counted_once_over_the_group(bench: Bench) -> N
     ("args", "code", "told"),
     [
         ({"rubric": None}, "missing_argument", "`rubric`"),
-        ({"rubric": {"a": "b"}}, "invalid_argument", "`rubric` must be a text"),
-        ({"method": "elo"}, "invalid_argument", "one of win_rate, bradley_terry"),
-        ({"orders": "one"}, "invalid_argument", "one of both, random"),
-        ({"opponents": 0}, "invalid_argument", "`opponents` must be a whole number"),
+        ({"rubric": {"a": "b"}}, "invalid_argument", "`rubric`: input should be a valid string"),
+        ({"method": "elo"}, "invalid_argument", "'win_rate' or 'bradley_terry'"),
+        ({"orders": "one"}, "invalid_argument", "'both' or 'random'"),
+        ({"opponents": 0}, "invalid_argument", "`opponents`: input should be greater than"),
         ({"scores": {}}, "unknown_argument", "'scores'"),
     ],
 )

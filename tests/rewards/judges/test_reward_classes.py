@@ -1,6 +1,6 @@
 """Classes that derive from llm-finetuning's judges, with a stand-in for DeepEval, whose metrics answer from a table."""
 
-import sys
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,36 +11,8 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.conventions import Convention
 from agent_tunix.rewards.execution import make_runner
+from tests.rewards.judges.conftest import STAND_IN, forget_deepeval
 
-METRICS = """
-class GEval:
-    def __init__(self, name, criteria, evaluation_params):
-        self.criteria, self.shown = criteria, evaluation_params
-
-    async def a_measure(self, case):
-        if case.actual_output == "broken":
-            raise RuntimeError("no verdict")
-        if case.actual_output == "unsure":
-            return None
-        assert "retrieval_context" not in self.shown or case.retrieval_context == ["It is 4."]
-        return (case.expected_output in case.actual_output) * (0.5 + 0.5 * (len(self.shown) == 4))
-
-class AnswerRelevancyMetric:
-    async def a_measure(self, case):
-        return float(case.input in case.actual_output)
-
-class SummarizationMetric(AnswerRelevancyMetric):
-    pass
-"""
-CASES = """
-class SingleTurnParams:
-    INPUT, ACTUAL_OUTPUT, EXPECTED_OUTPUT = "input", "actual_output", "expected_output"
-    RETRIEVAL_CONTEXT = "retrieval_context"
-
-class LLMTestCase:
-    def __init__(self, **parts):
-        self.__dict__.update(parts)
-"""
 MINE = """
 from typing import ClassVar
 from llm_finetuning.core.llm_judges import AbstractDeepEvalGEvalRAGReward, DeepEvalAnswerRelevancyReward
@@ -60,12 +32,11 @@ class Relevant(DeepEvalAnswerRelevancyReward):
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
     """A directory with a reward file, and with a stand-in for DeepEval beside it."""
-    (tmp_path / "deepeval").mkdir()
-    for name, code in (("__init__", ""), ("metrics", METRICS), ("test_case", CASES), ("../mine", MINE)):
-        (tmp_path / "deepeval" / f"{name}.py").resolve().write_text(code)
+    shutil.copytree(STAND_IN / "deepeval", tmp_path / "deepeval")
+    (tmp_path / "mine.py").write_text(MINE)
+    forget_deepeval()
     yield tmp_path
-    for name in [name for name in sys.modules if name.partition(".")[0] == "deepeval"]:
-        del sys.modules[name]
+    forget_deepeval()
 
 
 def samples(*responses: str, **columns: Any) -> list[Sample]:

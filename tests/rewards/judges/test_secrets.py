@@ -22,17 +22,19 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_key_is_sent_as_a_bearer_token_where_its_variable_is_named(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, KEY)
     bench.ask(api_key_env="PRACTICE_KEY")
     bench.ask()
-    assert [request.headers.get("Authorization") for request in bench.server.requests] == [f"Bearer {KEY}", None]
+    assert [KEY in value for request in bench.server.requests for value in request.headers.values()].count(True) == 1
+    assert [request.headers.get("authorization") for request in bench.server.requests] == [f"Bearer {KEY}", None]
 
 
 def test_the_usual_variable_is_for_the_usual_endpoint_alone() -> None:
     args = {"model": "m", "rubric": "Good?"}
     judge = load_judge("judge")
     names = [
-        judge.bind("tone", {**args, "base_url": url}).endpoint.api_key_env
+        judge.bind("tone", {**args, "base_url": url}).arguments.api_key_env
         for url in (None, "https://api.openai.com/v1/", "http://api.openai.com/v1", "https://api.openai.com.example/v1")
     ]
     assert names == ["OPENAI_API_KEY", "OPENAI_API_KEY", None, None]
@@ -49,7 +51,7 @@ def test_the_key_is_neither_logged_nor_stored_nor_shown(
     (score,) = judge.score([Sample("yes")])
     assert score.value == 1.0
     assert score.extras["reasons"] == {"quality": "[key] of 3 characters"}
-    shown = [str(score), repr(judge), judge.describe(), str(judge.endpoint), str(vars(judge)), str(judge.metrics())]
+    shown = [str(score), repr(judge), judge.describe(), str(judge.arguments), str(vars(judge)), str(judge.metrics())]
     stored = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert stored
     assert KEY not in caplog.text

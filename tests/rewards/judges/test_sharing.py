@@ -1,14 +1,13 @@
 import asyncio
-import dataclasses
 import gc
-import threading
 from typing import Any
 
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
-from agent_tunix.rewards.judges.limits import Timing
-from agent_tunix.rewards.judges.pools import MAX_CONCURRENCY, JudgeGate, join_pool
+from agent_tunix.rewards.judges.asking import Asker
+from agent_tunix.rewards.judges.base import Judge
+from agent_tunix.rewards.judges.limits import MAX_CONCURRENCY, Timing, join_pool
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from tests.rewards.judges.conftest import Bench
 
@@ -56,10 +55,9 @@ def test_a_judge_may_keep_limits_of_its_own(bench: Bench) -> None:
     [({"model": "n"}, True), ({"base_url": "http://127.0.0.1:2/v1"}, False), ({"api_key_env": "OTHER_KEY"}, False)],
 )
 def test_an_endpoint_is_its_url_and_its_key(change: dict[str, Any], shares: bool) -> None:
-    settings = EndpointSettings("m", base_url="http://127.0.0.1:1/v1", api_key_env="SOME_KEY")
-    one, other = JudgeGate(lambda: 1), JudgeGate(lambda: 1)
-    pool = join_pool(one, settings, Timing())
-    assert (join_pool(other, dataclasses.replace(settings, **change), Timing()) is pool) is shares
+    settings = EndpointSettings(model="m", base_url="http://127.0.0.1:1/v1", api_key_env="SOME_KEY")
+    pool = join_pool(Judge, settings, Timing())
+    assert (join_pool(Asker, settings.model_copy(update=change), Timing()) is pool) is shares
 
 
 def test_a_judge_that_is_gone_limits_no_one(bench: Bench) -> None:
@@ -100,7 +98,7 @@ def test_a_step_is_told_apart_from_the_whole(bench: Bench) -> None:
 
 
 def test_without_a_limit_of_any_judge_the_default_holds() -> None:
-    pool = join_pool(JudgeGate(lambda: 1), EndpointSettings("m", share_limits=False), Timing())
+    pool = join_pool(Judge, EndpointSettings(model="m", share_limits=False), Timing())
     inside = most = 0
 
     async def come_and_go() -> None:
@@ -117,60 +115,3 @@ def test_without_a_limit_of_any_judge_the_default_holds() -> None:
 
     asyncio.run(all_come())
     assert most == MAX_CONCURRENCY
-
-
-def test_a_gate_holds_across_threads_with_event_loops_of_their_own() -> None:
-    gate, changed = JudgeGate(lambda: 2), threading.Condition()
-    inside = most = passed = 0
-
-    async def come_and_go() -> None:
-        nonlocal inside, most, passed
-        async with gate:
-            with changed:
-                inside += 1
-                most = max(most, inside)
-                changed.notify_all()
-                assert changed.wait_for(lambda: most >= 2, 60)
-            await asyncio.sleep(0.002)  # time for one too many to come
-            with changed:
-                inside -= 1
-                passed += 1
-
-    threads = [threading.Thread(target=asyncio.run, args=(come_and_go(),)) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (most, passed) == (2, 12)
-
-
-def test_who_is_cancelled_while_waiting_or_when_let_in_gives_the_place_on() -> None:
-    gate = JudgeGate(lambda: 1)
-
-    async def enter() -> str:
-        async with gate:
-            return "in"
-
-    async def run() -> list[str]:
-        async with gate:
-            waiting = [asyncio.ensure_future(enter()) for _ in range(4)]
-            await asyncio.sleep(0)  # all four wait
-            waiting[1].cancel()  # while it waits
-            await asyncio.sleep(0)
-        waiting[0].cancel()  # when it has been let in and does not know yet
-        return await asyncio.wait_for(asyncio.gather(*waiting[2:]), 60)
-
-    assert asyncio.run(run()) == ["in", "in"]
-
-
-def test_an_event_loop_that_ended_while_someone_waited_holds_up_no_one() -> None:
-    gate = JudgeGate(lambda: 1)
-    ended, holder = asyncio.new_event_loop(), asyncio.new_event_loop()
-    holder.run_until_complete(gate.__aenter__())
-    waiter = ended.create_task(gate.__aenter__())
-    ended.run_until_complete(asyncio.sleep(0))
-    ended.close()
-    holder.run_until_complete(gate.__aexit__(None, None, None))
-    holder.run_until_complete(asyncio.wait_for(gate.__aenter__(), 60))
-    holder.close()
-    waiter.get_coro().close()

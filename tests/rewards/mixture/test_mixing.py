@@ -102,9 +102,8 @@ def test_on_failure_zero_counts_a_failure_as_zero_and_still_tells_its_outcome() 
 
 def test_on_failure_raise_raises_with_the_reason() -> None:
     mixture = Mixture([by_column("a")], on_failure="raise")
-    with raises(RewardError, "unscored_completion") as caught:
+    with raises(RewardError, "unscored_completion", "component 'a': returned nan"):
         mixture.score(samples({"a": 1.0}, {"a": math.nan}))
-    assert "component 'a': returned nan" in str(caught.value)
     assert values(mixture.score(samples({"a": None}))) == [None]
 
 
@@ -191,9 +190,8 @@ def test_a_gated_component_does_not_apply_to_rows_that_its_requirement_skips() -
 def test_a_column_that_the_dataset_lacks_is_refused() -> None:
     mixture = Mixture([one("a", route=Route({"kind": ("math",)})), component("b", lambda response, level: 0.0)])
     mixture.check_parameters(["kind", "level"])
-    with raises(RewardError, "missing_column") as caught:
+    with raises(RewardError, "missing_column", "'kind', which the dataset lacks; it has: answer, level"):
         mixture.check_parameters(["answer", "level"])
-    assert "'kind', which the dataset lacks; it has: answer, level" in str(caught.value)
     with pytest.raises(RewardSignatureError, match="level"):
         mixture.check_parameters(["kind"])
 
@@ -341,9 +339,8 @@ def test_a_metric_that_the_first_step_did_not_log_is_told(caplog: pytest.LogCapt
 def test_a_component_that_was_not_computed_where_it_counts_is_refused() -> None:
     mixture = Mixture([by_column("a"), one("b", requires={"a": 0.5})])
     parts: dict[str, list[Score | None]] = {"a": [Score(1.0), Score(0.0)], "b": [None, None]}
-    with raises(RewardError, "missing_score") as caught:
+    with raises(RewardError, "missing_score", "'b' was not computed on completion 0"):
         mixture.combine(parts, samples({}, {}), mixture.weights(0))
-    assert "'b' was not computed on completion 0" in str(caught.value)
 
 
 def test_on_failure_zero_counts_as_zero_in_every_component() -> None:

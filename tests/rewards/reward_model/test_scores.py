@@ -39,7 +39,7 @@ class InProcess:
 
     def __init__(self, settings: ModelSettings) -> None:
         try:
-            self.model = ScoringModel(settings.to_data())
+            self.model = ScoringModel(settings.model_dump())
         except ValueError as error:
             raise RewardError(str(error), code="load_failed") from error
         self.facts = self.model.facts()

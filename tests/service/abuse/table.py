@@ -1,4 +1,4 @@
-"""The table of docs/security.md, and what is seen of each of its lines."""
+"""The table of answers.md, and what is seen of each of its lines."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,8 +12,7 @@ from tests.service.abuse.victim import Victim
 
 __all__ = ["CASES", "UPLOADS", "Seen", "attack", "unheld_lines"]
 
-PAGE = Path(__file__).parents[3] / "docs" / "security.md"
-HEADING = "## What the server answers"
+PAGE = Path(__file__).parent / "answers.md"
 
 _MODULES = (addresses, bodies, floods, code)  # which make the cases
 
@@ -108,8 +107,7 @@ class Seen:
 
 def read_table() -> dict[str, frozenset[str]]:
     """Case → its documented answers."""
-    _, _, text = PAGE.read_text(encoding="utf-8").partition(f"{HEADING}\n")
-    rows = re.findall(r"^\| (.+?) \| (.+) \|$", text.partition("\n## ")[0], re.MULTILINE)[2:]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)[2:]
     return {_plain(name): frozenset(re.findall(r"`([^`]+)`", told)) for name, told in rows}
 
 

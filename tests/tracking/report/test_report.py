@@ -195,22 +195,6 @@ def test_what_a_reward_logs_is_no_component_and_names_may_contain_slashes() -> N
     assert (list(pictures.components), pictures.conflicts) == (["a", "b/c"], [("a", "b/c", 0.5)])
 
 
-def test_of_very_many_metrics_the_first_are_drawn_and_the_page_says_so(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", 2)
-    row = {"step": 3, "x" * 2000: 1} | {f"rewards/{number}/weight": 1 for number in range(12_000)}
-    with (run.root / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
-    page = write_report(run, tmp_path / "out", plots=False)
-    assert "Only the first 10,000 metrics" in page.read_text("utf-8")
-    assert "Total reward" in charts_of(page)
-
-
-def test_curves_csv_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "MAX_CELLS", 10)
-    with raises(RunDirectoryError, "too_many_metrics"):
-        write_analysis(write_run(tmp_path / "run", 2), tmp_path / "out")
-
-
 @pytest.mark.slow
 def test_long_completions_stay_small_and_the_page_says_what_it_shows(tmp_path: Path) -> None:
     def respond(step: int, place: int) -> str:

@@ -202,7 +202,7 @@ def test_the_arrays_of_a_step_share_one_limit_of_memory() -> None:
         from_table(table, settings)
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "rollouts.md"
+PAGE = Path(__file__).parents[3] / "docs" / "report.md"
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, COMPONENT_FIELDS], ids=["columns", "components"])

@@ -2,11 +2,12 @@ import math
 
 import pytest
 
-from agent_tunix.rewards import Sample, resolve_reward
+from agent_tunix.rewards import Sample, get_reward_function, resolve_reward
 from agent_tunix.workbench.checks import (
     CheckProblem,
     LabelledCompletion,
     calibrate,
+    find_misjudged,
     generate_completions,
     wilson_interval,
 )
@@ -108,3 +109,33 @@ def test_one_verifier_twice_is_told_apart_by_number() -> None:
 def test_the_report_is_ready_for_json() -> None:
     data = compare([completion("x = 4")]).to_data()
     assert data["disagreements"][0]["verdicts"] == ["right", "wrong"]
+
+
+def is_judged_right(response: str, answer: str) -> bool:
+    return get_reward_function("math")(response, answer=answer) == 1.0
+
+
+REFERENCES = [
+    *("0", "1", "-1", "7", "10", "18", "100", "999", "1000", "5,600"),
+    *("1,234,567", "-42", "3.5", "0.05", "-2.25"),
+]
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_math_judges_a_reference_right_in_every_form_and_no_near_miss(reference: str) -> None:
+    assert list(find_misjudged([reference], is_judged_right)) == []
+
+
+def test_a_judge_that_takes_the_last_digits_is_found_out() -> None:
+    def naive(response: str, answer: str) -> bool:
+        digits = "".join(character if character.isdigit() else " " for character in response).split()
+        return bool(digits) and digits[-1] == answer
+
+    misjudged = list(find_misjudged(["5600"], naive))
+    assert any(completion.label and completion.origin.startswith("thousands separated") for completion in misjudged)
+    assert any(not completion.label and completion.origin.startswith("sign flipped") for completion in misjudged)
+
+
+def test_a_reference_in_words_is_an_error() -> None:
+    with pytest.raises(ValueError, match="plain digits"):
+        list(find_misjudged(["n/a"], is_judged_right))

@@ -134,9 +134,8 @@ def test_a_case_needs_a_reward() -> None:
 )
 def test_a_malformed_table_is_refused_with_its_name(tmp_path: Path, name: str, text: str | None, code: str) -> None:
     path = tmp_path / name if text is None else write(tmp_path, name, text)
-    with raises(RewardError, code) as caught:
+    with raises(RewardError, code, name):
         load_cases(path)
-    assert name in str(caught.value)
 
 
 def test_a_case_is_named_in_a_parametrised_test() -> None:

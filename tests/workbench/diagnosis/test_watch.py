@@ -93,13 +93,6 @@ def test_a_diagnosis_has_the_most_severe_first_and_each_once() -> None:
     ]
 
 
-def test_a_context_with_too_many_components_is_refused() -> None:
-    data = make_context().to_data()
-    RunContext.from_data(data | {"components": data["components"] * 100})
-    with pytest.raises(ValueError, match="too many"):
-        RunContext.from_data(data | {"components": data["components"] * 5000})
-
-
 def test_a_context_that_requires_an_unknown_component_is_refused() -> None:
     data = make_context().to_data()
     with pytest.raises(ValueError, match="does not exist"):
@@ -140,5 +133,7 @@ def test_memory_does_not_grow() -> None:
 
 
 def test_the_docs_explain_every_finding_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    page = (
+        (Path(__file__).parents[3] / "docs" / "diagnosis.md").read_text(encoding="utf-8").partition("\n## Diagnosis")[2]
+    )
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(NAMES)

@@ -73,7 +73,7 @@ def list_environments(modules: tuple[str, ...], as_json: bool) -> None:
         import_module(module, Path.cwd())
     entries = [(name, get_registered(name)) for name in list_registered()]
     rows: list[tuple[str, ...]] = [
-        (name, entry.kind, (inspect.getdoc(entry.given) or "").partition("\n")[0]) for name, entry in entries
+        (name, entry.kind, (inspect.getdoc(entry.definition) or "").partition("\n")[0]) for name, entry in entries
     ]
     if as_json:
         echo_json([dict(zip(("name", "kind", "summary"), row, strict=True)) for row in rows])
@@ -196,30 +196,30 @@ def _read_calls(calls: tuple[str, ...]) -> "list[ToolCall]":
     """Return the calls that are written as names and JSON objects."""
     from agent_tunix.environments import ToolCall
 
-    made: list[ToolCall] = []
+    tool_calls: list[ToolCall] = []
     for text in calls:
         if text.lstrip().startswith("{"):
-            if not made or made[-1].arguments:
+            if not tool_calls or tool_calls[-1].arguments:
                 raise click.UsageError(f"CALLS: {text[:80]} must follow the name of a tool")
-            made[-1] = ToolCall(made[-1].name, _read_object(text, "CALLS"))
+            tool_calls[-1] = ToolCall(tool_calls[-1].name, _read_object(text, "CALLS"))
         else:
-            made.append(ToolCall(text, {}))
-    return made
+            tool_calls.append(ToolCall(text, {}))
+    return tool_calls
 
 
 def _read_args(args: tuple[str, ...]) -> dict[str, Any]:
     import yaml
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for arg in args:
         name, sign, value = arg.partition("=")
         if not sign or not name:
             raise click.UsageError(f"--arg must have the form PARAM=VALUE, not {arg!r}")
         try:
-            found[name] = yaml.safe_load(value)
+            values[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise click.UsageError(f"--arg {name}: {value!r} is not YAML: {error}") from error
-    return found
+    return values
 
 
 def _read_object(text: str, option: str) -> dict[str, Any]:

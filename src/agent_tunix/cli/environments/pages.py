@@ -27,7 +27,7 @@ def describe_environment(name: str, adapter: EnvironmentAdapter) -> dict[str, An
         "convention": adapter.convention,
         "source": adapter.describe(),
         # `inspect.getdoc` would show the docstring of a base class.
-        "documentation": "" if adapter.convention == "mcp" else inspect.cleandoc(adapter.given.__doc__ or ""),
+        "documentation": "" if adapter.convention == "mcp" else inspect.cleandoc(adapter.definition.__doc__ or ""),
         "system_prompt": adapter.system_prompt,
         "max_turns": adapter.traits.max_turns,
         "columns": adapter.reset_parameters,
@@ -37,14 +37,16 @@ def describe_environment(name: str, adapter: EnvironmentAdapter) -> dict[str, An
 
 def environment_page(name: str, adapter: EnvironmentAdapter) -> str:
     """Return a description of an environment as text."""
-    described = describe_environment(name, adapter)
-    lines = [name, f"  form         {_FORMS[adapter.convention]}", f"  source       {described['source']}"]
+    description = describe_environment(name, adapter)
+    lines = [name, f"  form         {_FORMS[adapter.convention]}", f"  source       {description['source']}"]
     if adapter.traits.max_turns:
         lines.append(f"  max turns    {adapter.traits.max_turns}")
-    if described["columns"]:
-        columns = [f"{column}{' (required)' if required else ''}" for column, required in described["columns"].items()]
+    if description["columns"]:
+        columns = [
+            f"{column}{' (required)' if required else ''}" for column, required in description["columns"].items()
+        ]
         lines.append(f"  columns      {', '.join(columns)}")
-    for text in (described["documentation"], described["system_prompt"]):
+    for text in (description["documentation"], description["system_prompt"]):
         if text and adapter.convention != "tools":
             lines += ["", *textwrap.indent(text, "  ").splitlines()]
     for tool in adapter.declare():

@@ -125,10 +125,10 @@ def convert(name: str, target: str, finding: ListedFinding) -> None:
     if Path(target).exists():
         raise click.UsageError(f"{target} exists; choose another name, or remove it")
     settings = {"convention": finding.convention, "completions": finding.completions, "reward_key": finding.reward_key}
-    chosen: dict[str, Any] = {key: value for key, value in settings.items() if value not in ("auto", None)}
+    options: dict[str, Any] = {key: value for key, value in settings.items() if value not in ("auto", None)}
     if args := read_args(name, finding.args):
-        chosen["args"] = args
-    text = convert_reward(resolve(name, finding), name, Path(target), chosen)
+        options["args"] = args
+    text = convert_reward(resolve(name, finding), name, Path(target), options)
     Path(target).write_text(text, encoding="utf-8")
     echo(f"wrote {target}")
 
@@ -184,7 +184,7 @@ def try_reward(
 
 
 @rewards.command()
-@click.argument("given", metavar="[NAME] CASES", nargs=-1, required=True)
+@click.argument("arguments", metavar="[NAME] CASES", nargs=-1, required=True)
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -196,7 +196,7 @@ def try_reward(
 @finding_option
 @json_option
 def test(
-    given: tuple[str, ...],
+    arguments: tuple[str, ...],
     tolerance: float | None,
     verbose: bool,
     finding: ListedFinding,
@@ -213,13 +213,13 @@ def test(
     """
     from agent_tunix.workbench.checks import load_cases, run_cases
 
-    if len(given) > 2:
-        raise click.UsageError(f"give CASES, or NAME and CASES, not {len(given)} arguments")
-    reward = given[0] if len(given) == 2 else None
-    loaded = load_cases(given[-1])
-    names = {str(case.reward) for case in loaded if case.reward} | ({reward} if reward else set())
+    if len(arguments) > 2:
+        raise click.UsageError(f"give CASES, or NAME and CASES, not {len(arguments)} arguments")
+    reward = arguments[0] if len(arguments) == 2 else None
+    cases = load_cases(arguments[-1])
+    names = {str(case.reward) for case in cases if case.reward} | ({reward} if reward else set())
     report = run_cases(
-        loaded,
+        cases,
         read_spec(reward) if reward else None,
         tolerance=tolerance,
         execution=execution.place,
@@ -304,11 +304,11 @@ def check(
     from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 
     mixture, problems = resolve(name, finding), load_problems()
-    told = (
+    advice = (
         f"checking {mixture.name} with some thousands of responses to {len(problems)} problems, each call with at most "
         f"{execution.timeout_s:g} s (--timeout); --rows 2 --tries 0 needs the fewest"
     )
-    with execution.placed(mixture, problems[0], template=template) as placed, announce_if_slow(told):
+    with execution.placed(mixture, problems[0], template=template) as placed, announce_if_slow(advice):
         report = check_reward(
             placed,
             problems,
@@ -455,9 +455,9 @@ def bench(
         )
         in_workers = is_isolated(placed)
     if as_json:
-        measured = [speed.to_data() for speed in speeds]
+        figures = [speed.to_data() for speed in speeds]
         where = "workers" if in_workers else "inline"
-        echo_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": measured})
+        echo_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": figures})
         return
     echo(f"{mixture.name}, {_MEASURED[in_workers]}")
     print_table(

@@ -198,14 +198,14 @@ def read_args(name: str | None, args: tuple[str, ...]) -> dict[str, dict[str, An
     """Return `--arg` options as `rewards.args`: by component, or for the one named reward."""
     from agent_tunix.rewards.finding import function_name
 
-    found: dict[str, dict[str, Any]] = {}
+    arguments: dict[str, dict[str, Any]] = {}
     for arg in args:
         key, value = split_assignment(arg, "--arg")
         component, _, parameter = key.rpartition(".")
         if not component and (name is None or name.lstrip().startswith(("[", "{"))):
             raise click.UsageError(f"--arg {arg} must name a component; write --arg COMPONENT.{key}=…")
-        found.setdefault(component or function_name(name), {})[parameter] = read_yaml(value)
-    return found
+        arguments.setdefault(component or function_name(name), {})[parameter] = read_yaml(value)
+    return arguments
 
 
 def split_assignment(assignment: str, option: str) -> tuple[str, str]:

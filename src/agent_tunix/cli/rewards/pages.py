@@ -48,16 +48,16 @@ def describe_reward(mixture: Mixture) -> dict[str, Any]:
 
 def reward_page(mixture: Mixture) -> str:
     """Return a description of a reward as text."""
-    described = describe_reward(mixture)
+    description = describe_reward(mixture)
     lines = [
         mixture.name,
-        f"  kind         {described['kind']}",
+        f"  kind         {description['kind']}",
         f"  range        {format_range(range_of(mixture))}",
     ]
-    if described["fingerprint"]:
-        lines.append(f"  fingerprint  {described['fingerprint']}")
-    single = len(described["components"]) == 1
-    for component in described["components"]:
+    if description["fingerprint"]:
+        lines.append(f"  fingerprint  {description['fingerprint']}")
+    single = len(description["components"]) == 1
+    for component in description["components"]:
         if single:
             lines += [f"  source       {component['source']}", f"  signature    {component['signature']}"]
         else:
@@ -71,7 +71,7 @@ def reward_page(mixture: Mixture) -> str:
             ]
         if component["reason"]:
             lines.append(f"  reason       {component['reason']}")
-        lines += ["", *(f"  {name:<12} {given}" for name, given in component["parameters"].items())]
+        lines += ["", *(f"  {name:<12} {value}" for name, value in component["parameters"].items())]
         if component["documentation"]:
             lines += ["", *textwrap.indent(component["documentation"], "  ").splitlines()]
     return "\n".join(lines)
@@ -159,30 +159,30 @@ def _parameters(function: Any, args: dict[str, Any]) -> dict[str, str]:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return {}
-    given = {}
+    descriptions = {}
     for parameter in parameters:
         name = parameter.name
         if parameter.kind is parameter.VAR_KEYWORD:
-            given[f"**{name}"] = "all other values"
+            descriptions[f"**{name}"] = "all other values"
         elif name in args:
-            given[name] = f"{args[name]!r}, as set"
+            descriptions[name] = f"{args[name]!r}, as set"
         elif name in _GIVEN:
-            given[name] = _GIVEN[name]
+            descriptions[name] = _GIVEN[name]
         else:
             default = "" if parameter.default is parameter.empty else f"; {parameter.default!r} if it is missing"
-            given[name] = f"the column `{name}`, or an argument of the configuration{default}"
-    return given
+            descriptions[name] = f"the column `{name}`, or an argument of the configuration{default}"
+    return descriptions
 
 
 def _example(documentation: str) -> Iterator[str]:
     """Yield the lines of a docstring's first doctest."""
-    shown = False
+    has_call = False
     for line in documentation.splitlines():
         if line.startswith(">>>"):
-            shown = True
-        elif not line.strip() and shown:
+            has_call = True
+        elif not line.strip() and has_call:
             return
-        if shown:
+        if has_call:
             yield line
 
 

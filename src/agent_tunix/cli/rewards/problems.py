@@ -50,11 +50,11 @@ def load_problems(
     try:
         examples = load_examples(config, "train").examples
     except DataError as error:
-        told = str(error).replace(COLUMN_ADVICE, "correct them, or set --prompt-column and --answer-column")
-        raise DataError(told, code=error.code) from error
+        message = str(error).replace(COLUMN_ADVICE, "correct them, or set --prompt-column and --answer-column")
+        raise DataError(message, code=error.code) from error
     count = min(rows, len(examples))
-    chosen = [examples[place * len(examples) // count] for place in range(count)]
-    return [CheckProblem(example.prompt, example.columns) for example in chosen]
+    sampled_examples = [examples[place * len(examples) // count] for place in range(count)]
+    return [CheckProblem(example.prompt, example.columns) for example in sampled_examples]
 
 
 def load_completions(file: str, *, with_answer: bool = True) -> list[LabelledCompletion]:
@@ -103,9 +103,9 @@ def _completion(line: str, where: str, with_answer: bool) -> LabelledCompletion:
     if with_answer and isinstance(row, dict) and "answer" not in row:
         response_column = None
     if response_column is None or not isinstance(row[response_column], str):
-        needed = "the texts `response` and `answer`" if with_answer else "the text `response`"
+        requirement = "the texts `response` and `answer`" if with_answer else "the text `response`"
         raise DataError(
-            f"{where} must be an object with {needed}, not {line[:80]}",
+            f"{where} must be an object with {requirement}, not {line[:80]}",
             code="invalid_completion",
         )
     label = row.pop("label", None)

@@ -60,8 +60,8 @@ def replay(
     """
     from agent_tunix.cli.rewards.options import read_spec
     from agent_tunix.runs import stored_rewards
-    from agent_tunix.runs.algorithm_setup import register_own_algorithm
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
+    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench import replay as replays
 
@@ -73,16 +73,9 @@ def replay(
     stored = StoredRun(run)
     spec = None if reward is None else read_spec(reward)
     config = stored_rewards.change_reward(stored.config, spec, overrides)
-    own, own_parts = stored_rewards.own_changes(stored.config, spec, overrides)
-    config = settle_trust(
-        config,
-        stored.root,
-        working_directory=Path.cwd(),
-        trust=trust,
-        own=own,
-        own_parts=own_parts,
-        with_advantages=True,
-    )
+    own_parts = stored_rewards.own_parts(stored.config, spec, overrides)
+    parts = reward_parts(config, Path.cwd()) + algorithm_parts(config, Path.cwd(), with_loss=False)
+    require_trust(stored.root, parts, trust=trust, own_parts=own_parts)
     register_own_algorithm(config, Path.cwd(), with_loss=False)
     stored_rewards.check_tokenizer(stored)
     recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
@@ -145,7 +138,7 @@ def diff(
     from agent_tunix.rewards.comparison import compare_rewards
     from agent_tunix.runs import stored_rewards
     from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
-    from agent_tunix.runs.trust import settle_trust, with_own_limits
+    from agent_tunix.runs.trust import is_own_run, require_trust
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.workbench.replay import compare, contrast
 
@@ -154,14 +147,11 @@ def diff(
     comparison = None
     if run is not None:
         stored = StoredRun(run)
-        config = with_own_limits(stored.config, stored.root, Path.cwd())
-        if algorithm_parts(config, Path.cwd(), with_loss=False):
-            settle_trust(
-                config, run, working_directory=Path.cwd(), trust=trust, with_reward=False, with_advantages=True
-            )
-            register_own_algorithm(config, Path.cwd(), with_loss=False)
-        if allow_unsandboxed:
-            config = with_overrides(config, ["rewards.allow_unsandboxed=true"])
+        config = stored.config
+        require_trust(stored.root, algorithm_parts(config, Path.cwd(), with_loss=False), trust=trust)
+        register_own_algorithm(config, Path.cwd(), with_loss=False)
+        if allow_unsandboxed or not is_own_run(stored.root):  # others do not decide how the user's uploads run
+            config = with_overrides(config, [f"rewards.allow_unsandboxed={allow_unsandboxed}"])
         group_size = config.grpo.num_generations
         with stored_rewards.placed(mixtures, config) as (before, after):
             contrasted = contrast(
@@ -186,13 +176,14 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     from agent_tunix.cli.rewards.options import ListedFinding, resolve
     from agent_tunix.runs.reward_setup import resolve_from_config
     from agent_tunix.runs.stored_rewards import changed_since_run, resolve_for_replay
-    from agent_tunix.runs.trust import settle_trust
+    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.tracking.stored_run import StoredRun
 
     if not (Path(named) / "config.yaml").is_file():
         return resolve(named, ListedFinding(modules))
     stored = StoredRun(named)
-    config = settle_trust(stored.config, stored.root, working_directory=Path.cwd(), trust=trust)
+    config = stored.config
+    require_trust(stored.root, reward_parts(config, Path.cwd()), trust=trust)
     for line in changed_since_run(stored, resolve_for_replay(config, stored)):
         echo(f"since {named} was trained: {line}", err=True)
     return resolve_from_config(config, Path.cwd(), stored.root)

@@ -67,15 +67,15 @@ def draw_arithmetic(split: Split, seed: int) -> Iterator[ArithmeticProblem]:
         raise ValueError(f'split must be "train" or "test"; got {split!r}')
     # Python guarantees only random() to give the same sequence in every version, so all choices are built on it.
     uniform = random.Random(seed).random
-    seen: set[str] = set()
+    questions: set[str] = set()
     while True:
         form, ranges = _FORMS[int(uniform() * len(_FORMS))]
         numbers = tuple(choices[int(uniform() * len(choices))] for choices in ranges)
         question = _QUESTIONS[int(uniform() * len(_QUESTIONS))]
         expression = form.format(*numbers)
         answer = _value(numbers)
-        if answer >= _LEAST_ANSWER and expression not in seen and _is_test(expression) == (split == "test"):
-            seen.add(expression)
+        if answer >= _LEAST_ANSWER and expression not in questions and _is_test(expression) == (split == "test"):
+            questions.add(expression)
             yield ArithmeticProblem(question.format(expression), expression, numbers, answer)
 
 

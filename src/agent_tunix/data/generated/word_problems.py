@@ -207,14 +207,14 @@ def draw_problems(split: Split, seed: int) -> Iterator[WordProblem]:
         (template, numbers, len(numbers) * template.decorations())
         for template, numbers in zip(_TEMPLATES, _numbers(split), strict=True)
     ]
-    seen: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     remaining = sum(size for _, _, size in spaces)
-    while len(seen) < remaining:
+    while len(pairs) < remaining:
         which = int(uniform() * len(spaces))
         template, numbers, size = spaces[which]
         index = int(uniform() * size)
-        if (which, index) not in seen:
-            seen.add((which, index))
+        if (which, index) not in pairs:
+            pairs.add((which, index))
             decoration, triple = divmod(index, len(numbers))
             yield template.problem(numbers[triple], decoration)
 
@@ -229,13 +229,13 @@ def _numbers(split: Split) -> list[list[tuple[int, int, int]]]:
 @cache
 def _divided_numbers() -> dict[Split, list[list[tuple[int, int, int]]]]:
     """Return both splits together, because testing the numbers takes most of the time."""
-    found: dict[Split, list[list[tuple[int, int, int]]]]
-    found = {"train": [[] for _ in _TEMPLATES], "test": [[] for _ in _TEMPLATES]}
+    numbers_of_split: dict[Split, list[list[tuple[int, int, int]]]]
+    numbers_of_split = {"train": [[] for _ in _TEMPLATES], "test": [[] for _ in _TEMPLATES]}
     for place, template in enumerate(_TEMPLATES):
         for numbers in product(*template.ranges):
             if _results(template.kind, *numbers):
-                found["test" if _is_test(template.text, *numbers) else "train"][place].append(numbers)
-    return found
+                numbers_of_split["test" if _is_test(template.text, *numbers) else "train"][place].append(numbers)
+    return numbers_of_split
 
 
 def _is_test(text: str, *numbers: int) -> bool:

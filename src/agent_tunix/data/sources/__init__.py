@@ -11,8 +11,7 @@ from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Source, Split
 from agent_tunix.data.sources.huggingface import read_huggingface
-from agent_tunix.data.sources.kaggle import read_kaggle
-from agent_tunix.data.sources.local import FILE_SOURCES
+from agent_tunix.data.sources.local import FILE_SOURCES, read_kaggle
 from agent_tunix.data.sources.paths import source_of_path
 from agent_tunix.data.sources.reasoning_gym import read_reasoning_gym
 from agent_tunix.data.sources.synthetic import read_synthetic

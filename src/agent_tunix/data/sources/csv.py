@@ -1,17 +1,14 @@
 """CSV files with a header; tab-separated if the name ends in `.tsv`.
 
-Every value is text, exactly as in the file: no number, date or null is inferred, and an empty field is "". Rows follow
-RFC 4180: quoted fields may contain separators, doubled quotes and line ends. A row is dropped and counted under its
-first line if it does not follow RFC 4180, has more or fewer fields than the header, is not UTF-8, or is longer than
-`data.max_row_bytes`. If a quote is never closed, or only by the opening quote of another row, just its own line is
-lost: reading continues with the next line.
+Every value is text, exactly as in the file: no number, date or null is inferred, and an empty field is "". The standard
+library reads the rows, strictly. A row is dropped and counted under its first line if it is not CSV, has more or fewer
+fields than the header, is not UTF-8, or is longer than `data.max_row_bytes`. A quote that is never closed takes the
+lines up to the next quote with it.
 """
 
-import collections
-import contextlib
 import csv
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,39 +27,37 @@ def read_csv(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
     for path in find_files(config, split, "csv"):
         dropped.begin_file(path, before)
         with faults_of(split, path), open_bytes(path) as file:
-            records = _Records(file, _delimiter(path), config.data.max_row_bytes)
-            header = _read_header(records, path)
+            lines = _Lines(file, config.data.max_row_bytes)
+            records = csv.reader(lines, delimiter=_delimiter(path), strict=True)
+            header = _read_header(lines, records, path)
             while header:
                 try:
-                    fields = records.next()
+                    fields = lines.read_record(records)
                     if fields is None:
                         break
                     if len(fields) != len(header):
                         raise RowError(f"not the {len(header)} fields of the header", f"it has {len(fields)}")
                 except RowError as error:
-                    dropped.add(error.reason, before + records.line, error.detail)
+                    dropped.add(error.reason, before + lines.first, error.detail)
                 else:
-                    yield Row(before + records.line, dict(zip(header, fields, strict=True)))
-        before += records.lines_read
+                    yield Row(before + lines.first, dict(zip(header, fields, strict=True)))
+        before += lines.number
 
 
 def _delimiter(path: Path) -> str:
     return "\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else ","
 
 
-def _read_header(records: "_Records", path: Path) -> list[str]:
+def _read_header(lines: "_Lines", records: Iterator[list[str]], path: Path) -> list[str]:
     """Return the column names; an empty list for an empty file. Raise DataError if the first row is not a header."""
     try:
-        header = records.next()
+        header = lines.read_record(records) or []
     except RowError as error:
         raise DataError(
             f"{path} must begin with a header, but its first row is not one: {error.reason} {error.detail}".rstrip(),
             code="invalid_header",
         ) from error
-    if header is None:
-        return []
-    twice = sorted(name for name, times in collections.Counter(header).items() if times > 1)
-    if twice:
+    if twice := sorted(name for name, times in Counter(header).items() if times > 1):
         raise DataError(
             f"the column names of {path} must be unique, but its header repeats {', '.join(map(repr, twice))}; "
             "rename them",
@@ -71,116 +66,45 @@ def _read_header(records: "_Records", path: Path) -> list[str]:
     return header
 
 
-@dataclass(slots=True)
-class _Line:
-    number: int
-    content: bytes
-    # Effect of the line on a quote that an earlier line opened: True if it stays open, False if the record ends, or the
-    # error's message. None if not known yet.
-    leaves_open: bool | str | None = None
-
-
-class _OpenQuote(Exception):
-    """The lines end within quotes."""
-
-
-class _Records:
-    """The records of a file, each on one or more lines.
-
-    After a fault, all lines of the record but the first are read again. So that each line is parsed only a few times,
-    its effect on an open quote is remembered.
+class _Lines:
+    """The lines of a file as text, for `csv.reader`, which reads on after an error.
 
     Attributes:
-        line: First line of the last record, from 1.
-        lines_read: Lines read so far.
+        number: Number of the last line, from 1; 0 before the first.
+        first: Number of the first line of the current record.
     """
 
-    def __init__(self, file: BinaryIO, delimiter: str, limit: int) -> None:
-        self.line = 0
-        self.lines_read = 0
-        csv.field_size_limit(max(csv.field_size_limit(), limit))  # the default would reject a long row that is allowed
-        self._limit = limit
+    def __init__(self, file: BinaryIO, limit: int) -> None:
+        self.number = self.first = 0
         self._lines = read_lines(file, limit)
-        self._ahead: collections.deque[_Line] = collections.deque()  # lines that belong to no record yet
-        self._open = 0  # number of lines after the first one ahead that are known to leave a quote open
-        self._open_size = 0  # their bytes
-        self._delimiter = delimiter
+        self._limit = limit
+        self._size = 0  # bytes of the record so far
+        csv.field_size_limit(max(csv.field_size_limit(), limit))  # the default would reject a long row that is allowed
 
-    def next(self) -> list[str] | None:
+    def read_record(self, records: Iterator[list[str]]) -> list[str] | None:
         """Return the fields of the next record; None at the end of the file.
 
         Raises:
-            RowError: The record is not valid. If it is not CSV or is too long, only its first line is skipped.
+            RowError: The record is not valid.
         """
-        if (first := self._line_ahead(0)) is None:
-            return None
-        self.line = first.number
+        self.first, self._size = self.number + 1, 0
         try:
-            fields = self._read(first)
-            "".join(fields).encode()
+            fields = next(records, None)
         except csv.Error as error:
             raise RowError("not CSV", str(error)) from error
-        except UnicodeEncodeError as error:
-            bad = ord(error.object[error.start]) - 0xDC00
-            raise RowError("not UTF-8", f"one of its bytes is 0x{bad:02x}") from error
-        finally:
-            self._skip_line()
         if fields == []:
             raise RowError("empty line")
         return fields
 
-    def _read(self, first: _Line) -> list[str]:
-        """Return the fields of the record that begins with a line, and skip all lines of it but the last."""
-        size = len(first.content)
-        self._require_size(size, first)
-        with contextlib.suppress(_OpenQuote):
-            return self._parse([first.content])
-        while (line := self._line_ahead(1 + self._open)) is not None:
-            self._require_size(size + self._open_size + len(line.content), line)
-            if line.leaves_open is None:
-                line.leaves_open = self._leaves_open(line)
-            if isinstance(line.leaves_open, str):
-                raise csv.Error(line.leaves_open)
-            if not line.leaves_open:
-                lines = [self._skip_line() for _ in range(1 + self._open)]
-                return self._parse([*lines, line.content])
-            self._open += 1
-            self._open_size += len(line.content)
-        raise csv.Error("unexpected end of data")
+    def __iter__(self) -> "_Lines":
+        return self
 
-    def _line_ahead(self, index: int) -> _Line | None:
-        if index == len(self._ahead) and (numbered := next(self._lines, None)) is not None:
-            self._ahead.append(_Line(*numbered))
-        return self._ahead[index] if index < len(self._ahead) else None
-
-    def _skip_line(self) -> bytes:
-        """Remove and return the first line ahead."""
-        line = self._ahead.popleft()
-        self.lines_read = line.number
-        if self._open:
-            self._open -= 1
-            self._open_size -= len(self._ahead[0].content)
-        return line.content
-
-    def _require_size(self, size: int, last: _Line) -> None:
-        if size > self._limit and not (size == self._limit + 1 and last.content.endswith(b"\n")):
+    def __next__(self) -> str:
+        self.number, line = next(self._lines)
+        self._size += len(line)
+        if self._size > self._limit and not (self._size == self._limit + 1 and line.endswith(b"\n")):
             raise RowError(f"longer than data.max_row_bytes={self._limit}")
-
-    def _leaves_open(self, line: _Line) -> bool | str:
         try:
-            self._parse([b'"' + line.content])
-        except csv.Error as error:
-            return str(error)
-        except _OpenQuote:
-            return True
-        return False
-
-    def _parse(self, lines: Iterable[bytes]) -> list[str]:
-        """Return the fields of one record; raise _OpenQuote if it needs more lines."""
-
-        def feed() -> Iterator[str]:
-            for line in lines:
-                yield line.decode("utf-8", errors="surrogateescape")  # a byte that is not UTF-8: a lone surrogate
-            raise _OpenQuote
-
-        return next(csv.reader(feed(), delimiter=self._delimiter, strict=True))
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RowError("not UTF-8", f"one of its bytes is 0x{line[error.start]:02x}") from error

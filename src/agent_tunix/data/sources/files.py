@@ -4,16 +4,13 @@ import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.paths import COMPRESSIONS
 from agent_tunix.errors import DataError
 
 UTF8_BOM = b"\xef\xbb\xbf"
-# Limit on the bytes of a decompressed file: the first number, or this multiple of its size if that is more.
-_LEAST_LIMIT = 2**26
-_MOST_GROWTH = 100
 
 
 @contextlib.contextmanager
@@ -31,35 +28,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
         codec = pa.Codec.detect(path.name.lower()).name
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as unpacked:
-            limited = _Unpacked(unpacked, most_unpacked(path))
-            yield cast(BinaryIO, io.BufferedReader(limited, buffer_size=1 << 16))
-
-
-def most_unpacked(path: Path) -> int:
-    """Return the limit on the bytes of a compressed file after decompression."""
-    return max(_LEAST_LIMIT, _MOST_GROWTH * path.stat().st_size)
-
-
-class _Unpacked(io.RawIOBase):
-    """Unpacked data of a file, up to a number of bytes: a small file may hold a loop of years."""
-
-    def __init__(self, data: Any, most: int) -> None:
-        self._data = data
-        self._most = most
-        self._read = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return the number of bytes, 0 at the end."""
-        data = self._data.read(len(buffer))
-        buffer[: len(data)] = data
-        self._read += len(data)
-        if self._read > self._most:
-            raise OSError(f"its compressed data must have at most {self._most:,} bytes; unpack the file first")
-        return len(data)
+            yield cast(BinaryIO, io.BufferedReader(unpacked, buffer_size=1 << 16))
 
 
 @contextlib.contextmanager
@@ -72,10 +41,9 @@ def faults_of(split: Split, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        said = str(error)
-        where = "" if str(path) in said else f" {path}:"
+        where = "" if str(path) in str(error) else f" {path}:"
         raise DataError(
-            f"the {split} rows cannot be read:{where} {said}; check that the file exists and is readable",
+            f"the {split} rows cannot be read:{where} {error}; check that the file exists and is readable",
             code="unreadable_file",
         ) from error
 

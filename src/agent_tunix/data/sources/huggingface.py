@@ -4,7 +4,6 @@ Values are plain Python, as the library gives them: text, numbers, lists, dicts,
 downloaded once into the library's own cache; with `data.streaming=true` rows are fetched as they are needed.
 """
 
-import dataclasses
 import errno
 import os
 import re
@@ -17,20 +16,10 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
-from agent_tunix.data.sources.dataset_checks import (
-    check_directory,
-    check_features,
-    check_files,
-    check_format,
-    check_options,
-    check_saved,
-    check_version,
-    checking_descriptions,
-)
-from agent_tunix.data.sources.limited_downloads import limited_downloads
 from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
 from agent_tunix.errors import AgentTunixError, DataError
 from agent_tunix.hubs import huggingface as hub
+from agent_tunix.hubs.request import Unreachable
 
 
 def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -43,48 +32,21 @@ def read_huggingface(config: Config, split: Split, dropped: Dropped) -> Iterator
         with hub.explaining(place.request, place.name, place.revision, "dataset"):
             if is_local:
                 dropped.origin = f"{place.split} of {directory}"
-                rows = _load_directory(place, directory, split, config.data.streaming)
+                rows = _load(place, str(directory), split, streaming=config.data.streaming)
             else:
                 commit = hub.resolve(place.request, place.name, place.revision, "dataset")
                 dropped.origin = f"{place.split} of hf://{place.name}@{commit.sha}"
-                load = _load_from_hub if commit.is_current else _load_from_cache
-                rows = load(place, commit.sha, split, config.data.streaming)
+                if commit.is_current:
+                    rows = _load(place, place.name, split, revision=commit.sha, streaming=config.data.streaming)
+                else:
+                    rows = _load_from_cache(place, commit.sha, split)
             for number, columns in enumerate(_undecoded(rows), start=1):
                 yield Row(number, dict(columns), is_padded=True)
-    except hub.Unreachable as error:
-        raise place.request.refuse(f"{error}, and there is no cached copy; {error.remedy}", code=error.code) from error
+    except Unreachable as error:
+        raise place.request.refuse_without_copy(error, "there is no cached copy") from error
 
 
-def _load_directory(
-    place: RemoteLocation, directory: Path, split: Split, streaming: bool
-) -> Iterable[Mapping[str, Any]]:
-    import datasets
-
-    if not any((directory / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        return _load(place, str(directory), split, streaming=streaming)
-    check_directory(place, str(directory))
-    check_saved(place, directory)
-    saved = datasets.load_from_disk(str(directory))  # written by `save_to_disk`
-    if isinstance(saved, datasets.Dataset):
-        saved = {str(saved.split or "train"): saved}
-    if place.split not in saved:
-        raise no_such_split(place, split, ", ".join(saved))
-    found = saved[place.split]
-    try:
-        found.data.validate(full=True)  # the library trusts offsets in the file, and would read beyond its end
-    except ValueError as error:
-        raise DataError(
-            f"{place.key}={place.path} is damaged: {error}; save the dataset again", code="damaged_dataset"
-        ) from error
-    rows: Iterable[Mapping[str, Any]] = found
-    return rows
-
-
-def _load_from_hub(place: RemoteLocation, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
-    return _load(place, place.name, split, revision=commit, streaming=streaming)
-
-
-def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming: bool) -> Iterable[Mapping[str, Any]]:
+def _load_from_cache(place: RemoteLocation, commit: str, split: Split) -> Any:
     """Load this commit from the cache; the library would retry the hub for a minute, then use its latest commit."""
     import datasets
     from datasets.naming import camelcase_to_snakecase
@@ -106,13 +68,10 @@ def _load_from_cache(place: RemoteLocation, commit: str, split: Split, streaming
             place, split, "in its cache " + ", ".join(path.name for path in prepared[0].glob("*.arrow"))
         )
     parts = [datasets.Dataset.from_file(str(file)) for file in sorted(files)]
-    rows: Iterable[Mapping[str, Any]] = datasets.concatenate_datasets(parts)
-    return rows
+    return datasets.concatenate_datasets(parts)
 
 
-def _load(
-    place: RemoteLocation, path: str, split: Split, *, streaming: bool, revision: str | None = None
-) -> Iterable[Mapping[str, Any]]:
+def _load(place: RemoteLocation, path: str, split: Split, *, streaming: bool, revision: str | None = None) -> Any:
     # Never run a dataset's own code, whatever the version of the library.
     os.environ["HF_DATASETS_TRUST_REMOTE_CODE"] = "0"
     import datasets
@@ -120,19 +79,14 @@ def _load(
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        if os.path.isdir(path):
-            check_directory(place, path)
-        with checking_descriptions(place, path):
-            builder = datasets.load_dataset_builder(path, place.subset, revision=revision)
-        check_format(place, builder)
-        check_files(place, path, builder.config.data_files)
-        check_version(place, str(builder.config.name), str(builder.config.version))
-        check_options(place, builder.config)
-        check_features(place, builder.info.features)
-        if streaming:
-            return cast("Iterable[Mapping[str, Any]]", builder.as_streaming_dataset(split=place.split))
-        builder.download_and_prepare(dl_manager=limited_downloads(place, builder))
-        return cast("Iterable[Mapping[str, Any]]", builder.as_dataset(split=place.split))
+        if any(os.path.isfile(os.path.join(path, name)) for name in ("dataset_dict.json", "state.json")):
+            saved = datasets.load_from_disk(path)  # written by `save_to_disk`
+            if isinstance(saved, datasets.Dataset):
+                saved = {str(saved.split or "train"): saved}
+            if place.split not in saved:
+                raise no_such_split(place, split, ", ".join(saved))
+            return saved[place.split]
+        return datasets.load_dataset(path, place.subset, split=place.split, revision=revision, streaming=streaming)
     except DataError:
         raise
     # The library raises the last three for descriptions of another shape than it expects.
@@ -145,38 +99,18 @@ def _load(
         KeyError,
         TypeError,
         AttributeError,
-        OverflowError,
     ) as error:
-        if (said := _below(error)) is not None:
-            raise said from error
+        if (cause := _below(error)) is not None:
+            raise cause from error
         raise _refusal(place, split, error) from error
 
 
 def _undecoded(rows: Any) -> Iterable[Mapping[str, Any]]:
-    """Return rows with images and sounds as stored, because decoding opens any path or address in them."""
+    """Return rows with images and sounds as stored, so that no library for them is needed."""
     import datasets
 
-    features = getattr(rows, "features", None)
-    plain = None if features is None else {name: _without_decoding(feature) for name, feature in features.items()}
-    if plain == features:
-        return cast("Iterable[Mapping[str, Any]]", rows)
-    without = datasets.Features(plain)
-    if isinstance(rows, datasets.Dataset):  # a cast would read and write the library's cache beside a saved dataset
-        info = datasets.DatasetInfo(features=without)
-        return cast("Iterable[Mapping[str, Any]]", datasets.Dataset(rows.data, info, rows.split, rows._indices))
-    return cast("Iterable[Mapping[str, Any]]", rows.cast(without))
-
-
-def _without_decoding(feature: Any) -> Any:
-    if isinstance(feature, dict):
-        return {name: _without_decoding(inner) for name, inner in feature.items()}
-    if isinstance(feature, list):
-        return [_without_decoding(inner) for inner in feature]
-    if hasattr(feature, "decode"):
-        return dataclasses.replace(feature, decode=False)
-    if hasattr(feature, "feature"):
-        return dataclasses.replace(feature, feature=_without_decoding(feature.feature))
-    return feature
+    stream = rows.to_iterable_dataset() if isinstance(rows, datasets.Dataset) else rows
+    return cast("Iterable[Mapping[str, Any]]", stream.decode(False))
 
 
 def _below(error: BaseException) -> OSError | None:
@@ -193,19 +127,19 @@ def _below(error: BaseException) -> OSError | None:
 
 def _refusal(place: RemoteLocation, split: Split, error: Exception) -> AgentTunixError:
     """Return the error for a subset, split or file that the library cannot use."""
-    said = " ".join(str(error).split())
-    if names := re.search(r"(?:BuilderConfig '.*' not found\. Available: |available configs: )\[([^\]]*)\]", said):
+    message = " ".join(str(error).split())
+    if names := re.search(r"(?:BuilderConfig '.*' not found\. Available: |available configs: )\[([^\]]*)\]", message):
         return place.request.refuse(
             f"has the subsets {names[1]}; name one of them with data.subset", code="unknown_subset"
         )
-    if names := re.search(r"(?:Should be one of|Available splits:) \[([^\]]*)\]", said):
+    if names := re.search(r"(?:Should be one of|Available splits:) \[([^\]]*)\]", message):
         return no_such_split(place, split, names[1])
-    if "is a gated dataset" in said:
+    if "is a gated dataset" in message:
         return hub.refuse_gated(place.request, place.name, "dataset")
-    if "scripts are no longer supported" in said:
+    if "scripts are no longer supported" in message:
         return place.request.refuse(
             "needs its own loading script, which is not run; use a copy in Parquet (the revision "
             "refs/convert/parquet may have one: set data.revision)",
             code="dataset_program",
         )
-    return DataError(f"{place.key}={place.path} cannot be loaded: {said}", code="damaged_dataset")
+    return DataError(f"{place.key}={place.path} cannot be loaded: {message}", code="damaged_dataset")

@@ -21,22 +21,16 @@ from agent_tunix.data.sources.files import faults_of
 from agent_tunix.data.sources.paths import find_files
 from agent_tunix.errors import DataError
 
-ROWS_AT_ONCE = 256
+_ROWS_AT_ONCE = 256
 # Bytes read ahead in a column; without this a whole row group would be in memory.
-READ_AHEAD_BYTES = 1 << 20
-# Size of a row group once it is unpacked. Writers make row groups of about 100 MB.
-MAX_ROW_GROUP_BYTES = 1 << 31
-# Bytes of the rows that are read at once, if each row were as large as the largest row group.
-MAX_BATCH_BYTES = 1 << 32
-# Limit on the bytes of all rows: this number, or this multiple of the file's size if that is more.
-MAX_UNPACKED_BYTES, MAX_RATIO = 1 << 31, 100
+_READ_AHEAD_BYTES = 1 << 20
 
 
 def read_parquet(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
     """Yield the rows of the split's files.
 
     Raises:
-        DataError: A file is not a complete Parquet file, is damaged, or unpacks to too much.
+        DataError: A file is not a complete Parquet file, or is damaged.
     """
     dropped.unit = "row"
     before = 0
@@ -60,7 +54,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
 
     with faults_of(split, path):
         try:
-            file = pq.ParquetFile(path, buffer_size=READ_AHEAD_BYTES, pre_buffer=False)
+            file = pq.ParquetFile(path, buffer_size=_READ_AHEAD_BYTES, pre_buffer=False)
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"{path} is an incomplete Parquet file: {error}; write or download it again",
@@ -77,59 +71,13 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                     code="duplicate_column",
                 )
             try:
-                for batch in limited_batches(file, path):
+                for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, use_threads=False):
                     yield batch if schema is None else batch.cast(schema, safe=False)
-            except pa.ArrowException as error:
-                raise _damaged(path, error) from error
-
-
-def limited_batches(file: Any, path: Path) -> Iterator[Any]:
-    """Yield the rows of a `ParquetFile` in batches.
-
-    Raises:
-        DataError: The file is damaged or unpacks to too much.
-    """
-    import pyarrow as pa
-
-    largest_row = _largest_row_group(file.metadata, path)
-    batch_size = min(max(MAX_BATCH_BYTES // max(largest_row, 1), 1), ROWS_AT_ONCE)
-    try:
-        unpacked = 0
-        for batch in file.iter_batches(batch_size=batch_size, use_threads=False):
-            unpacked += batch.nbytes
-            if unpacked > max(MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
-                raise _oversized(path, f"more than {unpacked:,} bytes", "as several files, or read it streaming")
-            yield batch
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} is damaged: {' '.join(str(error).split())}; write or download it again", code="damaged_file"
-    )
-
-
-def _largest_row_group(metadata: Any, path: Path) -> int:
-    """Return the bytes of the largest row group. Equal values are stored once, so each of its rows may be that large.
-
-    Metadata of single columns is not read, because pyarrow ends the process if it is damaged.
-
-    Raises:
-        DataError: A row group unpacks to more than `MAX_ROW_GROUP_BYTES`.
-    """
-    largest = 0
-    for group in range(metadata.num_row_groups):
-        size = metadata.row_group(group).total_byte_size
-        if size > MAX_ROW_GROUP_BYTES:
-            limit = f"{size:,} bytes in row group {group}, more than {MAX_ROW_GROUP_BYTES:,}"
-            raise _oversized(path, limit, "with smaller row groups")
-        largest = max(largest, size)
-    return largest
-
-
-def _oversized(path: Path, what: str, remedy: str) -> DataError:
-    return DataError(f"{path} unpacks to {what}; write it {remedy}", code="oversized_file")
+            except (pa.ArrowException, OSError) as error:
+                raise DataError(
+                    f"{path} is damaged: {' '.join(str(error).split())}; write or download it again",
+                    code="damaged_file",
+                ) from error
 
 
 def _rows_of(batch: Any, limit: int) -> Iterator[tuple[int, list[dict[str, Any]] | RowError]]:

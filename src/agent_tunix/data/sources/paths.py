@@ -11,7 +11,6 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.sources.base import Split
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import DataError
-from agent_tunix.regular_files import is_private
 
 # File suffixes by source.
 SUFFIXES = {
@@ -119,36 +118,17 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
 
 
 def _require_regular(key: str, given: str | None, file: Path, split: Split) -> None:
-    """Refuse a missing file, one that may never end (a pipe or a device), and a link to a private file elsewhere.
-
-    A link that the user names is followed; one in a directory or behind a pattern may be somebody else's.
-    """
+    """Refuse a missing file, and one that may never end: a pipe or a device."""
     try:
         mode = file.stat().st_mode
     except OSError as error:
         raise _missing(key, given, file, error.strerror or str(error), split) from error
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(_named_part(given))) and is_private(real):
-        raise DataError(
-            f"{key}={given} must not lead to files elsewhere that only you can read, but {file} is a link to {real}; "
-            "replace the link by the file, or name that file itself",
-            code="private_link_in_data",
-        )
     if not stat.S_ISREG(mode):
         raise DataError(
             f"{key}={given} must name regular files, because rows are read several times, but {file} is a pipe, a "
             "device or a directory; write its content to a file",
             code="not_a_regular_file",
         )
-
-
-def _named_part(given: str | None) -> Path:
-    """Return the part of a path before wildcards. The user named it; files below it may be somebody else's."""
-    named = Path(os.path.expanduser(given or ""))
-    if os.path.lexists(named):
-        return named
-    fixed = itertools.takewhile(lambda part: not glob.has_magic(part), named.parts)
-    return Path(*fixed)
 
 
 def _given(config: Config, split: Split) -> tuple[str, str | None, Path | None]:

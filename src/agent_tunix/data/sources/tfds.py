@@ -19,8 +19,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
-from agent_tunix.data.sources.remote import RemoteLocation, find_place, no_such_split
-from agent_tunix.errors import DataError
+from agent_tunix.data.sources.remote import find_place, no_such_split
 
 
 def read_tfds(config: Config, split: Split, dropped: Dropped) -> Iterator[Row]:
@@ -42,7 +41,6 @@ def _open(config: Config, split: Split, dropped: Dropped) -> Iterator[Mapping[st
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow_datasets as tfds
 
-    _import_own_features_only()
     place = find_place(config, split, "tfds", may_be_overridden=False)
     data_dir = config.training.train_data_dir if split == "train" else config.training.test_data_dir
     if not sys.stderr.isatty():
@@ -59,7 +57,6 @@ def _open(config: Config, split: Split, dropped: Dropped) -> Iterator[Mapping[st
             builder.download_and_prepare()
         if place.split.partition("[")[0] not in builder.info.splits:
             raise no_such_split(place, split, ", ".join(builder.info.splits))
-        _check_files(place, builder)
         rows = builder.as_data_source(split=place.split)
     except tfds.core.DatasetNotFoundError as error:
         near = difflib.get_close_matches(place.name, [*tfds.list_builders(with_community_datasets=False), "gsm8k"], n=1)
@@ -91,36 +88,6 @@ def _register(name: str) -> None:
     module = f"tensorflow_datasets.text.{name}"
     if name.isidentifier() and importlib.util.find_spec(module) is not None:
         importlib.import_module(module)
-
-
-def _import_own_features_only() -> None:
-    """Make the library refuse features of other packages. A dataset's `features.json` may name any module to import."""
-    from tensorflow_datasets.core.features import FeatureConnector
-
-    known = FeatureConnector._registered_features
-
-    def find(_: type, name: str) -> Any:
-        if name not in known:
-            raise DataError(
-                f"the dataset has a feature of the class {name!r}, which is not one of TensorFlow Datasets and is not "
-                "imported; choose another dataset",
-                code="dataset_program",
-            )
-        return known[name]
-
-    FeatureConnector.cls_from_name = classmethod(find)
-
-
-def _check_files(place: RemoteLocation, builder: Any) -> None:
-    """Raise DataError if a dataset's description names files outside its directory."""
-    directory = Path(builder.data_path).resolve()
-    for file in (file for split in builder.info.splits.values() for file in split.filepaths):
-        if not Path(file).resolve().is_relative_to(directory):
-            raise DataError(
-                f"{place.key}={place.path} must only name files of the dataset, but names {file}, which is not read; "
-                "choose another dataset",
-                code="dataset_reads_elsewhere",
-            )
 
 
 def _to_python(value: Any) -> Any:

@@ -90,12 +90,12 @@ class _Evaluation:
         if isinstance(number, int):
             return Fraction(number)
         try:
-            written = Decimal(self._text[node.col_offset : node.end_col_offset].replace("_", ""))
+            decimal = Decimal(self._text[node.col_offset : node.end_col_offset].replace("_", ""))
         except InvalidOperation:
             raise ValueError("a number cannot be read") from None
-        if abs(written.adjusted()) > _MOST_DIGITS:
+        if abs(decimal.adjusted()) > _MOST_DIGITS:
             raise ValueError(f"a number has more than {_MOST_DIGITS:,} digits")
-        return Fraction(written)
+        return Fraction(decimal)
 
 
 def _round(value: Fraction, digits: int) -> Fraction:
@@ -131,15 +131,15 @@ def _bounded(value: Fraction) -> Fraction:
 def _show(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
-    rest = value.denominator
-    twos = (rest & -rest).bit_length() - 1
-    rest >>= twos
+    remainder = value.denominator
+    twos = (remainder & -remainder).bit_length() - 1
+    remainder >>= twos
     fives = 0
-    while rest % 5 == 0:
-        rest //= 5
+    while remainder % 5 == 0:
+        remainder //= 5
         fives += 1
     digits = max(twos, fives)
-    if rest == 1 and digits <= 2 * _SIGNIFICANT:
+    if remainder == 1 and digits <= 2 * _SIGNIFICANT:
         whole = abs(value.numerator) * 10**digits // value.denominator
         text = str(whole).rjust(digits + 1, "0")
         return f"{'-' if value < 0 else ''}{text[:-digits]}.{text[-digits:]}"

@@ -1,14 +1,11 @@
 """Tool `search`: full-text search in a local corpus, by SQLite's FTS5."""
 
 import functools
-import io
 import json
 import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-
-from agent_tunix.regular_files import open_regular
 
 _MOST_RESULTS = 20
 _MOST_WORDS = 32
@@ -47,19 +44,19 @@ class SearchCorpus:
         if not 1 <= limit <= _MOST_RESULTS:
             raise ValueError(f"limit must be from 1 to {_MOST_RESULTS}, not {limit}")
         match = " OR ".join(f'"{word}"' for word in words)
-        found = self._index.execute(
+        passages = self._index.execute(
             "SELECT title, text FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?", (match, limit)
         ).fetchall()
-        if not found:
+        if not passages:
             return "No passage matches."
         return "\n\n".join(
             f"[{number}] {f'{title}: ' if title else ''}{text[: self._max_characters]}"
-            for number, (title, text) in enumerate(found, start=1)
+            for number, (title, text) in enumerate(passages, start=1)
         )
 
 
 @functools.lru_cache(maxsize=8)
-def _index_of(path: str, modified: int, size: int) -> sqlite3.Connection:
+def _index_of(path: str, _modified: int, _size: int) -> sqlite3.Connection:
     """Return the index of a file, made once for each of its versions."""
     index = sqlite3.connect(":memory:", check_same_thread=False)
     index.execute("CREATE VIRTUAL TABLE passages USING fts5(title, text, tokenize = 'porter unicode61')")
@@ -70,8 +67,7 @@ def _index_of(path: str, modified: int, size: int) -> sqlite3.Connection:
 
 
 def _passages(file: Path) -> Iterator[tuple[str, str]]:
-    # Somebody else's run may name the file. It may then be a pipe or a device, which has no end.
-    with io.TextIOWrapper(open_regular(file), encoding="utf-8-sig") as lines:
+    with file.open(encoding="utf-8-sig") as lines:
         if file.suffix != ".jsonl":
             for passage in re.split(r"\n\s*\n", lines.read()):
                 if passage.strip():

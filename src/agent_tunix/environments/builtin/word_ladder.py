@@ -85,17 +85,17 @@ class WordLadder:
 
 
 def _neighbours(word: str) -> set[str]:
-    changed = {word[:place] + letter + word[place + 1 :] for place in range(len(word)) for letter in _LETTERS}
-    return (changed & _WORDS) - {word}
+    candidates = {word[:place] + letter + word[place + 1 :] for place in range(len(word)) for letter in _LETTERS}
+    return (candidates & _WORDS) - {word}
 
 
 def measure_ladders(start: str) -> dict[str, int]:
     """Return word → length of the shortest ladder from `start`, 0 for itself."""
-    found = {start: 0}
-    waiting = deque([start] if start in _WORDS else [])
-    while waiting:
-        word = waiting.popleft()
-        for other in sorted(_neighbours(word) - found.keys()):
-            found[other] = found[word] + 1
-            waiting.append(other)
-    return found
+    lengths = {start: 0}
+    queue = deque([start] if start in _WORDS else [])
+    while queue:
+        word = queue.popleft()
+        for other in sorted(_neighbours(word) - lengths.keys()):
+            lengths[other] = lengths[word] + 1
+            queue.append(other)
+    return lengths

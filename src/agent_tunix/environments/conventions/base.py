@@ -28,7 +28,7 @@ class EnvironmentAdapter(EpisodeSource):
     """A user's environment, used by the rules of its convention. `open` makes the environment of one episode.
 
     Args:
-        given: The class, object or function.
+        definition: The class, object or function.
         name: Name in messages.
         args: Arguments of the constructor.
 
@@ -38,17 +38,17 @@ class EnvironmentAdapter(EpisodeSource):
 
     convention: ClassVar[str]
 
-    def __init__(self, given: Any, name: str, args: Mapping[str, Any] | None = None) -> None:
-        self.given = given
+    def __init__(self, definition: Any, name: str, args: Mapping[str, Any] | None = None) -> None:
+        self.definition = definition
         self.name = name
         self.args = dict(args or {})
-        self.file = source_of(given)[0]
+        self.file = source_of(definition)[0]
         self.check()
 
     def check(self) -> None:
         """Raise InvalidEnvironmentError if the environment cannot be used."""
-        if inspect.isclass(self.given):
-            check_constructor(self.given, self.name, self.args)
+        if inspect.isclass(self.definition):
+            check_constructor(self.definition, self.name, self.args)
         elif self.args:
             raise InvalidEnvironmentError(
                 f"{self.name} takes no arguments, because it is not a class, but got {', '.join(self.args)}",
@@ -76,12 +76,12 @@ class EnvironmentAdapter(EpisodeSource):
     @property
     def is_builtin(self) -> bool:
         """True if the environment comes with this package, and needs no worker process."""
-        return str(getattr(self.given, "__module__", "")).startswith("agent_tunix.environments.builtin.")
+        return str(getattr(self.definition, "__module__", "")).startswith("agent_tunix.environments.builtin.")
 
     @property
     def waits(self) -> bool:
         """True if calls wait for other processes, so that several episodes may make them at the same time."""
-        return self.is_builtin and bool(getattr(self.given, "waits", False))
+        return self.is_builtin and bool(getattr(self.definition, "waits", False))
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
@@ -90,28 +90,28 @@ class EnvironmentAdapter(EpisodeSource):
 
     def describe(self) -> str:
         """Return `module.Class (path/to/file.py:12)`."""
-        given = self.given if callable(self.given) else type(self.given)
-        file, line = source_of(given)
-        text = f"{loading.shown_name(given.__module__)}.{given.__qualname__}"
+        definition = self.definition if callable(self.definition) else type(self.definition)
+        file, line = source_of(definition)
+        text = f"{loading.shown_name(definition.__module__)}.{definition.__qualname__}"
         return text if file is None else f"{text} ({shorten(file)}:{line})"
 
     def close(self) -> None:
         """Release what all episodes share."""
 
 
-def check_constructor(given: type, name: str, args: Mapping[str, Any]) -> None:
+def check_constructor(definition: type, name: str, args: Mapping[str, Any]) -> None:
     """Raise InvalidEnvironmentError if a class lacks methods or has no such arguments."""
-    if missing := sorted(getattr(given, "__abstractmethods__", ())):
+    if missing := sorted(getattr(definition, "__abstractmethods__", ())):
         raise InvalidEnvironmentError(
-            f"{name}: the class {given.__qualname__} lacks required methods of its base class: {', '.join(missing)}; "
-            "write them, or name a class that has them",
+            f"{name}: the class {definition.__qualname__} lacks required methods of its base class: "
+            f"{', '.join(missing)}; write them, or name a class that has them",
             code="abstract_environment",
         )
-    named, takes_any = parameters_of(given)
+    parameters, takes_any = parameters_of(definition)
     for argument in args:
-        if argument not in named and not takes_any:
+        if argument not in parameters and not takes_any:
             raise InvalidEnvironmentError(
-                f"{name} has no argument {argument!r}; it has: {', '.join(named) or 'none'}",
+                f"{name} has no argument {argument!r}; it has: {', '.join(parameters) or 'none'}",
                 code="unknown_environment_argument",
             )
 
@@ -122,8 +122,8 @@ def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, bool], bool]:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return {}, True
-    named = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-    return {p.name: p.default is p.empty for p in named}, any(p.kind is p.VAR_KEYWORD for p in parameters)
+    usual = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+    return {p.name: p.default is p.empty for p in usual}, any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 class _Unbound:
@@ -142,14 +142,14 @@ class _Unbound:
 
 def without_self(kind: type, name: str) -> Any:
     """Return a method of a class as if it had no `self`."""
-    found = inspect.getattr_static(kind, name)
-    return _Unbound(found) if takes_self(found) else getattr(kind, name)
+    attribute = inspect.getattr_static(kind, name)
+    return _Unbound(attribute) if takes_self(attribute) else getattr(kind, name)
 
 
-def takes_self(found: Any) -> bool:
+def takes_self(attribute: Any) -> bool:
     """Return True for a function in a class, also inside a wrapper that binds `self`, such as `functools.lru_cache`."""
-    is_binding = callable(found) and hasattr(type(found), "__get__") and not isinstance(found, staticmethod)
-    return inspect.isfunction(found) or (is_binding and inspect.isfunction(inspect.unwrap(found)))
+    is_binding = callable(attribute) and hasattr(type(attribute), "__get__") and not isinstance(attribute, staticmethod)
+    return inspect.isfunction(attribute) or (is_binding and inspect.isfunction(inspect.unwrap(attribute)))
 
 
 def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -158,33 +158,34 @@ def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed:
     Raises:
         EnvironmentFailedError: The row lacks a required column.
     """
-    named, takes_any = parameters_of(function)
-    available = {"seed": seed, **row} if "seed" in named else dict(row)
-    if missing := [name for name, required in named.items() if required and name not in available]:
+    parameters, takes_any = parameters_of(function)
+    available = {"seed": seed, **row} if "seed" in parameters else dict(row)
+    if missing := [name for name, required in parameters.items() if required and name not in available]:
         raise EnvironmentFailedError(
             f"reset requires the columns {', '.join(missing)}, but the row has {', '.join(row) or 'none'}; add them "
             "to the row, or give the parameters defaults",
             code="missing_row_column",
         )
-    return {name: own_copy(value) for name, value in available.items() if takes_any or name in named}
+    return {name: own_copy(value) for name, value in available.items() if takes_any or name in parameters}
 
 
-def make_instance(given: Any, name: str, args: Mapping[str, Any], file: str | None) -> Any:
+def make_instance(definition: Any, name: str, args: Mapping[str, Any], file: str | None) -> Any:
     """Return an instance of a user's class.
 
     Raises:
         InvalidEnvironmentError: The constructor requires an argument that is not given.
         EnvironmentFailedError: The constructor fails.
     """
-    named, _ = parameters_of(given)
-    if missing := [parameter for parameter, required in named.items() if required and parameter not in args]:
+    parameters, _ = parameters_of(definition)
+    if missing := [parameter for parameter, required in parameters.items() if required and parameter not in args]:
         raise InvalidEnvironmentError(
-            f"{name}: the constructor of {given.__qualname__} requires {', '.join(missing)}; give them as arguments",
+            f"{name}: the constructor of {definition.__qualname__} requires {', '.join(missing)}; give them as "
+            "arguments",
             code="missing_environment_argument",
         )
     with faults_of(f"the constructor of {name}", file):
         # In a tuple, because an instance may be awaitable.
-        return call_repeatable(lambda: (given(**own_copy(dict(args))),))[0]
+        return call_repeatable(lambda: (definition(**own_copy(dict(args))),))[0]
 
 
 def call_repeatable(function: Callable[..., Any], /, **arguments: Any) -> Any:

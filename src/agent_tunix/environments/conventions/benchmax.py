@@ -49,20 +49,20 @@ class BenchmaxAdapter(EnvironmentAdapter):
 
     convention = "benchmax"
 
-    def __init__(self, given: Any, name: str, args: Mapping[str, Any] | None = None) -> None:
-        super().__init__(given, name, args)
+    def __init__(self, definition: Any, name: str, args: Mapping[str, Any] | None = None) -> None:
+        super().__init__(definition, name, args)
         self._numbers = itertools.count()
-        self._shared: Any = None if isinstance(given, type) else given
+        self._shared: Any = None if isinstance(definition, type) else definition
 
     def describe(self) -> str:
         """Return the class and its source, and that its method for groups gets single rollouts."""
-        group = [name for name in own_methods(self.given) if name in GROUPS]
+        group = [name for name in own_methods(self.definition) if name in GROUPS]
         return super().describe() + "".join(f" (as reward, its {name} gets one rollout at a time)" for name in group)
 
     @property
     def traits(self) -> EnvironmentTraits:
         """Traits that hold for every episode."""
-        env = self.given if self._shared is None else self._shared
+        env = self.definition if self._shared is None else self._shared
         for limit in (getattr(env, name, None) for name in ("recommended_max_turns", "max_turns")):
             if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
                 return EnvironmentTraits(self.convention, max_turns=limit)
@@ -76,7 +76,7 @@ class BenchmaxAdapter(EnvironmentAdapter):
     def check(self) -> None:
         """Raise InvalidEnvironmentError if the class cannot be used, or derives from `BaseEnv` and does not score."""
         super().check()
-        kind = self.given if isinstance(self.given, type) else type(self.given)
+        kind = self.definition if isinstance(self.definition, type) else type(self.definition)
         if issubclass(kind, BaseEnv) and not own_methods(kind):
             raise InvalidEnvironmentError(
                 f"{self.name}: the class {kind.__qualname__} must have compute_reward or compute_group_rewards, but "
@@ -91,21 +91,21 @@ class BenchmaxAdapter(EnvironmentAdapter):
     @property
     def system_prompt(self) -> str:
         """The environment's `system_prompt`."""
-        return str(getattr(self.given, "system_prompt", "") or "")
+        return str(getattr(self.definition, "system_prompt", "") or "")
 
     def _object(self) -> Any:
         if self._shared is None:
             with GlobalRandomness(0).active():  # equal objects in all workers
-                self._shared = make_instance(self.given, self.name, self.args, self.file)
+                self._shared = make_instance(self.definition, self.name, self.args, self.file)
         return self._shared
 
     def close(self) -> None:
         """Call `shutdown` and `aclose`."""
-        shared, self._shared = self._shared, None
+        instance, self._shared = self._shared, None
         for name in ("shutdown", "aclose"):
-            if callable(getattr(shared, name, None)):
+            if callable(getattr(instance, name, None)):
                 with faults_of(f"{self.name}.{name}", self.file):
-                    call_method(shared, name)
+                    call_method(instance, name)
 
 
 class BenchmaxEnvironment(EpisodeEnvironment):
@@ -159,8 +159,8 @@ class BenchmaxEnvironment(EpisodeEnvironment):
     def list_tools(self) -> list[Tool]:
         """Return the tools that the environment lists."""
         with faults_of(f"{self._name}.list_tools", self._file):
-            listed = call_method(self._env, "list_tools") if hasattr(self._env, "list_tools") else ()
-            return [self._tool_of(one) for one in listed or ()]
+            tools = call_method(self._env, "list_tools") if hasattr(self._env, "list_tools") else ()
+            return [self._tool_of(one) for one in tools or ()]
 
     def prompt(self) -> list[Message] | None:
         """Return the messages that `dataset_preprocess` made, the system prompt first."""
@@ -206,8 +206,12 @@ class BenchmaxEnvironment(EpisodeEnvironment):
         return dict(example)
 
     def _make_prompt(self, example: Mapping[str, Any]) -> list[Message]:
-        given = example.get("prompt_messages") or example.get("seed_messages") or example.get("prompt") or []
-        messages = [{"role": "user", "content": given}] if isinstance(given, str) else [dict(one) for one in given]
+        prompt_messages = example.get("prompt_messages") or example.get("seed_messages") or example.get("prompt") or []
+        messages = (
+            [{"role": "user", "content": prompt_messages}]
+            if isinstance(prompt_messages, str)
+            else [dict(one) for one in prompt_messages]
+        )
         system = getattr(self._env, "system_prompt", "") or ""
         if system and not any(message.get("role") == "system" for message in messages):
             messages.insert(0, {"role": "system", "content": str(system)})
@@ -223,9 +227,11 @@ class BenchmaxEnvironment(EpisodeEnvironment):
             self._num_calls += 1
             if isinstance(most, int) and self._num_calls > most:
                 return f"the limit of {most} tool calls is reached; answer without a call"
-            named, takes_any = parameters_of(self._env.run_tool)
-            taken = arguments if takes_any else {name: value for name, value in arguments.items() if name in named}
-            return self._env.run_tool(self._rollout_id, tool, **taken)
+            parameters, takes_any = parameters_of(self._env.run_tool)
+            own_arguments = (
+                arguments if takes_any else {name: value for name, value in arguments.items() if name in parameters}
+            )
+            return self._env.run_tool(self._rollout_id, tool, **own_arguments)
 
         return run
 

@@ -48,13 +48,13 @@ class ClassAdapter(EnvironmentAdapter):
 
     def declare(self) -> Sequence[Tool]:
         """Return the tools of the class."""
-        return [FunctionTool(without_self(self.given, name), name) for name in tool_methods(self.given)]
+        return [FunctionTool(without_self(self.definition, name), name) for name in tool_methods(self.definition)]
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
 
         def make() -> EpisodeEnvironment:
-            instance = make_instance(self.given, self.name, self.args, self.file)
+            instance = make_instance(self.definition, self.name, self.args, self.file)
             return ClassEnvironment(instance, self.name, self.traits, self.file)
 
         return self.seeded(make)
@@ -62,10 +62,10 @@ class ClassAdapter(EnvironmentAdapter):
     @property
     def reset_parameters(self) -> dict[str, bool]:
         """Columns of the row that `reset` names."""
-        if not hasattr(self.given, "reset"):
+        if not hasattr(self.definition, "reset"):
             return {}
-        named, _ = parameters_of(without_self(self.given, "reset"))
-        return {name: required for name, required in named.items() if name != "seed"}
+        parameters, _ = parameters_of(without_self(self.definition, "reset"))
+        return {name: required for name, required in parameters.items() if name != "seed"}
 
 
 class ClassEnvironment(EpisodeEnvironment):
@@ -96,17 +96,17 @@ class ClassEnvironment(EpisodeEnvironment):
         if not hasattr(self._instance, "get_reward"):
             return None
         with faults_of(f"{self._name}.get_reward", self._file):
-            returned = call_method(self._instance, "get_reward")
-        return to_score(returned, "expected a number or None from get_reward")
+            score = call_method(self._instance, "get_reward")
+        return to_score(score, "expected a number or None from get_reward")
 
     def state(self) -> dict[str, Any]:
         """Return the public attributes of the instance that are plain data or arrays."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in getattr(self._instance, "__dict__", {}).items():
             if not name.startswith("_") and (isinstance(value, _PLAIN) or hasattr(value, "tolist")):
                 with contextlib.suppress(*USER_FAULTS):  # an item's `__repr__` may raise anything
-                    found |= wire.plain_mapping({name: value})
-        return found
+                    values |= wire.plain_mapping({name: value})
+        return values
 
     def close(self) -> None:
         """Call `close`, if there is one."""
@@ -122,5 +122,5 @@ def tool_methods(kind: type) -> list[str]:
 
 
 def _is_method(kind: type, name: str) -> bool:
-    found = inspect.getattr_static(kind, name)
-    return takes_self(found) or isinstance(found, staticmethod | classmethod)
+    attribute = inspect.getattr_static(kind, name)
+    return takes_self(attribute) or isinstance(attribute, staticmethod | classmethod)

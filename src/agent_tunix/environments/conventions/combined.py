@@ -28,7 +28,7 @@ class CombinedAdapter(EnvironmentAdapter):
     def __init__(self, adapters: Sequence[EnvironmentAdapter]) -> None:
         self._adapters = list(adapters)
         first = self._adapters[0]
-        super().__init__(first.given, ", ".join(adapter.name for adapter in self._adapters), first.args)
+        super().__init__(first.definition, ", ".join(adapter.name for adapter in self._adapters), first.args)
 
     def check(self) -> None:
         """Raise InvalidEnvironmentError if two tools have the same name."""
@@ -71,11 +71,11 @@ class CombinedAdapter(EnvironmentAdapter):
     @property
     def reset_parameters(self) -> dict[str, bool]:
         """Columns of the row that any `reset` names."""
-        named: dict[str, bool] = {}
+        parameters: dict[str, bool] = {}
         for adapter in self._adapters:
             for name, required in adapter.reset_parameters.items():
-                named[name] = named.get(name, False) or required
-        return named
+                parameters[name] = parameters.get(name, False) or required
+        return parameters
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode."""
@@ -115,14 +115,14 @@ class CombinedSource(EpisodeSource):
 
 
 def _open_all(sources: Sequence[EpisodeSource]) -> EpisodeEnvironment:
-    opened: list[EpisodeEnvironment] = []
+    environments: list[EpisodeEnvironment] = []
     try:
         for source in sources:
-            opened.append(source.open())
+            environments.append(source.open())
     except EnvironmentFailedError:
-        _close_all(opened)
+        _close_all(environments)
         raise
-    return _Combined(opened, sources[0].traits)
+    return _Combined(environments, sources[0].traits)
 
 
 class _Combined(EpisodeEnvironment):

@@ -59,61 +59,62 @@ _UNSUPPORTED = {
 
 
 def adapt_environment(
-    given: Any, name: str, args: Mapping[str, Any] | None = None, convention: str = "auto"
+    definition: Any, name: str, args: Mapping[str, Any] | None = None, convention: str = "auto"
 ) -> EnvironmentAdapter:
     """Return the environment of a class, object or function, in any convention.
 
     Raises:
-        InvalidEnvironmentError: `given` fits no convention, or cannot be used in its own.
+        InvalidEnvironmentError: `definition` fits no convention, or cannot be used in its own.
     """
     if convention not in ("auto", *ENVIRONMENT_CONVENTIONS):
         raise InvalidEnvironmentError(
             f"the convention of {name!r} must be auto, {', '.join(ENVIRONMENT_CONVENTIONS)}, not {convention!r}",
             code="unknown_environment_convention",
         )
-    kind = detect_convention(given, name) if convention == "auto" else convention
-    return ENVIRONMENT_CONVENTIONS[kind](given, name, args)
+    kind = detect_convention(definition, name) if convention == "auto" else convention
+    return ENVIRONMENT_CONVENTIONS[kind](definition, name, args)
 
 
-def detect_convention(given: Any, name: str) -> str:
+def detect_convention(definition: Any, name: str) -> str:
     """Return the convention of a class, object or function.
 
     Raises:
         InvalidEnvironmentError: It fits no convention, or is an environment of a library that is not supported.
     """
-    _refuse_libraries(given, name)
+    _refuse_libraries(definition, name)
     members = ("list_tools", "run_tool", "reset", "step", "get_reward")
-    has = {member: callable(getattr(given, member, None)) for member in members}
-    scores = any(callable(getattr(given, method, None)) for method in METHODS)
+    has = {member: callable(getattr(definition, member, None)) for member in members}
+    scores = any(callable(getattr(definition, method, None)) for method in METHODS)
     if (has["list_tools"] and has["run_tool"]) or (scores and not has["reset"] and not has["get_reward"]):
         return "benchmax"
-    if inspect.isclass(given):
+    if inspect.isclass(definition):
         if has["reset"] and has["step"] and not has["get_reward"]:
             return "text"
-        if has["reset"] or has["get_reward"] or tool_methods(given):
+        if has["reset"] or has["get_reward"] or tool_methods(definition):
             return "class"
-    elif inspect.isroutine(given):
+    elif inspect.isroutine(definition):
         return "tools"
     elif has["reset"]:
         raise InvalidEnvironmentError(
-            f"{name!r} is an instance of {type(given).__qualname__}, which all episodes would share; name the class",
+            f"{name!r} is an instance of {type(definition).__qualname__}, which all episodes would share; name the "
+            "class",
             code="not_an_environment",
         )
     raise InvalidEnvironmentError(
-        f"{name!r} is no environment or tool, but {given!r}; name a function, or a class with public methods, "
+        f"{name!r} is no environment or tool, but {definition!r}; name a function, or a class with public methods, "
         "`reset` and `step`, or `list_tools` and `run_tool`",
         code="not_an_environment",
     )
 
 
-def _refuse_libraries(given: Any, name: str) -> None:
+def _refuse_libraries(definition: Any, name: str) -> None:
     """Refuse an environment of a library whose methods would be taken for tools."""
-    kinds = given.__mro__ if inspect.isclass(given) else type(given).__mro__
+    kinds = definition.__mro__ if inspect.isclass(definition) else type(definition).__mro__
     packages = {kind.__module__.partition(".")[0] for kind in kinds}
-    if inspect.isfunction(given) and given.__name__ == "load_environment":
+    if inspect.isfunction(definition) and definition.__name__ == "load_environment":
         packages.add("verifiers")
-    has_its_methods = all(callable(getattr(given, method, None)) for method in ("init", "step"))
-    if has_its_methods and not hasattr(given, "reset") and not hasattr(given, "get_reward"):
+    has_its_methods = all(callable(getattr(definition, method, None)) for method in ("init", "step"))
+    if has_its_methods and not hasattr(definition, "reset") and not hasattr(definition, "get_reward"):
         packages.add("skyrl_gym")
     own = (kind for kind in kinds if kind.__module__.partition(".")[0] != "benchmax")
     if ("benchmax" in packages or BaseEnv in kinds) and any("run_rollout" in vars(kind) for kind in own):

@@ -16,7 +16,7 @@ class ToolAdapter(EnvironmentAdapter):
     def check(self) -> None:
         """Raise InvalidEnvironmentError if the function cannot be described to a model."""
         super().check()
-        self._tool = FunctionTool(self.given, self.name)
+        self._tool = FunctionTool(self.definition, self.name)
 
     def declare(self) -> Sequence[Tool]:
         """Return the tool."""

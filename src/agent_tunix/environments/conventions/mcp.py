@@ -75,12 +75,12 @@ class McpAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return a new episode, over a new connection if the server does not answer."""
-        found = self._connection
-        if found is None or not found.answers(self._timeout_s):
+        connection = self._connection
+        if connection is None or not connection.answers(self._timeout_s):
             with self._lock:
-                if self._connection is found:  # no other thread has replaced it
-                    if found is not None:
-                        found.close()
+                if self._connection is connection:  # no other thread has replaced it
+                    if connection is not None:
+                        connection.close()
                     self._connect()
         return McpEnvironment(self._connection, self._tools, self._timeout_s)
 
@@ -92,7 +92,7 @@ class McpAdapter(EnvironmentAdapter):
 
     def _connect(self) -> McpConnection:
         self._connection = None
-        self._connection = McpConnection(self.given)
+        self._connection = McpConnection(self.definition)
         return self._connection
 
 
@@ -117,8 +117,13 @@ class McpEnvironment(EpisodeEnvironment):
 class _McpTool(SchemaTool):
     may_overlap = True
 
-    def __init__(self, listed: Mapping[str, Any], connection: McpConnection | None, timeout_s: float) -> None:
-        super().__init__(listed["name"], listed.get("description") or "", listed.get("inputSchema"), lambda given: None)
+    def __init__(self, declaration: Mapping[str, Any], connection: McpConnection | None, timeout_s: float) -> None:
+        super().__init__(
+            declaration["name"],
+            declaration.get("description") or "",
+            declaration.get("inputSchema"),
+            lambda given: None,
+        )
         self._connection = connection
         self._timeout_s = timeout_s
 
@@ -134,7 +139,7 @@ class _McpTool(SchemaTool):
         text, is_error = self._connection.call(self.name, converted, self._timeout_s)
         seconds = time.perf_counter() - started
         if is_error:
-            shown = cut(f"Error: {text or f'{self.name} failed'}", max_result_chars)
-            return CallResult(shown, CallOutcome.TOOL_ERROR, seconds)
+            text_shown = cut(f"Error: {text or f'{self.name} failed'}", max_result_chars)
+            return CallResult(text_shown, CallOutcome.TOOL_ERROR, seconds)
         outcome = CallOutcome.OK if len(text) <= max_result_chars else CallOutcome.TOO_LONG
         return CallResult(cut(text, max_result_chars), outcome, seconds)

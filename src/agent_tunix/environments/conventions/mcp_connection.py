@@ -5,7 +5,6 @@ import contextlib
 import inspect
 import logging
 import os
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -23,15 +22,12 @@ if TYPE_CHECKING:
     from mcp import ClientSession
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
-# The SDK logs a traceback for every line that is no message; `_hear` warns once.
+# The SDK logs a traceback for every line that is no message; `_warn_of_output` warns once.
 logging.getLogger("mcp.client.stdio").setLevel(logging.CRITICAL)
 
 _START_S = 60.0
 _END_S = 10.0
 _CONNECTION_CLOSED = -32000
-_MOST_PAGES = 100
-# Each episode asks for the tools again. No prompt holds so many.
-_MOST_TOOLS = 1000
 _SHOWN_BYTES = 1000
 _LARGEST_MESSAGE = 2**26
 
@@ -61,9 +57,9 @@ class McpConnection:
             self._session = self._begun.result()
         except Exception as error:
             self._thread.join(_END_S)
-            said = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace').strip())}" if self._said else ""
+            output = f"; it wrote: {one_line(self._said.decode('utf-8', 'replace').strip())}" if self._said else ""
             raise EnvironmentFailedError(
-                f"the MCP server {server.text} did not start: {_describe(error)}{said}", code="mcp_server_failed"
+                f"the MCP server {server.text} did not start: {_describe(error)}{output}", code="mcp_server_failed"
             ) from error
 
     def call(self, tool: str, arguments: dict[str, Any], limit_s: float) -> tuple[str, bool]:
@@ -87,8 +83,8 @@ class McpConnection:
                 f"the MCP server {self._server.text} was lost while {tool} ran: {_describe(error)}",
                 code="mcp_server_lost",
             ) from error
-        found = result.model_dump(by_alias=True, mode="json")
-        return _text_of(found), bool(found.get("isError"))
+        content = result.model_dump(by_alias=True, mode="json")
+        return _text_of(content), bool(content.get("isError"))
 
     def answers(self, limit_s: float) -> bool:
         """Return True if the server answers a request."""
@@ -111,16 +107,16 @@ class McpConnection:
 
         work = limited()
         try:
-            asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:  # the loop has ended
             work.close()
             raise ConnectionError("its connection has ended") from error
-        while not asked.done():
-            wait([asked], 1.0)
-            if not self._thread.is_alive() and not asked.done():  # the loop ended before it began the work
+        while not future.done():
+            wait([future], 1.0)
+            if not self._thread.is_alive() and not future.done():  # the loop ended before it began the work
                 work.close()
                 raise ConnectionError("its connection has ended")
-        return asked.result()
+        return future.result()
 
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
@@ -139,18 +135,21 @@ class McpConnection:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
         from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
 
         server = self._server
         async with contextlib.AsyncExitStack() as ending:
             transport: Any = None
             if server.url:
                 # Version 2 of the SDK drops the connection at a message over its limit, by default a megabyte.
-                known = inspect.signature(streamable_http_client).parameters
-                limit: Any = {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in known else {}
+                client_parameters = inspect.signature(streamable_http_client).parameters
+                limit: Any = (
+                    {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in client_parameters else {}
+                )
                 if problem := problem_with_proxies(server.url):
                     raise ConnectionError(problem)
                 with without_proxies() if is_loopback(server.url) else contextlib.nullcontext():
-                    client = _http_client()
+                    client = create_mcp_http_client()
                 await ending.enter_async_context(client)
                 transport = streamable_http_client(server.url, http_client=client, **limit)
             else:
@@ -159,15 +158,15 @@ class McpConnection:
                 parameters = StdioServerParameters(command=program, args=args, env=env, cwd=str(server.directory))
                 transport = stdio_client(parameters, errlog=ending.enter_context(self._logged()))
             async with transport as streams:
-                reading, writing, *_ = streams
-                async with ClientSession(reading, writing, message_handler=self._hear) as session:
+                reader, writer, *_ = streams
+                async with ClientSession(reader, writer, message_handler=self._warn_of_output) as session:
                     for name in ("validate_tool_result", "_validate_tool_result"):  # version 2, version 1 of the SDK
                         if hasattr(session, name):
                             setattr(session, name, _accept)
                     await session.initialize()
                     yield session
 
-    async def _hear(self, message: object) -> None:
+    async def _warn_of_output(self, message: object) -> None:
         """Warn of the first line that a server writes among its messages, as with `print`."""
         if isinstance(message, Exception) and not self._has_warned:
             self._has_warned = True
@@ -181,88 +180,49 @@ class McpConnection:
     @contextlib.contextmanager
     def _logged(self) -> Iterator[TextIO]:
         """Yield a file that logs what the server writes to it."""
-        reading, writing = os.pipe()
+        reader, writer = os.pipe()
         name = f"MCP server {self._server.text}"
         limit = OutputLimit(name)
         log = OutputLog(name, limit)
 
         def read() -> None:
-            data = os.read(reading, 2**16)
+            data = os.read(reader, 2**16)
             if data:
                 self._said = (self._said + data)[-_SHOWN_BYTES:]
                 log.write(data)
             else:
-                self._loop.remove_reader(reading)
+                self._loop.remove_reader(reader)
 
-        self._loop.add_reader(reading, read)
+        self._loop.add_reader(reader, read)
         try:
-            with os.fdopen(writing, "w") as file:
+            with os.fdopen(writer, "w") as file:
                 yield file
         finally:
-            self._loop.remove_reader(reading)
-            os.set_blocking(reading, False)
+            self._loop.remove_reader(reader)
+            os.set_blocking(reader, False)
             with contextlib.suppress(BlockingIOError):
                 read()
             log.close()
             limit.tell_omitted()
-            os.close(reading)
+            os.close(reader)
 
 
 async def _accept(name: str, result: object) -> None:
     """Accept a result unchecked, because a pattern in the server's schema could keep all threads busy for ever."""
 
 
-def _http_client() -> Any:
-    """Return an HTTP client of the SDK that refuses compressed and very large answers before they take memory."""
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
-    client: Any = create_mcp_http_client(headers={"Accept-Encoding": "identity"})
-    library = sys.modules[type(client).__module__.partition(".")[0]]
-
-    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined,misc]  # httpx or httpx2
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = _LARGEST_MESSAGE
-            async for data in self._stream:
-                left -= len(data)
-                if left < 0:
-                    raise ConnectionError(f"an answer of the server has more than {_LARGEST_MESSAGE:,} bytes")
-                yield data
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    async def check(response: Any) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise ConnectionError("an answer of the server is compressed")
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = Bounded(response.stream)
-
-    client.event_hooks = {"response": [check]}
-    return client
-
-
 async def _listed(session: "ClientSession") -> AsyncIterator[dict[str, Any]]:
     """Yield the tools of all pages."""
-    left, num_tools = _LARGEST_MESSAGE, 0
-    page = await session.list_tools()
-    for _ in range(_MOST_PAGES):
-        found = page.model_dump(by_alias=True, mode="json")
-        left -= len(page.model_dump_json())
-        if left < 0:
-            raise ConnectionError(f"the tools of the server have more than {_LARGEST_MESSAGE:,} bytes")
-        num_tools += len(found["tools"])
-        if num_tools > _MOST_TOOLS:
-            raise ConnectionError(f"the server has more than {_MOST_TOOLS:,} tools")
-        for tool in found["tools"]:
-            yield tool
-        if not (cursor := found.get("nextCursor")):
-            return
-        from mcp.types import PaginatedRequestParams
+    from mcp.types import PaginatedRequestParams
 
+    cursor = None
+    while True:
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        description = page.model_dump(by_alias=True, mode="json")
+        for tool in description["tools"]:
+            yield tool
+        if not (cursor := description.get("nextCursor")):
+            return
 
 
 def _text_of(result: Mapping[str, Any]) -> str:

@@ -30,29 +30,29 @@ class McpServer:
     directory: Path = field(default_factory=Path.cwd)
 
     @classmethod
-    def read(cls, given: Any, directory: Path) -> "McpServer":
+    def read(cls, entry: Any, directory: Path) -> "McpServer":
         """Return the server of an item of `environment.mcp`.
 
         Raises:
             InvalidEnvironmentError: The item has another form.
         """
-        if not isinstance(given, Mapping) or set(given) - set(_KEYS) or ("command" in given) == ("url" in given):
-            raise _invalid(_FORM, given)
-        command, args, env = given.get("command", ()), given.get("args") or (), given.get("env") or {}
+        if not isinstance(entry, Mapping) or set(entry) - set(_KEYS) or ("command" in entry) == ("url" in entry):
+            raise _invalid(_FORM, entry)
+        command, args, env = entry.get("command", ()), entry.get("args") or (), entry.get("env") or {}
         if isinstance(command, str):
             try:
                 command = shlex.split(command)
             except ValueError:
-                raise _invalid("have a command with balanced quotes", given) from None
+                raise _invalid("have a command with balanced quotes", entry) from None
         if not isinstance(command, Sequence) or not isinstance(args, list | tuple) or not isinstance(env, Mapping):
-            raise _invalid("have a `command` that is a text or list, a list of `args` and a mapping `env`", given)
-        if "url" in given:
-            url = str(given["url"])
-            if len(given) > 1 or not url.startswith(("http://", "https://")):
-                raise _invalid("have a `url` alone that starts with http:// or https://", given)
+            raise _invalid("have a `command` that is a text or list, a list of `args` and a mapping `env`", entry)
+        if "url" in entry:
+            url = str(entry["url"])
+            if len(entry) > 1 or not url.startswith(("http://", "https://")):
+                raise _invalid("have a `url` alone that starts with http:// or https://", entry)
             return cls(url=url)
         if not command:
-            raise _invalid("name the program in `command`", given)
+            raise _invalid("name the program in `command`", entry)
         words = tuple(str(word) for word in (*command, *args))
         variables = {str(name): None if value is None else str(value) for name, value in env.items()}
         return cls(words, variables, directory=directory.resolve())
@@ -66,5 +66,5 @@ class McpServer:
         return self.url or " ".join([*env, shlex.join(self.command)])
 
 
-def _invalid(what: str, given: Any) -> InvalidEnvironmentError:
-    return InvalidEnvironmentError(f"an item of environment.mcp must {what}, not {given!r}", code="invalid_mcp_server")
+def _invalid(what: str, value: Any) -> InvalidEnvironmentError:
+    return InvalidEnvironmentError(f"an item of environment.mcp must {what}, not {value!r}", code="invalid_mcp_server")

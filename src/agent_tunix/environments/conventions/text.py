@@ -64,16 +64,20 @@ class TextAdapter(EnvironmentAdapter):
 
     def open(self) -> EpisodeEnvironment:
         """Return the environment of a new episode, whose instance `reset` makes."""
-        return self.seeded(lambda: TextEnvironment(self.given, self.name, self.args, self.traits, self.file))
+        return self.seeded(lambda: TextEnvironment(self.definition, self.name, self.args, self.traits, self.file))
 
     @property
     def reset_parameters(self) -> dict[str, bool]:
         """Columns of the row that the constructor and `reset` name."""
-        whole = whole_row_parameters(self.given)
-        made, _ = parameters_of(self.given)
-        named, _ = parameters_of(without_self(self.given, "reset")) if hasattr(self.given, "reset") else ({}, False)
-        constructor = {name: is_ for name, is_ in made.items() if name not in self.args and name not in whole}
-        reset = {name: is_ for name, is_ in named.items() if name not in ("seed", "options")}
+        whole = whole_row_parameters(self.definition)
+        constructor_parameters, _ = parameters_of(self.definition)
+        parameters, _ = (
+            parameters_of(without_self(self.definition, "reset")) if hasattr(self.definition, "reset") else ({}, False)
+        )
+        constructor = {
+            name: is_ for name, is_ in constructor_parameters.items() if name not in self.args and name not in whole
+        }
+        reset = {name: is_ for name, is_ in parameters.items() if name not in ("seed", "options")}
         return {name: constructor.get(name, False) or reset.get(name, False) for name in {**reset, **constructor}}
 
 
@@ -81,10 +85,10 @@ class TextEnvironment(EpisodeEnvironment):
     """An episode of such a class."""
 
     def __init__(
-        self, given: Any, name: str, args: Mapping[str, Any], traits: EnvironmentTraits, file: str | None
+        self, definition: Any, name: str, args: Mapping[str, Any], traits: EnvironmentTraits, file: str | None
     ) -> None:
         self.traits = traits
-        self._given = given
+        self._definition = definition
         self._name = name
         self._args = args
         self._file = file
@@ -101,15 +105,15 @@ class TextEnvironment(EpisodeEnvironment):
     def reset(self, row: Mapping[str, Any], seed: int) -> str | None:
         """Make the instance and return its first observation."""
         arguments = {**self._args, **self._columns_for_constructor(row)}
-        self._instance = make_instance(self._given, self._name, arguments, self._file)
+        self._instance = make_instance(self._definition, self._name, arguments, self._file)
         with faults_of(f"{self._name}.reset", self._file):
             reset = self._instance.reset
             names, _ = parameters_of(reset)
-            given = {"options": own_copy(dict(row)), **row} if "options" in names else row
-            returned = call_repeatable(reset, **arguments_of_row(reset, given, seed))
-            if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping):
-                returned = returned[0]
-            return _observed(_field(returned, "observation", returned))
+            available = {"options": own_copy(dict(row)), **row} if "options" in names else row
+            result = call_repeatable(reset, **arguments_of_row(reset, available, seed))
+            if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+                result = result[0]
+            return _observed(_field(result, "observation", result))
 
     def respond(self, text: str) -> Reply:
         """Return what `step` replies to the text of a turn."""
@@ -145,12 +149,12 @@ class TextEnvironment(EpisodeEnvironment):
 
     def _columns_for_constructor(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the constructor's arguments that come from the row."""
-        named, _ = parameters_of(self._given)
-        open_names = {name: required for name, required in named.items() if name not in self._args}
-        is_tunix = is_of_tunix(self._given)
+        parameters, _ = parameters_of(self._definition)
+        open_names = {name: required for name, required in parameters.items() if name not in self._args}
+        is_tunix = is_of_tunix(self._definition)
         whole = {
             name: dict(row)
-            for name in whole_row_parameters(self._given) & open_names.keys()
+            for name in whole_row_parameters(self._definition) & open_names.keys()
             if is_tunix or name not in row
         }
         required = {name for name, is_required in open_names.items() if is_required} - whole.keys()
@@ -191,31 +195,31 @@ class TextEnvironment(EpisodeEnvironment):
         return hints.get(parameters[0], Any) if parameters else Any
 
 
-def whole_row_parameters(given: Any) -> set[str]:
+def whole_row_parameters(definition: Any) -> set[str]:
     """Return the parameters of a constructor that receive the whole row."""
-    named, _ = parameters_of(given)
-    return {*WHOLE_ROW, *(list(named)[:1] if is_of_tunix(given) else ())} & named.keys()
+    parameters, _ = parameters_of(definition)
+    return {*WHOLE_ROW, *(list(parameters)[:1] if is_of_tunix(definition) else ())} & parameters.keys()
 
 
-def is_of_tunix(given: Any) -> bool:
+def is_of_tunix(definition: Any) -> bool:
     """Return True for a class that derives from an environment of Tunix, which gets the row as its first argument."""
-    return any(kind.__module__.startswith("tunix.") for kind in getattr(given, "__mro__", ()))
+    return any(kind.__module__.startswith("tunix.") for kind in getattr(definition, "__mro__", ()))
 
 
-def _read_step(returned: Any, name: str) -> tuple[Any, Any, bool]:
+def _read_step(result: Any, name: str) -> tuple[Any, Any, bool]:
     """Return observation, reward and whether the episode is over."""
-    if isinstance(returned, tuple) and len(returned) == 5:
-        return returned[0], returned[1], bool(returned[2]) or bool(returned[3])
-    if isinstance(returned, tuple) and len(returned) == 4:
-        return returned[0], returned[1], bool(returned[2])
-    observation = _field(returned, "observation", returned)
-    reward, done = _field(returned, "reward", None), _field(returned, "done", None)
+    if isinstance(result, tuple) and len(result) == 5:
+        return result[0], result[1], bool(result[2]) or bool(result[3])
+    if isinstance(result, tuple) and len(result) == 4:
+        return result[0], result[1], bool(result[2])
+    observation = _field(result, "observation", result)
+    reward, done = _field(result, "reward", None), _field(result, "done", None)
     if _has_outcome(observation):  # OpenEnv's observations carry both; not every client copies them
         reward = _field(observation, "reward", None) if reward is None else reward
         done = done or _field(observation, "done", None)
     if done is None:
         raise EnvironmentFailedError(
-            f"{name}.step returned {type(returned).__name__}; {_STEP_FORMS}", code="invalid_step_result"
+            f"{name}.step returned {type(result).__name__}; {_STEP_FORMS}", code="invalid_step_result"
         )
     return observation, reward, bool(done)
 

@@ -105,20 +105,20 @@ def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
         return LOSSES[settings.loss](batch, settings)
     own = OWN_LOSSES.get(settings.loss)
     try:
-        found = own(batch, settings)
+        losses = own(batch, settings)
     except Exception as error:
         file = getattr(getattr(own, "__code__", None), "co_filename", None)
         raise ConfigError(
             f"grpo.loss={settings.loss} failed: {describe_fault(error, file)}; JAX compiles it: use jax.numpy",
             code="failed_policy_loss",
         ) from error
-    if isinstance(found, TokenLosses):
-        return found
-    shape = getattr(found, "shape", None)
+    if isinstance(losses, TokenLosses):
+        return losses
+    shape = getattr(losses, "shape", None)
     if shape != batch.logps.shape:
         raise ConfigError(
             f"grpo.loss={settings.loss} must return a loss for each token, an array of the shape {batch.logps.shape}, "
-            f"but returned {type(found).__name__} of the shape {shape}; do not sum or average in the function",
+            f"but returned {type(losses).__name__} of the shape {shape}; do not sum or average in the function",
             code="invalid_policy_loss",
         )
-    return unclipped(found, token_ratios(batch))
+    return unclipped(losses, token_ratios(batch))

@@ -37,8 +37,8 @@ def has_top_entropy(batch: LossBatch, share: Number) -> Bool[Array, "B T"]:
     assert batch.entropies is not None
     highest = jnp.sort(jnp.where(batch.mask, batch.entropies, -jnp.inf).reshape(-1), descending=True)
     # A share like 0.2 of 10 tokens is 2 of them, although 0.2 * 10 in float32 may be a little more.
-    kept = jnp.ceil(share * batch.mask.sum() - 1e-4).astype(jnp.int32)
-    return batch.entropies >= highest[jnp.maximum(kept - 1, 0)]
+    num_kept = jnp.ceil(share * batch.mask.sum() - 1e-4).astype(jnp.int32)
+    return batch.entropies >= highest[jnp.maximum(num_kept - 1, 0)]
 
 
 def is_near_policy(batch: LossBatch, threshold: Number) -> Bool[Array, "B 1"]:

@@ -15,10 +15,9 @@ from jinja2 import nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from agent_tunix.errors import ConfigError, ModelError
-from agent_tunix.policy.chat.limited_jinja import LimitedEnvironment, TemplateLimitError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.rewards.conventions.tool_call_shapes import with_text_arguments
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2")
@@ -49,17 +48,15 @@ class ChatTemplate:
         # Templates test if these are none, and in Jinja an undefined variable is not none.
         self._variables = {"tools": None, "documents": None, **variables}
         today = datetime.date.fromisoformat(date)
-        self._environment = environment = LimitedEnvironment(
+        environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = today.strftime
         try:
-            self._template = environment.from_text(source)
-        except (TemplateLimitError, RecursionError, MemoryError) as error:
-            raise self._over_limit(error) from error
-        except Exception as error:  # untrusted source, possibly too deep for Jinja or for Python's compiler
+            self._template = environment.from_string(source)
+        except Exception as error:  # Jinja's own errors, or a text too deep for it or for Python's compiler
             raise ModelError(
                 f"{origin} is not a Jinja template: {_describe(error)}", code="invalid_chat_template"
             ) from error
@@ -79,16 +76,13 @@ class ChatTemplate:
             add_generation_prompt: True to end with the start of the model's turn.
 
         Raises:
-            ModelError: The template refuses the messages (the error quotes its message), or exceeds a limit on work or
-                text.
+            ModelError: The template refuses the messages; the error quotes its message.
         """
         variables = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._variables}
         if tools:
             variables["tools"] = list(tools)
         try:
             return self._render(variables)
-        except (TemplateLimitError, RecursionError, MemoryError) as error:
-            raise self._over_limit(error) from error
         except Exception as error:  # a template is a foreign program and may raise anything
             raise ModelError(
                 f"{self._origin} refuses these messages: {_describe(error)}", code="failed_chat_template"
@@ -97,18 +91,12 @@ class ChatTemplate:
     def _render(self, variables: dict[str, Any]) -> str:
         """Return the text. A template that joins the arguments of tool calls to text gets them as JSON text."""
         try:
-            return self._environment.render(self._template, variables)
+            return self._template.render(variables)
         except TypeError:
             messages = variables["messages"]
             if not any(message.get("tool_calls") for message in messages):
                 raise
-            return self._environment.render(self._template, {**variables, "messages": with_text_arguments(messages)})
-
-    def _over_limit(self, error: Exception) -> ModelError:
-        return ModelError(
-            f"{self._origin} cannot be rendered: {_describe(error)}; set prompt.chat_template to another",
-            code="template_limit",
-        )
+            return self._template.render({**variables, "messages": with_text_arguments(messages)})
 
 
 def read_chat_template(setting: str) -> str:
@@ -125,7 +113,7 @@ def read_chat_template(setting: str) -> str:
             code="unknown_chat_template",
         )
     try:
-        return read_regular(Path(setting).expanduser()).decode("utf-8")
+        return Path(setting).expanduser().read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"prompt.chat_template={setting} cannot be read: {error}; correct the path", code="unreadable_chat_template"
@@ -146,21 +134,21 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
     file = directory / "chat_template.jinja"
     if file.is_file():
         try:
-            return read_regular(file).decode("utf-8"), f"the chat template of {directory}"
+            return file.read_bytes().decode("utf-8"), f"the chat template of {directory}"
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{file} must be text in UTF-8, but: {error}", code="damaged_config") from error
-    found = settings.get("chat_template")
-    if found is None and (legacy := directory / "chat_template.json").is_file():
+    template = settings.get("chat_template")
+    if template is None and (legacy := directory / "chat_template.json").is_file():
         try:
-            found = json.loads(read_regular(legacy)).get("chat_template")
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            template = json.loads(legacy.read_bytes()).get("chat_template")
+        except (OSError, ValueError, AttributeError) as error:
             raise ModelError(
                 f"{legacy} must contain an object with chat_template, but: {error}", code="damaged_config"
             ) from error
-    if isinstance(found, list):
-        named = [entry for entry in found if isinstance(entry, dict) and entry.get("name") == "default"]
-        found = named[-1].get("template") if named else None
-    return (found, f"the chat template of {directory}") if isinstance(found, str) else None
+    if isinstance(template, list):
+        named = [entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+        template = named[-1].get("template") if named else None
+    return (template, f"the chat template of {directory}") if isinstance(template, str) else None
 
 
 class _Generation(Extension):

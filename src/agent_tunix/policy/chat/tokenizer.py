@@ -10,7 +10,6 @@ only before the first piece). `_plain` therefore has a guard for each special to
 nobody can have written. The guard replaces the special token wherever the chat template wrote it.
 """
 
-import base64
 import contextlib
 import functools
 import json
@@ -22,33 +21,15 @@ from typing import Any
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as FastTokenizer
 
-from agent_tunix.config.checks import MOST_EOS_TOKENS
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.chat_template import ChatTemplate, find_chat_template, read_chat_template
 from agent_tunix.policy.files.directory import fingerprint_tokenizer
-from agent_tunix.regular_files import read_regular
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 # Maximum texts of one call. It limits the memory for what the library returns besides ids.
 _ENCODED_AT_ONCE = 4096
-# Factor by which the replacements of a normalizer or decoder may lengthen a text. Those of published tokenizers replace
-# a character by another one.
-_MOST_GROWTH = 64
-# The same of a pre-tokenizer: it may have ByteLevel once, and Metaspace once.
-_MOST_PRE_GROWTH = 8
-_LONGEST_WORD = 1000
-# Most bytes of a tokenizer.json, several times those of the largest vocabularies.
-_MOST_BYTES = 2**28
-# Factor by which each part of this type may lengthen a text. ByteLevel writes a character for each byte of UTF-8,
-# BertNormalizer surrounds some characters with spaces, and the others decompose characters.
-_GROWTH_BY_TYPE = {"ByteLevel": 4.0, "Metaspace": 2.0, "BertNormalizer": 3.0, "Lowercase": 2.0}
-_GROWTH_BY_TYPE |= {"NFC": 3.0, "NFD": 4.0, "NFKC": 18.0, "NFKD": 18.0}
-# Characters of a token; the longest of published tokenizers are a few hundred spaces or signs.
-_LONGEST_TOKEN = 4096
-# The same of Unigram, which takes time that grows with the square; those of SentencePiece have 16 unless set otherwise.
-_LONGEST_PIECE = 128
 # Characters at each end of a rendered turn that are searched for special tokens.
 _ENDS_OF_TURN = 10_000
 
@@ -81,40 +62,12 @@ class Tokenizer:
                 code="missing_tokenizer",
             )
         try:
-            content = read_regular(path, _MOST_BYTES)
+            content = path.read_bytes()
             self._plain, self._special = (FastTokenizer.from_buffer(content) for _ in range(2))
             processor = self._special.post_processor
             self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
-        except BaseException as error:  # the library raises bare Exception and PanicException
-            if not _is_fault(error):
-                raise
+        except Exception as error:  # the library raises no other
             raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
-        for part, most in (
-            (self._plain.normalizer, _MOST_GROWTH),
-            (self._plain.pre_tokenizer, _MOST_PRE_GROWTH),
-            (self._plain.decoder, _MOST_GROWTH),
-        ):
-            if part is not None and _growth(json.loads(part.__getstate__())) > most:
-                raise ModelError(
-                    f"a {type(part).__name__} of {path} must make a text at most {most} times as long, but makes it "
-                    "longer; use another tokenizer",
-                    code="growing_tokenizer",
-                )
-        # WordPiece takes time that grows with the cube of a word's length.
-        if (longest := getattr(self._plain.model, "max_input_chars_per_word", 0)) > _LONGEST_WORD:
-            raise ModelError(
-                f"max_input_chars_per_word of {path} must be at most {_LONGEST_WORD:,}, not {longest:,}; use another "
-                "tokenizer",
-                code="growing_tokenizer",
-            )
-        is_unigram = type(self._plain.model).__name__ == "Unigram"
-        for added, most in ((False, _LONGEST_PIECE if is_unigram else _LONGEST_TOKEN), (True, _LONGEST_TOKEN)):
-            if (longest := max(map(len, self._plain.get_vocab(with_added_tokens=added)), default=0)) > most:
-                raise ModelError(
-                    f"a token of {path} must have at most {most:,} characters, but one has {longest:,}; use another "
-                    "tokenizer",
-                    code="growing_tokenizer",
-                )
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
@@ -133,12 +86,6 @@ class Tokenizer:
                 "does; add eos_token to tokenizer_config.json",
                 code="missing_eos_token",
             )
-        if len(self.eos_ids) > MOST_EOS_TOKENS:
-            raise ModelError(
-                f"generation_config.json of {directory} must name at most {MOST_EOS_TOKENS} eos tokens, not "
-                f"{len(self.eos_ids):,}; correct its eos_token_id",
-                code="too_many_eos_tokens",
-            )
         pad = self._token_id("pad_token")
         self._pad: int = self.eos_ids[0] if pad is None else pad
         self.vocab_size: int = self._plain.get_vocab_size(with_added_tokens=True)
@@ -151,12 +98,11 @@ class Tokenizer:
 
     def _read_template(self, prompt: PromptConfig) -> ChatTemplate | None:
         if prompt.chat_template is not None:
-            found: tuple[str, str] | None = (read_chat_template(prompt.chat_template), "prompt.chat_template")
+            source, origin = read_chat_template(prompt.chat_template), "prompt.chat_template"
+        elif (template := find_chat_template(self._directory, self._settings)) is not None:
+            source, origin = template
         else:
-            found = find_chat_template(self._directory, self._settings)
-        if found is None:
             return None
-        source, origin = found
         variables = {**self._named_tokens(), **prompt.template_args}
         return ChatTemplate(source, origin=origin, variables=variables, date=prompt.date)
 
@@ -193,13 +139,13 @@ class Tokenizer:
         named |= {text for token in listed if (text := _text_of(token)) is not None}
         turn = self._render_one_turn()
         turn = turn[:_ENDS_OF_TURN] + turn[_ENDS_OF_TURN:][-_ENDS_OF_TURN:]
-        found = [
+        tokens = [
             token
             for number, token in added.items()
             if token.special or token.content in named or number in self.eos_ids or token.content in turn
         ]
         # White space is always text. Gemma, for example, has tokens for several line breaks.
-        texts = [token for token in found if token.content.strip()]
+        texts = [token for token in tokens if token.content.strip()]
         # From here on `_plain` treats unmarked ones as special too. Their ids do not change.
         unmarked = [_copy(token, token.content, special=True) for token in texts if not token.special]
         self._plain.add_special_tokens(unmarked)
@@ -258,9 +204,9 @@ class Tokenizer:
         """
         if self._bos is None:
             return False
-        said = self._settings.get("add_bos_token")
-        if isinstance(said, bool):
-            return said
+        setting = self._settings.get("add_bos_token")
+        if isinstance(setting, bool):
+            return setting
         return self._first_special == self._bos
 
     def _guard(self, special: str) -> str:
@@ -292,9 +238,7 @@ class Tokenizer:
         """
         try:
             yield
-        except BaseException as error:
-            if not _is_fault(error):
-                raise
+        except Exception as error:  # the library raises no other
             raise ModelError(
                 f"the tokenizer of {self._directory} cannot convert a text: {error}; use another tokenizer or chat "
                 "template",
@@ -357,11 +301,6 @@ class Tokenizer:
         return self._pad
 
 
-def _is_fault(error: BaseException) -> bool:
-    """Return True for errors of the library. Its `PanicException` is no Exception and cannot be imported."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
 def _text_of(token: Any) -> str | None:
     """Return the text of a special token, which is given as a string or as an object."""
     if isinstance(token, Mapping):
@@ -369,30 +308,11 @@ def _text_of(token: Any) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def _growth(part: Mapping[str, Any]) -> float:
-    """Return the factor by which a normalizer, pre-tokenizer or decoder may lengthen a text."""
-    growth = 1.0
-    for inner in part.get("normalizers") or part.get("pretokenizers") or part.get("decoders") or []:
-        growth *= _growth(inner)
-    growth *= _GROWTH_BY_TYPE.get(part["type"], 1.0)
-    if part["type"] == "Replace":
-        # A regular expression may match the empty text between two characters.
-        given, length = part["pattern"], len(part["content"])
-        growth = max(growth, length / len(given["String"]) if given.get("String") else 1 + length)
-    elif part["type"] == "Prepend":
-        growth = 1 + len(part["prepend"])
-    elif part["type"] == "Precompiled":  # the size of a table, the table, and the texts that replace characters
-        table = base64.b64decode(part["precompiled_charsmap"] or "")
-        replacements = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
-        growth = max(1, *map(len, replacements))
-    return growth
-
-
 def _first_special(processor: Mapping[str, Any]) -> int | None:
     """Return the special token with which a post-processor begins every text, or None."""
     for inner in processor.get("processors", ()):
-        if (found := _first_special(inner)) is not None:
-            return found
+        if (token := _first_special(inner)) is not None:
+            return token
     if "cls" in processor:  # those of BERT and RoBERTa
         return int(processor["cls"][1])
     pieces = processor.get("single", [])
@@ -410,8 +330,8 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        loaded = json.loads(read_regular(path))
-    except (OSError, ValueError, RecursionError) as error:
+        loaded = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
     if not isinstance(loaded, dict):
         raise ModelError(f"{path} must contain an object, not {type(loaded).__name__}", code="damaged_config")

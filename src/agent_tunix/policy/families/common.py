@@ -97,7 +97,7 @@ def read_common(
         "vocab_size": config.whole("vocab_size"),
         "hidden_size": hidden,
         "intermediate_size": config.whole("intermediate_size"),
-        "num_layers": config.num_layers(),
+        "num_layers": config.whole("num_hidden_layers"),
         "num_heads": heads,
         "num_kv_heads": kv_heads,
         "head_dim": head_dim,

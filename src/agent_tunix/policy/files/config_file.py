@@ -9,7 +9,6 @@ from typing import Any
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import LayerKind, Rope
-from agent_tunix.regular_files import read_regular
 
 # Parameters that each kind of rotary embedding needs besides its base.
 _ROPE_KEYS = {
@@ -21,8 +20,6 @@ _ROPE_KEYS = {
 }
 _YARN_DEFAULTS = {"beta_slow": 1.0, "beta_fast": 32.0}
 _CONTEXT = "max_position_embeddings"
-# More layers than any model has. A larger number would fill the memory before the missing weights are noticed.
-_MOST_LAYERS = 10_000
 
 
 def read_context_length(directory: Path) -> int | None:
@@ -34,8 +31,8 @@ def read_context_length(directory: Path) -> int | None:
     values = ConfigFile.read(directory / "config.json").values
     inner = values.get("text_config")
     places = (values, inner if isinstance(inner, dict) else {})
-    found = next((place[_CONTEXT] for place in places if _CONTEXT in place), None)
-    return found if isinstance(found, int) and found > 0 else None
+    length = next((place[_CONTEXT] for place in places if _CONTEXT in place), None)
+    return length if isinstance(length, int) and length > 0 else None
 
 
 class ConfigFile:
@@ -64,8 +61,8 @@ class ConfigFile:
             ModelError: The file cannot be read, or is not a JSON object.
         """
         try:
-            values = json.loads(read_regular(path))
-        except (OSError, ValueError, RecursionError) as error:
+            values = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
             raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
         if not isinstance(values, dict):
             raise ModelError(f"{path} must contain an object, not {type(values).__name__}", code="damaged_config")
@@ -154,19 +151,6 @@ class ConfigFile:
                 code="unsupported_feature",
             )
 
-    def num_layers(self) -> int:
-        """Return the number of layers.
-
-        Raises:
-            ModelError: There are more than any model has, none, or the key is missing.
-        """
-        count = self.whole("num_hidden_layers")
-        if count > _MOST_LAYERS:
-            raise ModelError(
-                f"{self.path}: num_hidden_layers must be at most {_MOST_LAYERS:,}, not {count:,}", code="invalid_value"
-            )
-        return count
-
     def layer_kinds(
         self, slides: Callable[[int], bool] | None, other: LayerKind = "sliding_attention"
     ) -> tuple[LayerKind, ...]:
@@ -177,7 +161,7 @@ class ConfigFile:
                 other kind. None if all layers of the family see all positions.
             other: The family's other kind.
         """
-        count = self.num_layers()
+        count = self.whole("num_hidden_layers")
         default = [other if slides is not None and slides(n) else "full_attention" for n in range(count)]
         kinds = self.get("layer_types", default)
         allowed = ("full_attention",) if slides is None else ("full_attention", other)

@@ -27,7 +27,6 @@ from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.files.tensors import WeightPath
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection, Scale
-from agent_tunix.regular_files import is_private, read_regular
 
 MAX_FILE_BYTES = 5 * 10**9
 # Files of a model directory with weights in any format, or with descriptions of the original model.
@@ -60,11 +59,9 @@ def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, d
         dtype: Type of the stored weights; None for the policy's compute type, which reproduces its logits.
     """
     dtype = jnp.dtype(policy.dtype if dtype is None else dtype)
-    for file in list_files(source):
-        _check_link(file)
     _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
     _copy_others(source, directory)
-    config = json.loads(read_regular(source / "config.json"))
+    config = json.loads((source / "config.json").read_bytes())
     write_json(directory / "config.json", _with_dtype(_without_code(config), dtype.name))
 
 
@@ -243,34 +240,12 @@ def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:
 
 
 def _copy_others(source: Path, directory: Path) -> None:
-    """Copy the other files of a model directory.
-
-    Raises:
-        ExportError: A link in it leads to a file elsewhere that other users may not read.
-    """
+    """Copy the other files of a model directory."""
     for path in sorted(source.iterdir()):
         if path.is_file() and not any(path.match(pattern) for pattern in _NOT_COPIED):
-            _check_link(path)
             shutil.copyfile(path, directory / path.name)
             if path.suffix == ".json" and path.name not in _TABLES:
                 _remove_code(directory / path.name)
-
-
-def _check_link(path: Path) -> None:
-    """Refuse a link that would put a private file into the export. Links within the hub's cache are allowed.
-
-    Raises:
-        ExportError: The link leads to a private file elsewhere.
-    """
-    target, home = path.resolve(), path.parent.resolve()
-    within = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home
-    if not path.is_symlink() or target.is_relative_to(within) or not is_private(target):
-        return
-    raise ExportError(
-        f"{path} is a link to {target}, which other users cannot read, so it is not copied into the export; remove "
-        "the link, or replace it by a copy of the file",
-        code="private_link_in_model",
-    )
 
 
 def _remove_code(file: Path) -> None:
@@ -280,10 +255,10 @@ def _remove_code(file: Path) -> None:
         ExportError: The file is not JSON.
     """
     try:
-        content = json.loads(read_regular(file))
+        content = json.loads(file.read_bytes())
         if (cleaned := _without_code(content)) != content:
             write_json(file, cleaned)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ExportError(f"{file.name} of the model must be JSON, but is not: {error}; remove it") from error
 
 

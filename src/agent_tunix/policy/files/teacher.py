@@ -9,7 +9,6 @@ from agent_tunix.config.schema import Config, ModelConfig
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_cached_directory, pin_model
-from agent_tunix.regular_files import read_regular
 
 TEACHER = "grpo.teacher"  # key of its path
 
@@ -80,7 +79,7 @@ def _tokens(directory: Path) -> Any:
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise ModelError(f"{directory} has no tokenizer.json; save the fast tokenizer there", code="missing_tokenizer")
-    content = json.loads(read_regular(path))
+    content = json.loads(path.read_bytes())
     model = content.get("model") or {}
     added = sorted((one["id"], one["content"]) for one in content.get("added_tokens") or [])
     # Older files hold a merge as a text with a space, newer ones as a pair.

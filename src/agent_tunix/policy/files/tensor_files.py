@@ -1,18 +1,14 @@
 """The tensors of a decoder in the files of a Hugging Face directory; loads no JAX."""
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.files.model_files import INDEX, indexed_files
+from agent_tunix.policy.files.model_files import INDEX, indexed_files, open_tensors
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
 _LOGGER = logging.getLogger("agent_tunix.model")
@@ -125,7 +121,7 @@ def _is_set_aside(parts: list[str], architecture: Architecture) -> bool:
     """
     if "layers" in parts and not {"k_proj", "v_proj", "k_norm"}.isdisjoint(parts):
         number = parts[parts.index("layers") + 1]
-        return number.isdecimal() and len(number) < 10 and architecture.is_borrowing(int(number))
+        return number.isdecimal() and architecture.is_borrowing(int(number))
     return parts[-2:] == ["rotary_emb", "inv_freq"]
 
 
@@ -208,19 +204,3 @@ def list_files(directory: Path) -> list[Path]:
             code="missing_weights",
         )
     return files
-
-
-@contextlib.contextmanager
-def open_tensors(file: Path) -> Iterator[Any]:
-    """Yield an open file of tensors, whose parts can be read.
-
-    Raises:
-        ModelError: The file cannot be opened or read.
-    """
-    try:
-        with safe_open(file, framework="numpy") as tensors:
-            yield tensors
-    except (SafetensorError, OSError) as error:
-        raise ModelError(
-            f"{file} is damaged or incomplete ({error}); download it again", code="damaged_weights"
-        ) from error

@@ -15,7 +15,8 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.errors import ConfigError
-from agent_tunix.policy.files.tensor_files import Stored, open_tensors
+from agent_tunix.policy.files.model_files import open_tensors
+from agent_tunix.policy.files.tensor_files import Stored
 from agent_tunix.policy.files.tensors import Tensor
 from agent_tunix.policy.mesh import sharding_over
 from agent_tunix.policy.network.projection import Quantization, quantise

@@ -71,10 +71,10 @@ class CommandParser(ExpressionParser):
             texts.append(token.text)
             groups += token.text == "}"
             place += 1
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"\{(d|\\partial)(?:\^\{?2\}?)?(\\?\w*)\}\{(d|\\partial)(\\?\w+)(?:\^\{?2\}?)?\}", "".join(texts)
         )
-        if found is None:
+        if match is None:
             return None
         self.place = place
         return Node("symbol", ("".join(texts),))

@@ -155,8 +155,8 @@ class Comparison(NamedTuple):
         """Return True if the answer differs from the reference by at most a share of the reference."""
         if self.numbers is None:
             return self.verdict is Verdict.EQUAL
-        given, true = self.numbers
-        a, b, c, d = given.numerator, given.denominator, true.numerator, true.denominator
+        value, true = self.numbers
+        a, b, c, d = value.numerator, value.denominator, true.numerator, true.denominator
         # |a/b − c/d| ≤ share · |c/d|, both sides times b·d, avoids reducing fractions.
         off, room = abs(a * d - c * b) * share.denominator, abs(c) * b * share.numerator
         return off <= room if c else a == 0
@@ -355,11 +355,11 @@ def _same_subject(one: Number, other: Number) -> bool:
     return not _has_letters(one.subject) and _NAME.fullmatch(other.subject) is not None
 
 
-def _units_differ(given: Number, true: Number) -> bool:
+def _units_differ(answer: Number, true: Number) -> bool:
     """Return True if both numbers have units, which differ."""
-    if not (given.unit or "$" in given.text) or not (true.unit or "$" in true.text):
+    if not (answer.unit or "$" in answer.text) or not (true.unit or "$" in true.text):
         return False
-    return units_differ(_unit(given), _unit(true))
+    return units_differ(_unit(answer), _unit(true))
 
 
 def _unit(number: Number) -> Unit | None:
@@ -382,32 +382,32 @@ def _compare_numbers(number: Number, reference: Number) -> Comparison:
     return Comparison(_EQUAL if equal else _DIFFERENT, detail, _EXACT, True, numbers)
 
 
-def _is_float(given: Fraction, true: Fraction) -> bool:
+def _is_float(answer: Fraction, true: Fraction) -> bool:
     """Return True if one number is the other as Python prints it: 0.30000000000000004 is 0.3."""
-    if given.denominator == true.denominator == 1:
+    if answer.denominator == true.denominator == 1:
         return False
-    return is_float_of(given, true) or is_float_of(true, given)
+    return is_float_of(answer, true) or is_float_of(true, answer)
 
 
 def _nearest(*readings: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-    """Return the reading, (given, true), with the smallest relative difference."""
+    """Return the reading, (answer, true), with the smallest relative difference."""
     errors = [_relative_error(*reading) for reading in readings]
-    known = [error for error in errors if error is not None]
-    return readings[errors.index(min(known))] if known else readings[0]
+    known_errors = [error for error in errors if error is not None]
+    return readings[errors.index(min(known_errors))] if known_errors else readings[0]
 
 
-def _relative_error(given: Fraction, true: Fraction) -> Fraction | None:
-    if given == true:
+def _relative_error(answer: Fraction, true: Fraction) -> Fraction | None:
+    if answer == true:
         return Fraction(0)
-    return abs(given - true) / abs(true) if true else None
+    return abs(answer - true) / abs(true) if true else None
 
 
 def _in_base(text: str) -> tuple[int] | None:
     """Return the value of a number with its base as a subscript, such as `1010_2`."""
-    found = _BASE.fullmatch(text.strip("$ .")) if "_" in text else None
-    if found is None or not 2 <= (base := int(found[2] or found[3])) <= 36:
+    match = _BASE.fullmatch(text.strip("$ .")) if "_" in text else None
+    if match is None or not 2 <= (base := int(match[2] or match[3])) <= 36:
         return None
-    value = number_in_base(found[1], base)
+    value = number_in_base(match[1], base)
     return None if value is None else (value,)
 
 
@@ -465,12 +465,12 @@ def _compare_nodes(answer: str, number: Number | None, reference: Reference) -> 
     true = reference.node
     if true is None:
         return Verdict.UNDECIDED
-    given = _answer_node(answer, number, several=true.kind in ("list", "bracket", "set"))
-    if given is None:
+    answer_node = _answer_node(answer, number, several=true.kind in ("list", "bracket", "set"))
+    if answer_node is None:
         return Verdict.UNDECIDED
-    verdict = limited(_compare_trees, answer, reference, given, true)
-    has_value = "det" not in functions(given) and _OPERATOR.search(answer) is None
-    if verdict is None and has_value and (reference.number is not None or _are_constants(given, true)):
+    verdict = limited(_compare_trees, answer, reference, answer_node, true)
+    has_value = "det" not in functions(answer_node) and _OPERATOR.search(answer) is None
+    if verdict is None and has_value and (reference.number is not None or _are_constants(answer_node, true)):
         return Verdict.DIFFERENT  # the answer is too large to evaluate or has no value, but the reference is a number
     return Verdict.UNDECIDED if verdict is None else Verdict.EQUAL if verdict else Verdict.DIFFERENT
 
@@ -489,26 +489,26 @@ def _is_unevaluated(answer: str, number: Number | None, reference: Reference) ->
         return False  # x + y = 3
     if reference.number is None and not is_number(reference.node):
         return False
-    given = _answer_node(answer, number, several=False)
-    return given is not None and not is_evaluated(given)
+    answer_node = _answer_node(answer, number, several=False)
+    return answer_node is not None and not is_evaluated(answer_node)
 
 
-def _compare_trees(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
-    verdict = compare(given, true)
+def _compare_trees(answer: str, reference: Reference, answer_node: Node, true: Node) -> bool | None:
+    verdict = compare(answer_node, true)
     if verdict is not True and "," in answer + reference.text:
-        verdict = _compare_otherwise(answer, reference, given, true) or verdict
+        verdict = _compare_otherwise(answer, reference, answer_node, true) or verdict
     return verdict
 
 
-def _compare_otherwise(answer: str, reference: Reference, given: Node, true: Node) -> bool | None:
+def _compare_otherwise(answer: str, reference: Reference, answer_node: Node, true: Node) -> bool | None:
     """Compare with another meaning of commas: `1,22` is 1.22 beside a number, and `1,234` is a list beside a list."""
     try:
         if true.kind == "number" and _DECIMAL_COMMA.fullmatch(answer.strip()):
             return compare(parse(answer, "decimal"), true)
-        if given.kind == "number" and _DECIMAL_COMMA.fullmatch(reference.text) and true.kind == "list":
-            return compare(given, parse(reference.text, "decimal"))
-        if given.kind == "list" and true.kind == "number":
-            return compare(given, parse(reference.text, "separator"))
+        if answer_node.kind == "number" and _DECIMAL_COMMA.fullmatch(reference.text) and true.kind == "list":
+            return compare(answer_node, parse(reference.text, "decimal"))
+        if answer_node.kind == "list" and true.kind == "number":
+            return compare(answer_node, parse(reference.text, "separator"))
     except UnreadableError:
         pass
     return None
@@ -549,5 +549,5 @@ def _canonical(text: str) -> str:
     return _DELIMITER.sub("", joined).removesuffix(".") if joined.count("$") > 1 else joined.removesuffix(".")
 
 
-def _keep_backslash(found: re.Match[str]) -> str:
-    return "\\" if found[0] in ("\\d", "\\t") else ""
+def _keep_backslash(match: re.Match[str]) -> str:
+    return "\\" if match[0] in ("\\d", "\\t") else ""

@@ -32,48 +32,48 @@ _ONE_WAY = frozenset(("→", "~", "≡", "⊥", "∥", "⊂", "⊆", "∝"))
 
 
 @remembered(8192)
-def compare(given: Node, true: Node) -> bool | None:
+def compare(answer: Node, true: Node) -> bool | None:
     """Return True if an answer equals the reference, False if not, None if this cannot be decided."""
     charge(10)
-    if given == true:
+    if answer == true:
         return True
-    given, true = (finite(folded(expanded(node))) for node in (given, true))
-    given = _with_names_of(given, true)
-    if given == true:
+    answer, true = (finite(folded(expanded(node))) for node in (answer, true))
+    answer = _with_names_of(answer, true)
+    if answer == true:
         return True
     for one, other in ((real_set, possible_set), (possible_set, real_set)):
-        sets = one(true), other(given)
+        sets = one(true), other(answer)
         if sets[0] is not None and sets[1] is not None:
-            return same_set(sets[0], sets[1]) and _same_subjects(given, true)
-    if true.kind == "relation" or given.kind == "relation":
-        return _compare_relations(given, true)
-    if true.kind in ("list", "set") or given.kind in ("list", "set"):
-        return _compare_collections(given, true)
-    return _compare_values(given, true)
+            return same_set(sets[0], sets[1]) and _same_subjects(answer, true)
+    if true.kind == "relation" or answer.kind == "relation":
+        return _compare_relations(answer, true)
+    if true.kind in ("list", "set") or answer.kind in ("list", "set"):
+        return _compare_collections(answer, true)
+    return _compare_values(answer, true)
 
 
-def _compare_values(given: Node, true: Node) -> bool | None:
-    if true.kind in SCALARS and given.kind in SCALARS:
-        return compare_scalars(given, true)
-    if "ratio" in (given.kind, true.kind):
-        return compare_ratios(given, true)
-    given, true = _as_vector(given, true), _as_vector(true, given)
-    if given.kind != true.kind:
+def _compare_values(answer: Node, true: Node) -> bool | None:
+    if true.kind in SCALARS and answer.kind in SCALARS:
+        return compare_scalars(answer, true)
+    if "ratio" in (answer.kind, true.kind):
+        return compare_ratios(answer, true)
+    answer, true = _as_vector(answer, true), _as_vector(true, answer)
+    if answer.kind != true.kind:
         return False
     if true.kind == "bracket":
-        if given.args[0] != true.args[0]:
+        if answer.args[0] != true.args[0]:
             return False
-        return _in_order(given.args[1:], true.args[1:])
+        return _in_order(answer.args[1:], true.args[1:])
     if true.kind == "matrix":
-        if [len(row) for row in given.args] != [len(row) for row in true.args]:
+        if [len(row) for row in answer.args] != [len(row) for row in true.args]:
             return False
-        return _in_order([x for row in given.args for x in row], [x for row in true.args for x in row])
-    if true.kind == "operation" and given.args[0] == true.args[0]:
+        return _in_order([x for row in answer.args for x in row], [x for row in true.args for x in row])
+    if true.kind == "operation" and answer.args[0] == true.args[0]:
         if true.args[0] == "difference":
-            return _in_order(given.args[1:], true.args[1:])
-        return _in_any_order(_operands(given), _operands(true))
+            return _in_order(answer.args[1:], true.args[1:])
+        return _in_any_order(_operands(answer), _operands(true))
     if true.kind in ("builder", "case"):
-        return _in_order(given.args, true.args)
+        return _in_order(answer.args, true.args)
     return False if true.kind in ("named", "infinity") else None
 
 
@@ -100,14 +100,18 @@ def _is_among(item: Node, items: list[Node]) -> bool:
     return any(compare(item, other) for other in items)
 
 
-def _with_names_of(given: Node, true: Node) -> Node:
+def _with_names_of(answer: Node, true: Node) -> Node:
     """Give the parameters of an answer, as k in `kπ, k ∈ Z`, the names that they have in the reference."""
-    names, wanted = _parameters(given), _parameters(true)
-    if names == wanted or len(names) != len(wanted) or not set(wanted).isdisjoint(_symbols_within(given)):
-        return given
-    for name, new in zip(names, wanted, strict=True):
-        given = replaced(given, name, new)
-    return given
+    names, names_of_reference = _parameters(answer), _parameters(true)
+    if (
+        names == names_of_reference
+        or len(names) != len(names_of_reference)
+        or not set(names_of_reference).isdisjoint(_symbols_within(answer))
+    ):
+        return answer
+    for name, new in zip(names, names_of_reference, strict=True):
+        answer = replaced(answer, name, new)
+    return answer
 
 
 def _parameters(node: Node) -> list[Node]:
@@ -129,9 +133,9 @@ def _parameters(node: Node) -> list[Node]:
 
 
 def _symbols_within(node: Node) -> set[Node]:
-    found: set[Node] = set()
-    walk(node, lambda part: found.add(part) if part.kind == "symbol" else None)
-    return found
+    symbols_found: set[Node] = set()
+    walk(node, lambda part: symbols_found.add(part) if part.kind == "symbol" else None)
+    return symbols_found
 
 
 def _as_vector(node: Node, other: Node) -> Node:
@@ -146,30 +150,30 @@ def _as_vector(node: Node, other: Node) -> Node:
 
 def _operands(node: Node) -> list[Node]:
     operation = node.args[0]
-    found: list[Node] = []
+    operands: list[Node] = []
     for part in node.args[1:]:
-        found += _operands(part) if part.kind == "operation" and part.args[0] == operation else [part]
-    return found
+        operands += _operands(part) if part.kind == "operation" and part.args[0] == operation else [part]
+    return operands
 
 
 # --- collections ---
 
 
-def _compare_collections(given: Node, true: Node) -> bool | None:
-    one, other = _items(given), _items(true)
-    ordered = next((node for node in (given, true) if node.kind in ("bracket", "matrix")), None)
+def _compare_collections(answer: Node, true: Node) -> bool | None:
+    one, other = _items(answer), _items(true)
+    ordered = next((node for node in (answer, true) if node.kind in ("bracket", "matrix")), None)
     if ordered is not None:  # a tuple is compared with a list without brackets
-        listed = true if ordered is given else given
-        if ordered.kind != "bracket" or ordered.args[0] != "()" or listed.kind != "list":
+        list_side = true if ordered is answer else answer
+        if ordered.kind != "bracket" or ordered.args[0] != "()" or list_side.kind != "list":
             return False if ordered.kind == "bracket" and len(one) != len(other) else None
-        if listed.args[0] == "or" or _has_one_subject(_items(listed)):
+        if list_side.args[0] == "or" or _has_one_subject(_items(list_side)):
             return False  # several values of one unknown are not a point
-        return _in_order(list(ordered.args[1:]), list(listed.args[1:]))
+        return _in_order(list(ordered.args[1:]), list(list_side.args[1:]))
     if max(len(one), len(other)) > _MOST_ITEMS:
         return None
-    if "named" in (given.kind, true.kind):
+    if "named" in (answer.kind, true.kind):
         return False  # a named set, such as R, equals no set of items, not even {R}
-    if given.kind == "set" or true.kind == "set":
+    if answer.kind == "set" or true.kind == "set":
         one, other = _distinct(one), _distinct(other)
     subjects = [{_subject(item) for item in items} for items in (one, other)]
     if any(len(found - {None}) > 1 for found in subjects) and {None} in subjects:
@@ -229,11 +233,11 @@ def _solution(item: Node) -> Node:
 
 
 def _distinct(items: list[Node]) -> list[Node]:
-    found: list[Node] = []
+    different: list[Node] = []
     for item in items:
-        if not any(compare(item, other) for other in found):
-            found.append(item)
-    return found
+        if not any(compare(item, other) for other in different):
+            different.append(item)
+    return different
 
 
 def _in_order(one: Sequence[Node], other: Sequence[Node]) -> bool | None:
@@ -278,9 +282,9 @@ def _is_subject(node: Node) -> bool:
     return False
 
 
-def _compare_relations(given: Node, true: Node) -> bool | None:
-    if given.kind != "relation" or true.kind != "relation":
-        relation, other = (given, true) if given.kind == "relation" else (true, given)
+def _compare_relations(answer: Node, true: Node) -> bool | None:
+    if answer.kind != "relation" or true.kind != "relation":
+        relation, other = (answer, true) if answer.kind == "relation" else (true, answer)
         if relation.args[0] == ("∈",):  # x ∈ {1, 2}
             return compare(other, relation.args[2])
         if other.kind == "list" and other.args[0] != "or" and len(relation.args[0]) > 1 and not _is_equation(relation):
@@ -288,15 +292,15 @@ def _compare_relations(given: Node, true: Node) -> bool | None:
             return _pairs_in_any_order(_chain(relation), pairs)
         operators, name, value = relation.args[:3]
         if operators == ("=",) and _is_subject(name) and value.kind in _SETS:
-            return compare(value, other) if relation is given else compare(other, value)
+            return compare(value, other) if relation is answer else compare(other, value)
         if other.kind in ("list", "set"):
-            return _compare_collections(given, true)
+            return _compare_collections(answer, true)
         return _compare_with_value(relation, other, is_reference=relation is true)
-    pairs, true_pairs = _chain(given), _chain(true)
+    pairs, true_pairs = _chain(answer), _chain(true)
     if len(pairs) == 1 and len(true_pairs) == 1:
         return _compare_pairs(pairs[0], true_pairs[0])
-    if _is_equation(given) and _is_equation(true):
-        return _compare_chains(given, true)
+    if _is_equation(answer) and _is_equation(true):
+        return _compare_chains(answer, true)
     return _pairs_in_any_order(pairs, true_pairs)
 
 
@@ -308,12 +312,12 @@ def _compare_with_value(relation: Node, value: Node, *, is_reference: bool) -> b
     if operators == ("=",) and operands[1].kind == "symbol" and not symbols(operands[0]):
         operands.reverse()  # 2 = x
     left = operands[0]
-    named = _is_subject(left) and len(operands) > 1
-    if is_reference and not named and any(symbols(operand) for operand in operands if operand.kind in SCALARS):
+    has_subject = _is_subject(left) and len(operands) > 1
+    if is_reference and not has_subject and any(symbols(operand) for operand in operands if operand.kind in SCALARS):
         return False  # an equation is not a value
-    if named and value == left:
+    if has_subject and value == left:
         return False
-    candidates = operands[1:] if named else operands
+    candidates = operands[1:] if has_subject else operands
     exact = [operand for number, operand in enumerate(operands) if number == 0 or operators[number - 1] == "="]
     candidates = [operand for operand in candidates if operand in exact] or candidates
     if is_reference:
@@ -328,17 +332,17 @@ def _is_equation(node: Node) -> bool:
     return set(node.args[0]) <= {"=", "≈"}
 
 
-def _compare_chains(given: Node, true: Node) -> bool | None:
+def _compare_chains(answer: Node, true: Node) -> bool | None:
     """Compare the results of two calculations: `x = 3 · 5 = 15` with `x = 15`."""
-    one, other = given.args[1], true.args[1]
-    names = _split(given), _split(true)
+    one, other = answer.args[1], true.args[1]
+    names = _split(answer), _split(true)
     if len(names[1]) > 1:
         return _in_any_order(*names)
     if folded(negative(one)) == other or one == folded(negative(other)):
         return False
     if symbols(one) and symbols(other) and compare(one, other) is False:
         return False
-    return compare(result_of(given), result_of(true))
+    return compare(result_of(answer), result_of(true))
 
 
 def _chain(node: Node) -> list[tuple[Node, str, Node]]:
@@ -351,56 +355,56 @@ def _pairs_in_any_order(one: list[Pair], other: list[Pair]) -> bool:
     if len(one) != len(other):
         return False
     for pair in one:
-        found = next((partner for partner in left if _compare_pairs(pair, partner)), None)
-        if found is None:
+        match = next((partner for partner in left if _compare_pairs(pair, partner)), None)
+        if match is None:
             return False
-        left.remove(found)
+        left.remove(match)
     return True
 
 
-def _compare_pairs(given: Pair, true: Pair) -> bool | None:
-    if given[1] != true[1]:
-        flipped = FLIPPED.get(given[1])
+def _compare_pairs(answer: Pair, true: Pair) -> bool | None:
+    if answer[1] != true[1]:
+        flipped = FLIPPED.get(answer[1])
         if flipped != true[1]:
-            return False if {given[1], true[1]} != {"=", "≈"} else _sides(given, true)
-        given = given[2], flipped, given[0]
-    if _is_unsolved(given, true):
+            return False if {answer[1], true[1]} != {"=", "≈"} else _sides(answer, true)
+        answer = answer[2], flipped, answer[0]
+    if _is_unsolved(answer, true):
         return False
-    if _sides(given, true):
+    if _sides(answer, true):
         return True
-    if not (same_units(given[0], true[0]) and same_units(given[2], true[2])):
+    if not (same_units(answer[0], true[0]) and same_units(answer[2], true[2])):
         return False
     if true[1] in _ONE_WAY or true[1] in ("∈", "∉", "≈"):
         return False
-    if any(side.kind not in SCALARS for side in (given[0], given[2], true[0], true[2])):
+    if any(side.kind not in SCALARS for side in (answer[0], answer[2], true[0], true[2])):
         if true[1] != "=":
             return False
-        same = compare(given[0], true[0])
-        return False if same is False else all_true([same, compare(given[2], true[2])])
-    return compare_differences(given, true)
+        same = compare(answer[0], true[0])
+        return False if same is False else all_true([same, compare(answer[2], true[2])])
+    return compare_differences(answer, true)
 
 
-def _is_unsolved(given: Pair, true: Pair) -> bool:
+def _is_unsolved(answer: Pair, true: Pair) -> bool:
     """Return True if a reference states the value of an unknown, and the answer leaves it to be found: `2x = 10`."""
     for name, value in ((true[0], true[2]), (true[2], true[0])):
         if name.kind == "symbol" and symbols(name) and value.kind in SCALARS and not symbols(value):
-            sides = ((given[0], given[2]), (given[2], given[0]))
+            sides = ((answer[0], answer[2]), (answer[2], answer[0]))
             return not any(
                 one in (name, negative(name)) and symbols(other).isdisjoint(symbols(name)) for one, other in sides
             )
     return False
 
 
-def _sides(given: Pair, true: Pair) -> bool:
-    if compare(given[0], true[0]) and compare(given[2], true[2]):
+def _sides(answer: Pair, true: Pair) -> bool:
+    if compare(answer[0], true[0]) and compare(answer[2], true[2]):
         return True
-    return true[1] in ("=", "≠") and bool(compare(given[0], true[2]) and compare(given[2], true[0]))
+    return true[1] in ("=", "≠") and bool(compare(answer[0], true[2]) and compare(answer[2], true[0]))
 
 
-def _same_subjects(given: Node, true: Node) -> bool:
+def _same_subjects(answer: Node, true: Node) -> bool:
     """Return False for inequalities in different unknowns."""
-    found = [_set_subjects(node) for node in (given, true)]
-    return not found[0] or not found[1] or found[0] == found[1]
+    subjects = [_set_subjects(node) for node in (answer, true)]
+    return not subjects[0] or not subjects[1] or subjects[0] == subjects[1]
 
 
 def _set_subjects(node: Node) -> frozenset[str]:

@@ -26,14 +26,14 @@ _LARGEST_RATIO = 1e-15
 Pair = tuple[Node, str, Node]
 
 
-def compare_differences(given: Pair, true: Pair) -> bool | None:
+def compare_differences(answer: Pair, true: Pair) -> bool | None:
     """Compare `left - right` of two relations: one must be a multiple of the other, for inequalities a positive one."""
-    one = Node("sum", (given[0], negative(given[2])))
+    one = Node("sum", (answer[0], negative(answer[2])))
     other = Node("sum", (true[0], negative(true[2])))
     if not symbols(one) and not symbols(other):
         if true[1] != "=":
             return None
-        return all_true([compare_scalars(given[0], true[0]), compare_scalars(given[2], true[2])])
+        return all_true([compare_scalars(answer[0], true[0]), compare_scalars(answer[2], true[2])])
     if symbols(one) != symbols(other):
         return False
     ratio = _constant_ratio(one, other)
@@ -41,7 +41,7 @@ def compare_differences(given: Pair, true: Pair) -> bool | None:
         return ratio > 0 if true[1] in FLIPPED else True
     if true[1] in FLIPPED:
         return False
-    return _solves(given, other) or _solves(true, one)
+    return _solves(answer, other) or _solves(true, one)
 
 
 def _constant_ratio(one: Node, other: Node) -> float | None:
@@ -54,11 +54,11 @@ def _constant_ratio(one: Node, other: Node) -> float | None:
         ratios = {first / second for first, second in exact if first is not None and second}
         return float(ratios.pop()) if len(ratios) == 1 and 0 not in ratios else None
     numbers = [(value_at(one, number, True), value_at(other, number, True)) for number in range(8)]
-    known = [(first.number, second.number) for first, second in numbers if first and second and second.number]
-    if len(known) < 2:
+    numbers_known = [(first.number, second.number) for first, second in numbers if first and second and second.number]
+    if len(numbers_known) < 2:
         return None
-    first_ratio = known[0][0] / known[0][1]
-    if not first_ratio or any(abs(x / y - first_ratio) > abs(first_ratio) * 1e-20 for x, y in known):
+    first_ratio = numbers_known[0][0] / numbers_known[0][1]
+    if not first_ratio or any(abs(x / y - first_ratio) > abs(first_ratio) * 1e-20 for x, y in numbers_known):
         return None
     return float(first_ratio.real)
 
@@ -91,9 +91,11 @@ def _linear_parts(node: Node, y: Node) -> tuple[Node, Node] | None:
         return Node("quotient", (parts[0], node.args[1])), Node("quotient", (parts[1], node.args[1]))
     if node.kind == "sum":
         terms = [_linear_parts(term, y) for term in node.args]
-        known = [term for term in terms if term is not None]
-        if len(known) == len(terms):
-            return Node("sum", tuple(term[0] for term in known)), Node("sum", tuple(term[1] for term in known))
+        known_terms = [term for term in terms if term is not None]
+        if len(known_terms) == len(terms):
+            return Node("sum", tuple(term[0] for term in known_terms)), Node(
+                "sum", tuple(term[1] for term in known_terms)
+            )
     if node.kind == "product":
         places = [place for place, factor in enumerate(node.args) if y.args[0] in symbols(factor)]
         if len(places) == 1 and (parts := _linear_parts(node.args[places[0]], y)):
@@ -182,9 +184,9 @@ def expanded(node: Node) -> Node:
 
 
 def _has_plusminus(node: Node) -> bool:
-    found = []
-    walk(node, lambda part: found.append(part) if part.kind == "plusminus" else None)
-    return bool(found)
+    signs = []
+    walk(node, lambda part: signs.append(part) if part.kind == "plusminus" else None)
+    return bool(signs)
 
 
 def _signed(node: Node, sign: int) -> Node:

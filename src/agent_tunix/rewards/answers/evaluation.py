@@ -49,27 +49,27 @@ class _InexactError(Exception):
 @remembered(4096)
 def symbols(node: Node) -> frozenset[str]:
     """Return the unknowns of an expression: its symbols other than e, i and π."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def visit(part: Node) -> None:
         if part.kind == "symbol" and part.args[0] not in _CONSTANTS:
-            found.add(part.args[0])
+            names.add(part.args[0])
 
     walk(node, visit)
-    return frozenset(found)
+    return frozenset(names)
 
 
 @remembered(4096)
 def functions(node: Node) -> frozenset[str]:
     """Return the names of the functions in an expression."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def visit(part: Node) -> None:
         if part.kind == "call":
-            found.add(part.args[0])
+            names.add(part.args[0])
 
     walk(node, visit)
-    return frozenset(found)
+    return frozenset(names)
 
 
 def is_real_only(node: Node) -> bool:
@@ -234,10 +234,10 @@ def _rational_call(name: str, arguments: Sequence[Fraction]) -> Fraction:
             raise TooLargeError("too large")
         return _checked(Fraction(math.comb(int(first), int(arguments[1]))))
     if name in ("gcd", "lcm") and whole:
-        found, combine = Fraction(int(first)), math.gcd if name == "gcd" else math.lcm
+        result, combine = Fraction(int(first)), math.gcd if name == "gcd" else math.lcm
         for argument in arguments[1:]:
-            found = _checked(Fraction(combine(int(found), int(argument))))
-        return abs(found)
+            result = _checked(Fraction(combine(int(result), int(argument))))
+        return abs(result)
     raise _InexactError
 
 

@@ -160,8 +160,8 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("The answer is 18, for 3 + 15 is that.")
     '18'
     """
-    found = _find(response)
-    return None if found is None else found[0] or None
+    extraction = _find(response)
+    return None if extraction is None else extraction[0] or None
 
 
 def find_answer(response: str) -> Extraction | None:
@@ -170,8 +170,8 @@ def find_answer(response: str) -> Extraction | None:
     >>> find_answer("#### 18")
     Extraction(text='18', source=<Source.HASHES: '####'>)
     """
-    found = _find(response)
-    return None if found is None else Extraction(*found)
+    extraction = _find(response)
+    return None if extraction is None else Extraction(*extraction)
 
 
 def _find(response: str) -> tuple[str, Source] | None:
@@ -278,10 +278,14 @@ def _choice_in(response: str, allowed: str) -> str | None:
         text = _LATEX_TEXT.sub(r"\1", marked).strip().strip("*$ {}\"'").strip()
         if _SEVERAL_CHOICES.fullmatch(text):
             return None
-        found = _CHOICE_FIRST.match(text) or _CHOICE_NAMED.search(text) or _CHOICE_LAST.search(text)
-        if found is None or found[1].upper() not in allowed or _is_other(_CHOICE_LATER.search(text), found[1], allowed):
+        choice_match = _CHOICE_FIRST.match(text) or _CHOICE_NAMED.search(text) or _CHOICE_LAST.search(text)
+        if (
+            choice_match is None
+            or choice_match[1].upper() not in allowed
+            or _is_other(_CHOICE_LATER.search(text), choice_match[1], allowed)
+        ):
             return None
-        return _only_choice(found, 1, allowed)
+        return _only_choice(choice_match, 1, allowed)
     stated = [match for match in _CHOICE_STATED.finditer(response) if match["letter"].upper() in allowed]
     if stated:
         return _only_choice(stated[-1], "letter", allowed)
@@ -298,19 +302,19 @@ def _choice_in(response: str, allowed: str) -> str | None:
     return _only_choice(alone[0], "letter", allowed) if alone else None
 
 
-def _only_choice(found: re.Match[str], letter: int | str, allowed: str) -> str | None:
+def _only_choice(match: re.Match[str], letter: int | str, allowed: str) -> str | None:
     """Return the letter of a choice, or None if another choice stands beside it."""
-    text, chosen = found.string, found[letter].upper()
-    before = _CHOICE_BEFORE.search(text[max(0, found.start() - 40) : found.start()])
-    after = _CHOICE_AFTER.match(text, found.end(letter))
-    return None if any(_is_other(another, chosen, allowed) for another in (before, after)) else chosen
+    text, choice = match.string, match[letter].upper()
+    before = _CHOICE_BEFORE.search(text[max(0, match.start() - 40) : match.start()])
+    after = _CHOICE_AFTER.match(text, match.end(letter))
+    return None if any(_is_other(another, choice, allowed) for another in (before, after)) else choice
 
 
-def _is_other(another: re.Match[str] | None, chosen: str, allowed: str) -> bool:
+def _is_other(another: re.Match[str] | None, choice: str, allowed: str) -> bool:
     if another is None:
         return False
     letter = next(filter(None, another.groups())).upper()
-    return letter != chosen.upper() and letter in allowed
+    return letter != choice.upper() and letter in allowed
 
 
 def _marked_answer(response: str) -> str | None:
@@ -361,9 +365,9 @@ def _statement(line: str) -> str | None:
         return sentence
     *_, predicate = [None, *_PREDICATE_WITHIN.finditer(sentence)]
     if predicate is not None:  # "The value of $x$ is 5": the predicate is the answer
-        said = _statement(sentence[predicate.end() :])
-        if said is not None:
-            return said
+        inner = _statement(sentence[predicate.end() :])
+        if inner is not None:
+            return inner
     formula = _FORMULA.search(sentence)
     if formula is not None:
         return _content(formula)
@@ -424,7 +428,7 @@ def _last_number(response: str) -> str | None:
             plain = _PLAIN_END.search(line, max(0, len(line) - 60))
             if plain is not None:
                 return plain[1]
-        matches = deque((found for found in NUMBER.finditer(ascii_signs(line)) if not _is_in_name(found)), maxlen=1)
+        matches = deque((match for match in NUMBER.finditer(ascii_signs(line)) if not _is_in_name(match)), maxlen=1)
         if matches:
             last = matches[0]
             whole_part = _WHOLE_PART.search(line[max(0, last.start() - 20) : last.start()])

@@ -267,8 +267,8 @@ def _read_number(text: str) -> Number | None:
 
 
 def _bound(before: str, after: str) -> str:
-    found = _BOUND_BEFORE.search(before) or _BOUND_AFTER.match(after)
-    return "" if found is None else _BOUNDS[found.lastgroup or ""]
+    match = _BOUND_BEFORE.search(before) or _BOUND_AFTER.match(after)
+    return "" if match is None else _BOUNDS[match.lastgroup or ""]
 
 
 # The completions of a group give few different answers, so most are in the cache.

@@ -35,35 +35,35 @@ SCALARS = frozenset(
 )
 
 
-def compare_scalars(given: Node, true: Node) -> bool | None:
+def compare_scalars(answer: Node, true: Node) -> bool | None:
     """Compare two numbers, quantities or expressions."""
-    if _is_based(given) or _is_based(true):
-        return _based_value(given) == _based_value(true) is not None
-    if any(not name.startswith(BOUND_NAME) for name in symbols(given) - symbols(true)):
+    if _is_based(answer) or _is_based(true):
+        return _based_value(answer) == _based_value(true) is not None
+    if any(not name.startswith(BOUND_NAME) for name in symbols(answer) - symbols(true)):
         return False  # an unknown stands beside the answer
-    if given.kind == true.kind == "operator" and given.args[0] == true.args[0]:
-        return _compare_operators(given, true)
-    if not same_units(given, true):
+    if answer.kind == true.kind == "operator" and answer.args[0] == true.args[0]:
+        return _compare_operators(answer, true)
+    if not same_units(answer, true):
         return False
-    given, true = bare(given), bare(true)
-    percents = given.kind == "percent", true.kind == "percent"
+    answer, true = bare(answer), bare(true)
+    percents = answer.kind == "percent", true.kind == "percent"
     if percents[0] != percents[1]:
-        inner = given.args[0] if percents[0] else true.args[0]
-        if are_equal(inner, true if percents[0] else given):
+        inner = answer.args[0] if percents[0] else true.args[0]
+        if are_equal(inner, true if percents[0] else answer):
             return True
     elif percents[0]:
-        given, true = given.args[0], true.args[0]
-    equal = are_equal(given, true)
-    if equal is False and _is_rounded(given, true):
+        answer, true = answer.args[0], true.args[0]
+    equal = are_equal(answer, true)
+    if equal is False and _is_rounded(answer, true):
         return True
-    return False if equal is None and _has_power_of_zero(given) else equal
+    return False if equal is None and _has_power_of_zero(answer) else equal
 
 
-def _compare_operators(given: Node, true: Node) -> bool | None:
+def _compare_operators(answer: Node, true: Node) -> bool | None:
     """Return True for sums, products or integrals with the same bounds and the same terms; None for all others."""
-    if len(given.args) != len(true.args):
+    if len(answer.args) != len(true.args):
         return None
-    pairs = zip(given.args[1:], true.args[1:], strict=True)
+    pairs = zip(answer.args[1:], true.args[1:], strict=True)
     return all(one == other or compare_scalars(one, other) is True for one, other in pairs) or None
 
 
@@ -142,11 +142,11 @@ def bare(node: Node) -> Node:
     return node
 
 
-def same_units(given: Node, true: Node) -> bool:
+def same_units(answer: Node, true: Node) -> bool:
     """Return False for quantities with units that differ, and for an unknown with other properties: `n odd`."""
-    if _properties(given) != _properties(true):
+    if _properties(answer) != _properties(true):
         return False
-    units = [parse_unit(node.args[1]) if node.kind == "quantity" else None for node in (given, true)]
+    units = [parse_unit(node.args[1]) if node.kind == "quantity" else None for node in (answer, true)]
     return not units_differ(*units)
 
 
@@ -172,14 +172,14 @@ def is_float_of(decimal: Fraction, value: Fraction) -> bool:
     return len(digits) >= _FLOAT_DIGITS and Fraction(printed) == decimal
 
 
-def _is_rounded(given: Node, true: Node) -> bool:
+def _is_rounded(answer: Node, true: Node) -> bool:
     """Return True if one is a decimal and the other a number that it rounds.
 
     A decimal with at least six digits rounds an irrational number, and a float any number.
     """
-    if symbols(given) or symbols(true):
+    if symbols(answer) or symbols(true):
         return False
-    for decimal, other in ((given, true), (true, given)):
+    for decimal, other in ((answer, true), (true, answer)):
         exact = rational(decimal) if _decimals(decimal) is not None else None
         if exact is None:
             continue
@@ -214,25 +214,26 @@ def _decimals(node: Node) -> int | None:
     return digits if digits >= _FEWEST_DIGITS or significant >= _FEWEST_DIGITS else None
 
 
-def compare_ratios(given: Node, true: Node) -> bool | None:
+def compare_ratios(answer: Node, true: Node) -> bool | None:
     """Compare two ratios, or a ratio with a fraction."""
-    if given.kind != true.kind:
-        ratio, other = (given, true) if given.kind == "ratio" else (true, given)
+    if answer.kind != true.kind:
+        ratio, other = (answer, true) if answer.kind == "ratio" else (true, answer)
         if len(ratio.args) == 2 and other.kind in SCALARS:
             return are_equal(Node("quotient", ratio.args), bare(other))
         return False
-    if len(given.args) != len(true.args) or not all(map(same_units, given.args, true.args)):
+    if len(answer.args) != len(true.args) or not all(map(same_units, answer.args, true.args)):
         return False
-    first = [are_equal(one, other) for one, other in zip(given.args, true.args, strict=True)]
+    first = [are_equal(one, other) for one, other in zip(answer.args, true.args, strict=True)]
     if all(first):
         return True
-    if any(_is_zero(part) for part in (*given.args, *true.args)):
+    if any(_is_zero(part) for part in (*answer.args, *true.args)):
         return all_true(first)
-    if not all(has_values(part, Node("product", true.args)) for part in given.args):
+    if not all(has_values(part, Node("product", true.args)) for part in answer.args):
         return False
-    pairs = zip(given.args[1:], true.args[1:], strict=True)
+    pairs = zip(answer.args[1:], true.args[1:], strict=True)
     crossed = [
-        are_equal(Node("product", (given.args[0], other)), Node("product", (true.args[0], one))) for one, other in pairs
+        are_equal(Node("product", (answer.args[0], other)), Node("product", (true.args[0], one)))
+        for one, other in pairs
     ]
     return all_true(crossed)
 

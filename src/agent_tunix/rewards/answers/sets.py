@@ -223,21 +223,25 @@ def _list(joiner: str, items: tuple[Node, ...]) -> Pieces | None:
     """Return the set of joined inequalities in one unknown, or of intervals joined by "or"."""
     if joiner == "or" and all(item.kind == "bracket" for item in items):
         intervals = [_interval(item, certain=True) for item in items]
-        found = [pieces for pieces in intervals if pieces is not None]
-        return _union(tuple(piece for pieces in found for piece in pieces)) if len(found) == len(items) else None
+        pieces_found = [pieces for pieces in intervals if pieces is not None]
+        return (
+            _union(tuple(piece for pieces in pieces_found for piece in pieces))
+            if len(pieces_found) == len(items)
+            else None
+        )
     if not all(item.kind == "relation" for item in items):
         return None
     sets = [_relation(item) for item in items]
     if len({_unknown(item) for item in items}) != 1:
         return None
-    known = [pieces for pieces in sets if pieces is not None]
-    if len(known) != len(sets):
+    known_sets = [pieces for pieces in sets if pieces is not None]
+    if len(known_sets) != len(sets):
         return None
-    met = known[0]
-    for pieces in known[1:]:
+    met = known_sets[0]
+    for pieces in known_sets[1:]:
         met = _intersection(met, pieces)
     if joiner == "or" or (joiner == "," and not met):
-        return _union(tuple(piece for pieces in known for piece in pieces))
+        return _union(tuple(piece for pieces in known_sets for piece in pieces))
     return met
 
 
@@ -262,7 +266,7 @@ def _union(pieces: Pieces) -> Pieces:
 
 
 def _intersection(one: Pieces, other: Pieces) -> Pieces:
-    found = []
+    pieces = []
     for first in one:
         for second in other:
             charge(10)
@@ -276,8 +280,8 @@ def _intersection(one: Pieces, other: Pieces) -> Pieces:
             else:
                 sooner = min(first, second, key=lambda piece: piece.high.value)
                 high, high_closed = sooner.high, sooner.high_closed
-            found.append(Piece(low, low_closed, high, high_closed))
-    return _union(tuple(found))
+            pieces.append(Piece(low, low_closed, high, high_closed))
+    return _union(tuple(pieces))
 
 
 def _complement(pieces: Pieces) -> Pieces:

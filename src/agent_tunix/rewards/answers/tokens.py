@@ -236,20 +236,20 @@ def set_in_words(text: str) -> str | None:
 
 def tokens_of(text: str, commas: str) -> list[Token]:
     """Return the tokens of an answer or raise UnreadableError. The arguments are those of `grammar.parse`."""
-    named = set_in_words(text)
-    if named is not None:
-        return [Token("command", named, False)]
+    words = set_in_words(text)
+    if words is not None:
+        return [Token("command", words, False)]
     return _tokenize(_tidy(text, commas), formula="$" in text or "\\" in text)
 
 
 def _tidy(text: str, commas: str) -> str:
     text = text.strip().translate(_TRANSLATION) if not text.isascii() else text.strip()
     if not text.isascii():
-        text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text)
-        text = _LOWERED.sub(lambda found: f"_{{{found[0].translate(_SUBSCRIPTS)}}}", text)
+        text = _RAISED.sub(lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", text)
+        text = _LOWERED.sub(lambda match: f"_{{{match[0].translate(_SUBSCRIPTS)}}}", text)
     text = as_cases(text)
     if "integer" in text:
-        text = _INTEGER.sub(lambda found: rf", {found['first'] or found['last']}\in\setZ ", _TEXT.sub(r" \1 ", text))
+        text = _INTEGER.sub(lambda match: rf", {match['first'] or match['last']}\in\setZ ", _TEXT.sub(r" \1 ", text))
     if "\\in" in text or "∈" in text:
         text = _DECLARATION.sub(r", \1", text)
     for pattern, replacement in _TIDY:
@@ -282,17 +282,17 @@ def turn_inward(text: str) -> str:
     if not depth:
         return text
     return _INTERVAL.sub(
-        lambda found: ("(" if found[1] == "]" else found[1]) + found[2] + (")" if found[3] == "[" else found[3]), text
+        lambda match: ("(" if match[1] == "]" else match[1]) + match[2] + (")" if match[3] == "[" else match[3]), text
     )
 
 
 def _join_thousands(text: str, pattern: re.Pattern[str], separator: str) -> str:
     """Join the digit groups of numbers outside brackets."""
 
-    def join(found: re.Match[str]) -> str:
-        before = text[: found.start()]
+    def join(match: re.Match[str]) -> str:
+        before = text[: match.start()]
         depth = sum(before.count(opening) for opening in "([") - sum(before.count(closing) for closing in ")]")
-        return found[0] if depth > 0 else found[1] + found[2].replace(separator, "")
+        return match[0] if depth > 0 else match[1] + match[2].replace(separator, "")
 
     return pattern.sub(join, text)
 

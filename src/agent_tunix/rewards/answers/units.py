@@ -201,20 +201,20 @@ def parse_unit(text: str) -> Unit | None:
     return unit or None
 
 
-def units_differ(given: Unit | None, true: Unit | None) -> bool:
+def units_differ(answer: Unit | None, true: Unit | None) -> bool:
     """Return True if two units differ. An unknown name differs only from other letters and from known short names."""
-    if not given or not true or given == true:
+    if not answer or not true or answer == true:
         return False
-    names = list(given), list(true)
+    names = list(answer), list(true)
     if all(name in UNITS for name in (*names[0], *names[1])):
-        degrees = {"°": 1} in (given, true) and not _TEMPERATURES.isdisjoint((*given, *true))
+        degrees = {"°": 1} in (answer, true) and not _TEMPERATURES.isdisjoint((*answer, *true))
         return not degrees
     return len(names[0]) == len(names[1]) and any(map(_names_differ, *names))
 
 
-def _names_differ(given: str, true: str) -> bool:
-    if given == true:
+def _names_differ(answer: str, true: str) -> bool:
+    if answer == true:
         return False
-    if given in UNITS and true in UNITS:
+    if answer in UNITS and true in UNITS:
         return True
-    return min(len(given), len(true)) == 1
+    return min(len(answer), len(true)) == 1

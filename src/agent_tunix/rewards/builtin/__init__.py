@@ -39,6 +39,7 @@ class Builtin:
     isolated: bool = False  # True if it runs code that a model wrote, in a new process for each call
     # Package that may run text written by a model, for which the reward gets isolated workers; "" if none.
     library: str = ""
+    may_hang: bool = False  # True if a call may take forever, so that it runs in a worker, which has a time limit
 
 
 # Arguments of built-ins that limit time and memory. Only the configuration may set them, not a row of the dataset.
@@ -78,7 +79,7 @@ BUILTINS = {
     "code_format": Builtin("code", Kind.FORM),
     "valid_python": Builtin("code", Kind.FORM),
     "code_tests": Builtin("code_tests", Kind.CORRECTNESS, isolated=True),
-    "json_schema": Builtin("schema", Kind.FORM),
+    "json_schema": Builtin("schema", Kind.FORM, may_hang=True),
     "reasoning_gym": Builtin("tasks", Kind.CORRECTNESS, library="reasoning_gym"),
     "environment": Builtin("environment", Kind.QUALITY, -math.inf, math.inf),
 }

@@ -22,9 +22,9 @@ def code_format_reward(response: str, language: str = "python") -> Score:
     """
     blocks = [(mark, code) for mark, code in code_blocks(response) if code.strip()]
     names = {language.lower(), *({"py", "python3"} if language.lower() == "python" else ())}
-    marked = [mark.lower() in names for mark, _ in blocks]
-    value = 1.0 if marked == [True] else 0.5 if blocks else 0.0
-    return Score(value, detail=f"{len(blocks)} blocks with code, {sum(marked)} of them marked as {language}")
+    has_mark = [mark.lower() in names for mark, _ in blocks]
+    value = 1.0 if has_mark == [True] else 0.5 if blocks else 0.0
+    return Score(value, detail=f"{len(blocks)} blocks with code, {sum(has_mark)} of them marked as {language}")
 
 
 def valid_python_reward(response: str) -> Score:

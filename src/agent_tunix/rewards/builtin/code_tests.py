@@ -56,43 +56,43 @@ def code_tests_reward(response: str, tests: Any, timeout_s: float = 5.0, memory_
     if problem:
         return Score(0.0, detail=problem)
     deadline = time.monotonic() + timeout_s
-    passed, problems = 0, []
+    num_passed, problems = 0, []
     if checks:
         run = run_program(code, checks=checks, timeout_s=timeout_s, memory_mb=memory_mb)
-        passed += sum(run.passed)
+        num_passed += sum(run.passed)
         problems.append(run.problem)
-    for given, expected in dialogues:
+    for text, expected in dialogues:
         remaining_s = deadline - time.monotonic()
         if remaining_s <= 0:
             problems.append("it ran out of time")
             break
-        run = run_program(code, stdin=given, timeout_s=remaining_s, memory_mb=memory_mb)
+        run = run_program(code, stdin=text, timeout_s=remaining_s, memory_mb=memory_mb)
         right = run.ended and _same_output(run.output, expected)
-        passed += right
+        num_passed += right
         problems.append(run.problem or ("" if right else f"it printed {excerpt(run.output)}, not {excerpt(expected)}"))
     total = len(checks) + len(dialogues)
     first = next((f"; first problem: {problem}" for problem in problems if problem), "")
-    return Score(passed / total, detail=f"{passed} of {total} tests passed{first}")
+    return Score(num_passed / total, detail=f"{num_passed} of {total} tests passed{first}")
 
 
 def read_tests(tests: Any) -> tuple[list[str], list[tuple[str, str]]]:
     """Return tests as statements, and as pairs of input and expected output; raise BadReferenceError for others."""
-    parsed = tests
+    entries = tests
     if isinstance(tests, str):
         try:
-            parsed = json.loads(tests)
+            entries = json.loads(tests)
         except (ValueError, RecursionError):
-            parsed = [tests] if tests.strip() else []
-    if isinstance(parsed, Mapping) and {"inputs", "outputs"} <= set(parsed):
-        inputs, outputs = parsed["inputs"], parsed["outputs"]
+            entries = [tests] if tests.strip() else []
+    if isinstance(entries, Mapping) and {"inputs", "outputs"} <= set(entries):
+        inputs, outputs = entries["inputs"], entries["outputs"]
         if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or len(inputs) != len(outputs):
             raise BadReferenceError(f"`inputs` and `outputs` must be lists of the same length, not {excerpt(tests)}")
-        parsed = [{"input": given, "output": expected} for given, expected in zip(inputs, outputs, strict=True)]
-    if not isinstance(parsed, Sequence) or isinstance(parsed, str) or not parsed:
+        entries = [{"input": text, "output": expected} for text, expected in zip(inputs, outputs, strict=True)]
+    if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
         raise BadReferenceError(f"the column `tests` must contain tests, not {excerpt(tests)}")
     checks: list[str] = []
     dialogues: list[tuple[str, str]] = []
-    for test in parsed[:_MOST_TESTS]:
+    for test in entries[:_MOST_TESTS]:
         if isinstance(test, str) and test.strip():
             checks.append(test)
         elif isinstance(test, Mapping) and isinstance(test.get("input"), str) and isinstance(test.get("output"), str):

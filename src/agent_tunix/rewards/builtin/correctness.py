@@ -137,14 +137,14 @@ def grade_answer(response: str, answer: Any, accept_expressions: bool = False) -
     return 0.5 if comparison.within(_TENTH) else 0.0, comparison.detail
 
 
-def _compare(given: str | None, answer: Any, accept_expressions: bool = False) -> Comparison:
+def _compare(response_answer: str | None, answer: Any, accept_expressions: bool = False) -> Comparison:
     """Compare an answer with the reference.
 
     Raises:
         BadReferenceError: The reference is neither a number nor a formula.
         UndecidedAnswerError: math-verify exceeded its time limit, or failed.
     """
-    comparison = compare_answers(given, read_reference(answer), accept_expressions=accept_expressions)
+    comparison = compare_answers(response_answer, read_reference(answer), accept_expressions=accept_expressions)
     if comparison.verdict is Verdict.UNDECIDED:
         raise UndecidedAnswerError(comparison.detail, comparison.timed_out)
     return comparison
@@ -182,17 +182,17 @@ def compare_texts(response: str, answer: Any) -> Score:
     reference = normal_text(reference_text(answer))
     if not reference:
         raise BadReferenceError(f"the reference {excerpt(answer)} has no words")
-    given = marked_answer(response)
-    same = normal_text(given) == reference
+    response_answer = marked_answer(response)
+    same = normal_text(response_answer) == reference
     relation = "the same words as" if same else "not the words of"
-    return Score(1.0 if same else 0.0, detail=f"{excerpt(given)} is {relation} {excerpt(answer)}")
+    return Score(1.0 if same else 0.0, detail=f"{excerpt(response_answer)} is {relation} {excerpt(answer)}")
 
 
 def marked_answer(response: str) -> str:
     """Return the answer in tags, in a box or after `####`; without one, the whole response."""
-    found = find_answer(response)
-    marked = found is not None and found.source in (Source.TAGGED, Source.BOXED, Source.HASHES)
-    return found.text if found is not None and marked else response.strip()
+    extraction = find_answer(response)
+    is_marked = extraction is not None and extraction.source in (Source.TAGGED, Source.BOXED, Source.HASHES)
+    return extraction.text if extraction is not None and is_marked else response.strip()
 
 
 def reference_text(answer: Any) -> str:

@@ -29,8 +29,8 @@ def overlap_reward(response: str, answer: Any) -> Score:
     reference = normal_text(reference_text(answer)).split()
     if not reference:
         raise BadReferenceError(f"the reference {excerpt(answer)} has no words")
-    shared = (Counter(normal_text(response).split()) & Counter(reference)).total()
-    return Score(shared / len(reference), detail=f"{shared} of {len(reference)} words of the reference")
+    num_shared = (Counter(normal_text(response).split()) & Counter(reference)).total()
+    return Score(num_shared / len(reference), detail=f"{num_shared} of {len(reference)} words of the reference")
 
 
 def citations_reward(response: str, sources: Any) -> Score:
@@ -51,8 +51,8 @@ def citations_reward(response: str, sources: Any) -> Score:
     if not expected:
         raise BadReferenceError(f"the column `sources` must name sources, not {excerpt(sources)}")
     cited: set[str] = set()
-    for found in _CITATION.findall(response):
-        whole = found.strip().casefold()
+    for citation in _CITATION.findall(response):
+        whole = citation.strip().casefold()
         cited |= {whole} if whole in expected else {part.strip() for part in whole.split(",")} - {""}
     right = len(cited & expected)
     value = 2 * right / (len(cited) + len(expected))
@@ -64,7 +64,7 @@ def _ids(sources: Any) -> set[str]:
         sources = [sources]
     if not isinstance(sources, Sequence):
         return set()
-    listed = (
+    entries = (
         source.get("id", source.get("source_id")) if isinstance(source, Mapping) else source for source in sources
     )
-    return {str(one).strip().casefold() for one in listed if isinstance(one, str | int)} - {""}
+    return {str(one).strip().casefold() for one in entries if isinstance(one, str | int)} - {""}

@@ -51,8 +51,8 @@ def language_consistency_reward(response: str, language: str = "en") -> Score:
     """
     scripts = _SCRIPTS.get("latin" if language in _LATIN else language)
     if scripts is None:
-        known = ", ".join(sorted({*_SCRIPTS, *_LATIN} - {"latin"}))
-        raise ValueError(f"language must be one of {known}, not {language!r}")
+        names = ", ".join(sorted({*_SCRIPTS, *_LATIN} - {"latin"}))
+        raise ValueError(f"language must be one of {names}, not {language!r}")
     letters = [c for c in _NOT_PROSE.sub(" ", response[:_LONGEST]) if c.isalpha() and c not in _FORMULA_SIGNS]
     right = sum(_script(letter) in scripts for letter in letters)
     share = right / len(letters) if letters else 0.0

@@ -30,8 +30,8 @@ def multi_aspect_reward(response: str, answer: Any) -> Score:
     """
     correctness, correctness_detail = grade_answer(response, answer)
     words = response.split()
-    marked = tagged_answer(response) is not None or any(mark in response for mark in _ANSWER_MARKS)
-    clarity = 0.5 * marked + 0.5 * (1.0 - repeated_share(words)) if words else 0.0
+    has_mark = tagged_answer(response) is not None or any(mark in response for mark in _ANSWER_MARKS)
+    clarity = 0.5 * has_mark + 0.5 * (1.0 - repeated_share(words)) if words else 0.0
     completeness = 0.5 * ("=" in response) + 0.5 * (len(words) >= 5)
     efficiency = correctness * brevity(len(words), limit=200, free=50)
     value = 0.5 * correctness + 0.2 * clarity + 0.15 * completeness + 0.15 * efficiency
@@ -78,9 +78,9 @@ def diverse_reward(response: str, answer: Any) -> Score:
     1.0
     """
     correctness, correctness_detail = grade_answer(response, answer)
-    repeated = repeated_share(response.split())
-    value = correctness * (1.0 - 0.3 * repeated)
-    return Score(value, detail=f"correctness {correctness} ({correctness_detail}), repeated 4-grams {repeated:.0%}")
+    share = repeated_share(response.split())
+    value = correctness * (1.0 - 0.3 * share)
+    return Score(value, detail=f"correctness {correctness} ({correctness_detail}), repeated 4-grams {share:.0%}")
 
 
 def ngram_repetition_reward(response: str, size: int = 3, penalty: float = 1.0) -> Score:
@@ -97,8 +97,8 @@ def ngram_repetition_reward(response: str, size: int = 3, penalty: float = 1.0) 
     """
     if not 1 <= size <= 100 or not 0.0 <= penalty <= 1.0:
         raise ValueError(f"size must be from 1 to 100 and penalty from 0 to 1, not size={size} and penalty={penalty}")
-    repeated = repeated_share(response.casefold().split(), size)
-    return Score(0.0 - penalty * repeated, detail=f"{repeated:.0%} of the {size}-grams are repeats")
+    share = repeated_share(response.casefold().split(), size)
+    return Score(0.0 - penalty * share, detail=f"{share:.0%} of the {size}-grams are repeats")
 
 
 def repeated_share(words: list[str], size: int = _NGRAM) -> float:

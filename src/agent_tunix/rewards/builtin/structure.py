@@ -33,18 +33,18 @@ def step_format_reward(response: str, enough: int = 3) -> Score:
     """
     if enough < 1:
         raise ValueError(f"enough must be at least 1 step, not {enough}")
-    seen: set[str] = set()
+    steps: set[str] = set()
     last = 0
     for step in _STEP.finditer(response):
         number = int(step["named"] or step["listed"] or last + 1)
         text = " ".join(step["rest"].strip(" :.*").split()).casefold()
-        if text and number > last and text not in seen:
-            seen.add(text)
+        if text and number > last and text not in steps:
+            steps.add(text)
             last = number if not step["bullet"] else last
-    seen |= {
-        " ".join(found[0].split()).casefold() for found in _ORDINAL.finditer(response) if len(found[0].split()) > 1
+    steps |= {
+        " ".join(match[0].split()).casefold() for match in _ORDINAL.finditer(response) if len(match[0].split()) > 1
     }
-    return Score(min(1.0, len(seen) / enough), detail=f"{len(seen)} steps of the required {enough}")
+    return Score(min(1.0, len(steps) / enough), detail=f"{len(steps)} steps of the required {enough}")
 
 
 def multi_line_reward(response: str, enough: int = 3) -> Score:
@@ -74,16 +74,16 @@ _MARKS_TRIED = 50
 _TO_ANSWER = 200
 
 
-def _place_of(found: Extraction, response: str) -> tuple[int, int]:
+def _place_of(extraction: Extraction, response: str) -> tuple[int, int]:
     """Return the positions at which the mark of an answer begins and the answer ends."""
-    if found.source is Source.TAGGED:
+    if extraction.source is Source.TAGGED:
         end = response.rindex("</answer>")
         return response.rindex("<answer>", 0, end), end
-    starts = [mark.start() for mark in _MARKS[found.source].finditer(response)][-_MARKS_TRIED:]
+    starts = [mark.start() for mark in _MARKS[extraction.source].finditer(response)][-_MARKS_TRIED:]
     for start in reversed(starts):
-        place = response.find(found.text, start, start + _TO_ANSWER + len(found.text))
+        place = response.find(extraction.text, start, start + _TO_ANSWER + len(extraction.text))
         if place >= 0:
-            return start, place + len(found.text)
+            return start, place + len(extraction.text)
     return starts[-1], starts[-1]  # several boxes, which the extraction has joined
 
 
@@ -99,11 +99,11 @@ def response_structure_reward(response: str) -> Score:
     >>> score("Two and two are four, so #### 4"), score("#### 4"), score("4")
     (1.0, 0.7, 0.0)
     """
-    found = find_answer(response)
-    if found is None or found.source is Source.LAST or not found.text:
+    extraction = find_answer(response)
+    if extraction is None or extraction.source is Source.LAST or not extraction.text:
         return Score(0.0, detail="no answer is marked")
-    start, end = _place_of(found, response)
+    start, end = _place_of(extraction, response)
     working = len(set(response[:start].split())) >= 5
     trailing = len(response[end:].split())
     value = 0.4 + 0.3 * working + 0.3 * (trailing <= 20)
-    return Score(value, detail=f"{found.source}, working: {working}, {trailing} words after it")
+    return Score(value, detail=f"{extraction.source}, working: {working}, {trailing} words after it")

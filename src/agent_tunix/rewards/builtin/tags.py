@@ -52,13 +52,13 @@ def tag_count_reward(response: str, thinking: str = "think", answering: str = "a
     tags = (f"<{thinking}>", f"</{thinking}>", f"<{answering}>", f"</{answering}>")
     places = [text.find(tag) if text.count(tag) == 1 else None for tag in tags]
     first, second, third, fourth = places
-    counted = (
+    shares = (
         first == 0,
         second is not None and second > (-1 if first is None else first),
         third is not None and third > (-1 if second is None else second),
         fourth is not None and fourth + len(tags[3]) == len(text),
     )
-    return Score(sum(counted) / 4, detail=f"{sum(counted)} of 4 tags once and in place")
+    return Score(sum(shares) / 4, detail=f"{sum(shares)} of 4 tags once and in place")
 
 
 def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Score:
@@ -78,18 +78,18 @@ def reasoning_tags_reward(response: str, tags: str = "reasoning,answer") -> Scor
     >>> score("<reasoning>2<answer>4</reasoning></answer>"), score("4")
     (0.0, 0.0)
     """
-    wanted = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    if not 1 <= len(wanted) <= 100:
+    required_tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
+    if not 1 <= len(required_tags) <= 100:
         raise ValueError(
-            f"tags must name 1 to 100 tags, not {len(wanted):,}; write, for example, tags=reasoning,answer"
+            f"tags must name 1 to 100 tags, not {len(required_tags):,}; write, for example, tags=reasoning,answer"
         )
     top, crossed = _top_level_pairs(response)
-    named = [name for name, _ in top if name in wanted]
-    right = sum(named.count(tag) == 1 and any(name == tag and filled for name, filled in top) for tag in wanted)
-    ordered = [tag for tag in named if named.count(tag) == 1] == [tag for tag in wanted if named.count(tag) == 1]
-    value = right / len(wanted) * (0.5 if crossed or not ordered else 1.0)
+    names = [name for name, _ in top if name in required_tags]
+    right = sum(names.count(tag) == 1 and any(name == tag and filled for name, filled in top) for tag in required_tags)
+    ordered = [tag for tag in names if names.count(tag) == 1] == [tag for tag in required_tags if names.count(tag) == 1]
+    value = right / len(required_tags) * (0.5 if crossed or not ordered else 1.0)
     trouble = ", a tag is crossed or left open" if crossed else "" if ordered else ", not in order"
-    return Score(value, detail=f"{right} of {len(wanted)} tags are one filled pair{trouble}")
+    return Score(value, detail=f"{right} of {len(required_tags)} tags are one filled pair{trouble}")
 
 
 def _top_level_pairs(text: str) -> tuple[list[tuple[str, bool]], bool]:

@@ -70,16 +70,16 @@ def reasoning_gym_reward(response: str, metadata: Mapping[str, Any]) -> Score:
         name, json.dumps(parameters if isinstance(parameters, Mapping) else {}, sort_keys=True, default=str)
     )
     answer = extract_task_answer(response)
-    given = answer
+    text = answer
     if answer is not None and answer != entry["answer"]:
         if _is_surely_wrong(name, answer, entry):
             return Score(0.0, detail=f"{excerpt(answer)} cannot be the answer")
         if (name in _FORMULAS and not _is_formula(answer)) or (
             name in _ARITHMETIC and not _uses_numbers(answer, entry)
         ):
-            given = _NO_FORMULA
+            text = _NO_FORMULA
     try:
-        value = float(scorer(given, entry))
+        value = float(scorer(text, entry))
     except Exception as error:  # a scorer may raise anything about an answer that it cannot read
         return Score(0.0, detail=f"the scorer of {name} cannot read {excerpt(answer)}: {describe_fault(error)}")
     return Score(value, detail=f"the scorer of {name} gives {value:g} to {excerpt(answer)}")
@@ -92,8 +92,8 @@ def extract_task_answer(response: str) -> str | None:
     tagged: str | None = extract_answer(response)
     if tagged is not None:
         return tagged
-    found = find_answer(response)
-    return found.text if found is not None and found.source in (Source.BOXED, Source.HASHES) else None
+    extraction = find_answer(response)
+    return extraction.text if extraction is not None and extraction.source in (Source.BOXED, Source.HASHES) else None
 
 
 def _is_surely_wrong(name: str, answer: str, entry: Mapping[str, Any]) -> bool:
@@ -102,10 +102,10 @@ def _is_surely_wrong(name: str, answer: str, entry: Mapping[str, Any]) -> bool:
         return True
     if name in _PROBABILITIES:
         try:
-            given, true = (Fraction(text.replace(",", "")) for text in (answer, str(entry["answer"])))
+            value, true = (Fraction(text.replace(",", "")) for text in (answer, str(entry["answer"])))
         except (ValueError, ZeroDivisionError):
             return False  # the scorer cannot read it either
-        return abs(given - true) > _LARGEST_RELATIVE_ERROR * true
+        return abs(value - true) > _LARGEST_RELATIVE_ERROR * true
     return name in _WORD_ANSWERS and answer.strip().lower() != str(entry["answer"]).lower()
 
 
@@ -151,10 +151,10 @@ def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int,
             f"tasks of reasoning_gym require that package ({error}); run `pip install agent_tunix[tasks]`",
             code="missing_dependency",
         ) from error
-    known = sorted(set(factory.DATASETS) - {"composite"})
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    names = sorted(set(factory.DATASETS) - {"composite"})
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
         raise RewardError(f"reasoning_gym has no task {name!r}; {advice}", code="unknown_task")
     if level is not None and name not in factory.CURRICULA:
         raise RewardError(f"the task {name} has no levels; remove `levels` and set its parameters", code="no_levels")

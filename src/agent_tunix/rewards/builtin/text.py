@@ -26,8 +26,8 @@ def multiple_choice_reward(response: str, answer: Any, letters: str = "ABCDE") -
     reference = extract_choice(f"<answer>{reference_text(answer)}</answer>", letters)
     if reference is None:
         raise BadReferenceError(f"the reference {excerpt(answer)} must be one of the letters {letters}")
-    chosen = extract_choice(response, letters)
-    return Score(1.0 if chosen == reference else 0.0, detail=f"chosen: {chosen}, right: {reference}")
+    choice = extract_choice(response, letters)
+    return Score(1.0 if choice == reference else 0.0, detail=f"chosen: {choice}, right: {reference}")
 
 
 def exact_match_reward(response: str, answer: Any) -> Score:
@@ -61,7 +61,9 @@ def f1_reward(response: str, answer: Any) -> Score:
     reference = normal_text(reference_text(answer)).split()
     if not reference:
         raise BadReferenceError(f"the reference {excerpt(answer)} has no words")
-    given = normal_text(marked_answer(response)).split()
-    shared = (Counter(given) & Counter(reference)).total()
-    value = 2 * shared / (len(given) + len(reference))
-    return Score(value, detail=f"{shared} words shared, of {len(given)} given and {len(reference)} in the reference")
+    words = normal_text(marked_answer(response)).split()
+    num_shared = (Counter(words) & Counter(reference)).total()
+    value = 2 * num_shared / (len(words) + len(reference))
+    return Score(
+        value, detail=f"{num_shared} words shared, of {len(words)} given and {len(reference)} in the reference"
+    )

@@ -46,7 +46,7 @@ class Convention(abc.ABC):
     Calling it scores one response. Training uses `score`.
 
     Args:
-        given: The function, object or class.
+        definition: The function, object or class.
         recipe: Instructions for building the same reward in another process; None if that is impossible.
 
     Attributes:
@@ -55,7 +55,7 @@ class Convention(abc.ABC):
         is_async: True if calls may run concurrently, through `score_async`.
 
     Raises:
-        RewardSignatureError: `given` cannot be called in this convention.
+        RewardSignatureError: `definition` cannot be called in this convention.
         RewardError: `args` names an unknown parameter.
     """
 
@@ -72,21 +72,21 @@ class Convention(abc.ABC):
 
     def __init__(
         self,
-        given: Any,
+        definition: Any,
         name: str,
         args: Mapping[str, Any] | None = None,
         settings: CallSettings | None = None,
         recipe: RewardRecipe | None = None,
     ) -> None:
-        self.given = given
+        self.definition = definition
         self.name = name
         self.args = dict(args or {})
         self.settings = settings or CallSettings()
         self.recipe = recipe
-        self.target = Target(given, self.args, name)
+        self.target = Target(definition, self.args, name)
         self.calls = self._make_calls()
         self.is_async = any(call.is_async for call in self.calls)
-        self._file = source_of(given)[0]
+        self._file = source_of(definition)[0]
         self._check_args()
 
     @abc.abstractmethod
@@ -108,13 +108,13 @@ class Convention(abc.ABC):
     @property
     def function(self) -> Callable[..., Any]:
         """The function that the user wrote, or the class itself."""
-        function: Callable[..., Any] = self.given
+        function: Callable[..., Any] = self.definition
         return function
 
     @cached_property
     def is_builtin(self) -> bool:
         """True if the reward comes with this package."""
-        return (getattr(self.given, "__module__", None) or "").startswith("agent_tunix.rewards.builtin.")
+        return (getattr(self.definition, "__module__", None) or "").startswith("agent_tunix.rewards.builtin.")
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `reward("<answer>4</answer>", answer="4")`.
@@ -171,11 +171,11 @@ class Convention(abc.ABC):
         """Return the same reward under another name, with further arguments."""
         merged = {**self.args, **args}
         recipe = replace(self.recipe, name=name, args=merged) if self.recipe else None
-        return type(self)(self.given, name, merged, self.settings, recipe)
+        return type(self)(self.definition, name, merged, self.settings, recipe)
 
     def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
         """Return the same reward with other call settings."""
-        return type(self)(self.given, self.name, self.args, settings, recipe)
+        return type(self)(self.definition, self.name, self.args, settings, recipe)
 
     def check_parameters(self, columns: Collection[str]) -> None:
         """Raise RewardSignatureError if neither the dataset nor anything else provides a required parameter."""
@@ -200,18 +200,18 @@ class Convention(abc.ABC):
     @property
     def origin(self) -> tuple[str, int, str] | None:
         """File, line and qualified name, equal if a function is imported twice. None for closures and non-functions."""
-        function = inspect.unwrap(self.given) if callable(self.given) else self.given
+        function = inspect.unwrap(self.definition) if callable(self.definition) else self.definition
         if not inspect.isfunction(function) or function.__closure__ is not None:
             return None
         return (function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__)
 
     def describe(self) -> str:
         """Return `module.function (path/to/file.py:12)`, with the convention if it is not `plain`."""
-        given = inspect.unwrap(self.given) if callable(self.given) else self.given
-        module = getattr(given, "__module__", None) or type(given).__module__
-        qualified = getattr(given, "__qualname__", type(given).__qualname__)
+        definition = inspect.unwrap(self.definition) if callable(self.definition) else self.definition
+        module = getattr(definition, "__module__", None) or type(definition).__module__
+        qualified = getattr(definition, "__qualname__", type(definition).__qualname__)
         text = f"{shown_name(module)}.{qualified}"
-        file, line = source_of(self.given)
+        file, line = source_of(self.definition)
         place = "" if file is None else f"{shorten(file)}:{line}"
         manner = self._manner()
         return f"{text} ({', '.join(filter(None, (place, manner)))})" if place or manner else text
@@ -299,24 +299,24 @@ def _in_order(units: Iterable[tuple[Sequence[int], Sequence[Score]]], count: int
 
 def sample_of(response: str, columns: Mapping[str, Any]) -> Sample:
     """Return a sample made of the arguments of a direct call."""
-    known = {name: columns[name] for name in SURROUNDINGS if name in columns}
-    rest = {name: value for name, value in columns.items() if name not in (*SURROUNDINGS, "metadata")}
-    messages = ({"role": "user", "content": known.get("prompt", "")}, {"role": "assistant", "content": response})
-    return Sample(response, messages=messages, columns={**columns.get("metadata", {}), **rest}, **known)
+    surroundings = {name: columns[name] for name in SURROUNDINGS if name in columns}
+    others = {name: value for name, value in columns.items() if name not in (*SURROUNDINGS, "metadata")}
+    messages = ({"role": "user", "content": surroundings.get("prompt", "")}, {"role": "assistant", "content": response})
+    return Sample(response, messages=messages, columns={**columns.get("metadata", {}), **others}, **surroundings)
 
 
-def source_of(given: Any) -> tuple[str | None, int]:
+def source_of(definition: Any) -> tuple[str | None, int]:
     """Return file and line of a function, a class or an object's class; (None, 0) if it is not written in Python."""
-    given = inspect.unwrap(given) if callable(given) else given
-    given = getattr(given, "func", given)  # functools.partial
-    if not hasattr(given, "__code__") and not inspect.isclass(given):
-        own = getattr(type(given), "__call__", None)  # noqa: B004
-        given = own if hasattr(own, "__code__") else type(given)
-    code = getattr(given, "__code__", None)
+    definition = inspect.unwrap(definition) if callable(definition) else definition
+    definition = getattr(definition, "func", definition)  # functools.partial
+    if not hasattr(definition, "__code__") and not inspect.isclass(definition):
+        own = getattr(type(definition), "__call__", None)  # noqa: B004
+        definition = own if hasattr(own, "__code__") else type(definition)
+    code = getattr(definition, "__code__", None)
     if code is not None:
         return (code.co_filename, code.co_firstlineno)
     try:
-        return (inspect.getsourcefile(given), inspect.getsourcelines(given)[1])
+        return (inspect.getsourcefile(definition), inspect.getsourcelines(definition)[1])
     except (OSError, TypeError):
         return (None, 0)
 

@@ -65,8 +65,8 @@ class BaseEnv:
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Any:
         """Return a row as an example: its `prompt_messages`, `messages` or `prompt`, and the row as the task."""
         row = dict(example)
-        given = row.get("prompt_messages") or row.get("messages") or row.get("prompt") or []
-        messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        row_messages = row.get("prompt_messages") or row.get("messages") or row.get("prompt") or []
+        messages = [{"role": "user", "content": row_messages}] if isinstance(row_messages, str) else list(row_messages)
         return make_example(messages, row, row.get("init_rollout_args"))
 
     async def list_tools(self) -> list[Any]:

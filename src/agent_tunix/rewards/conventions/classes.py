@@ -151,8 +151,8 @@ def _make_picklable(function: Any, reward: BaseReward) -> None:
 def __getattr__(name: str) -> Any:
     if not name.startswith(_PREFIX):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if (known := _functions.get(name)) is not None:
-        return known
+    if (known_function := _functions.get(name)) is not None:
+        return known_function
     function = _load(zlib.decompress(base64.urlsafe_b64decode(name.removeprefix(_PREFIX)))).as_fn()
     function.__qualname__ = name
     _functions[name] = function  # type: ignore[assignment]

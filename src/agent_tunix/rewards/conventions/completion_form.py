@@ -139,8 +139,8 @@ class UseRecorder:
 
             def __getitem__(self, key: Any) -> str:
                 recorder.used |= isinstance(key, str)
-                found = super().__getitem__(key)
-                return _Text(found) if isinstance(key, int) else found
+                item = super().__getitem__(key)
+                return _Text(item) if isinstance(key, int) else item
 
             def __iter__(self) -> Iterator[str]:
                 return map(_Text, super().__iter__())

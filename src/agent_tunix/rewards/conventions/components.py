@@ -65,11 +65,11 @@ def score_of_entry(returned: Any, key: str | None, expected: str) -> Score:
         return to_score(returned, expected)
     if key is None or key not in returned:
         choices = ", ".join(map(str, returned)) or "none"
-        wanted = (
+        requirement = (
             "rewards.reward_key does not name the entry that is the reward"
             if key is None
             else f"it has no entry {key!r} (rewards.reward_key)"
         )
-        return Score.failed(Outcome.ERROR, f"{_DICT}{wanted}; its entries are {choices}")
+        return Score.failed(Outcome.ERROR, f"{_DICT}{requirement}; its entries are {choices}")
     components, extras, _ = split_components(returned)
     return replace(to_score(returned[key], expected), components=components, extras=extras)

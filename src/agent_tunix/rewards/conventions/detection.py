@@ -58,7 +58,7 @@ CONVENTIONS: Mapping[str, type[Convention]] = {
 
 
 def adapt(
-    given: Any,
+    definition: Any,
     name: str,
     args: Mapping[str, Any] | None = None,
     settings: CallSettings | None = None,
@@ -69,14 +69,14 @@ def adapt(
     `args` and `settings` come from the configuration. With a `recipe`, another process can build the same reward.
 
     Raises:
-        RewardSignatureError: `given` fits no convention, or several.
+        RewardSignatureError: `definition` fits no convention, or several.
         RewardError: `args` names an unknown parameter.
     """
     settings = settings or CallSettings()
-    return CONVENTIONS[detect(given, name, settings.convention)](given, name, args, settings, recipe)
+    return CONVENTIONS[detect(definition, name, settings.convention)](definition, name, args, settings, recipe)
 
 
-def detect(given: Any, name: str, convention: str = "auto") -> str:
+def detect(definition: Any, name: str, convention: str = "auto") -> str:
     """Return the convention of a function, object or class.
 
     Raises:
@@ -86,16 +86,16 @@ def detect(given: Any, name: str, convention: str = "auto") -> str:
         raise RewardSignatureError(
             f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}", code="unknown_convention"
         )
-    if any(callable(getattr(given, method, None)) for method in METHODS):
+    if any(callable(getattr(definition, method, None)) for method in METHODS):
         return "environment"
-    if is_orm(given):
+    if is_orm(definition):
         return "ms_swift"
-    refuse_environment(given, name)
-    call = Call(Target(given, {}, name))
+    refuse_environment(definition, name)
+    call = Call(Target(definition, {}, name))
     if convention != "auto" and _has_sign(convention, {*call.names}):
         return convention
     refuse_unsupported(call.names, name)
-    fits = fitting(call.names, call.takes_any, source_of(given)[0])
+    fits = fitting(call.names, call.takes_any, source_of(definition)[0])
     if len(fits) == 1 and (convention == "auto" or _is_clear(fits[0], call)):
         return fits[0]
     if convention != "auto":
@@ -123,23 +123,23 @@ def fitting(names: Sequence[str], takes_any: bool = False, file: str | None = No
         takes_any: True if there is `**kwargs` too.
         file: File of the function, if it has one.
     """
-    named = {*names}
-    is_miles = ("args" in named and bool(named & {"sample", "samples"})) or _is_miles_by_position(names)
-    if "completions" in named and takes_any and not _speaks_against_trl(named, file):
+    parameters = {*names}
+    is_miles = ("args" in parameters and bool(parameters & {"sample", "samples"})) or _is_miles_by_position(names)
+    if "completions" in parameters and takes_any and not _speaks_against_trl(parameters, file):
         return ["trl", "miles"] if is_miles else ["trl"]
-    if library := _library_of(named):
+    if library := _library_of(parameters):
         return [library]
-    if takes_any and "completion" in named and "response" not in named and _imports(file, "verifiers"):
+    if takes_any and "completion" in parameters and "response" not in parameters and _imports(file, "verifiers"):
         return ["verifiers"]
     fits = []
-    is_environment = _has_sign("environment", named)
+    is_environment = _has_sign("environment", parameters)
     if is_environment:
         fits.append("environment")
-    if named & set(BATCH_NAMES) and not is_environment:  # an environment may name `completions` too
+    if parameters & set(BATCH_NAMES) and not is_environment:  # an environment may name `completions` too
         fits.append("trl")
     if is_miles:
         fits.append("miles")
-    if named & set(RESPONSE_NAMES) and not (is_environment and "ground_truth" in named):
+    if parameters & set(RESPONSE_NAMES) and not (is_environment and "ground_truth" in parameters):
         fits.append("plain")
     return fits
 
@@ -162,8 +162,8 @@ _SIGNS: Mapping[str, Sequence[Collection[str]]] = {
 _NO_COLUMNS = {"rollout_ids", "messages_list", "parser", "mcp_client"}
 
 
-def _has_sign(convention: str, named: Collection[str]) -> bool:
-    return any({*sign} <= {*named} for sign in _SIGNS.get(convention, ()))
+def _has_sign(convention: str, parameters: Collection[str]) -> bool:
+    return any({*sign} <= {*parameters} for sign in _SIGNS.get(convention, ()))
 
 
 def _is_clear(convention: str, call: Call) -> bool:
@@ -176,14 +176,14 @@ def _is_miles_by_position(names: Sequence[str]) -> bool:
     return len(names) > 1 and names[0] == "args" and "sample" in names[1]
 
 
-def _speaks_against_trl(named: set[str], file: str | None) -> bool:
+def _speaks_against_trl(parameters: set[str], file: str | None) -> bool:
     """Return True if a function of `completions` and any other columns is one of another library."""
-    if named & {*OWN_NAMES} - {"prompts", "completions"}:
+    if parameters & {*OWN_NAMES} - {"prompts", "completions"}:
         return False
-    if named & _NO_COLUMNS or ("states" in named and named & {"answers", "infos", "tasks"}):
+    if parameters & _NO_COLUMNS or ("states" in parameters and parameters & {"answers", "infos", "tasks"}):
         return True
-    libraries = [library for library in ("verifiers", "benchmax") if _library_of(named) == library]
-    if _has_sign("environment", named):
+    libraries = [library for library in ("verifiers", "benchmax") if _library_of(parameters) == library]
+    if _has_sign("environment", parameters):
         libraries.append("benchmax")
     return any(_imports(file, library) for library in libraries)
 
@@ -192,18 +192,18 @@ def _imports(file: str | None, library: str) -> bool:
     return file is not None and library in imported_by(Path(file))
 
 
-def _library_of(named: set[str]) -> str:
+def _library_of(parameters: set[str]) -> str:
     """Return the only library whose functions have parameters of these names; "" if there is none."""
-    if "completions" not in named:
+    if "completions" not in parameters:
         for library in ("verl", "openrlhf"):
-            if _has_sign(library, named):
+            if _has_sign(library, parameters):
                 return library
-    if named & {"response", "sample", "samples"}:
+    if parameters & {"response", "sample", "samples"}:
         return ""
-    if named & {"mcp_client", "workspace"} and "completions" not in named:
+    if parameters & {"mcp_client", "workspace"} and "completions" not in parameters:
         return "benchmax"
-    if _has_sign("environment", named) or named & ({*OWN_NAMES} - {"prompts", "completions"}):
+    if _has_sign("environment", parameters) or parameters & ({*OWN_NAMES} - {"prompts", "completions"}):
         return ""
-    if _has_sign("verifiers", named):
+    if _has_sign("verifiers", parameters):
         return "verifiers"
-    return "benchmax" if {"completion", "ground_truth"} <= named else ""
+    return "benchmax" if {"completion", "ground_truth"} <= parameters else ""

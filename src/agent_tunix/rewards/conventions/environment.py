@@ -56,7 +56,7 @@ _PLURALS = {
 EXPECTED_GROUP = "expected a list of one dict for each completion, or a dict of one for each rollout_id"
 
 # Result of a method for one completion: components, None, or the outcome of a fault.
-Said = Mapping[str, Any] | Score | None
+MethodResult = Mapping[str, Any] | Score | None
 
 
 class EnvironmentReward(FormedConvention):
@@ -68,8 +68,8 @@ class EnvironmentReward(FormedConvention):
     form_parameters = ("completion", "completions")
 
     def _make_calls(self) -> Sequence[Call]:
-        own = own_methods(self.given)
-        if not own and callable(self.given):
+        own = own_methods(self.definition)
+        if not own and callable(self.definition):
             self._single: Call | None = Call(self.target)
             self._group: Call | None = None
             if _takes_several(self._single):
@@ -91,15 +91,15 @@ class EnvironmentReward(FormedConvention):
         return [call for call in (self._single, self._group) if call is not None]
 
     def _manner(self) -> str:
-        has_tools = _is_own(getattr(self.given, "run_tool", None), "run_tool")
+        has_tools = _is_own(getattr(self.definition, "run_tool", None), "run_tool")
         return f"{super()._manner()}, without its tools" if has_tools else super()._manner()
 
     @property
     def takes_termination_reason(self) -> bool:
         """True if a method receives the reason why a rollout ended."""
         names = {name for call in self.calls for name in call.names}
-        given = {"termination_reason", "termination_reasons", "rollout", "rollouts"}
-        return bool(names & given) or any(map(_takes_only_rollouts, self.calls))
+        reason_names = {"termination_reason", "termination_reasons", "rollout", "rollouts"}
+        return bool(names & reason_names) or any(map(_takes_only_rollouts, self.calls))
 
     def _take_weights(self) -> dict[str, float]:
         """Return the argument `weights`, unless the constructor or a method takes it."""
@@ -120,9 +120,9 @@ class EnvironmentReward(FormedConvention):
 
     def _evaluate(self, samples: Sequence[Sample], first: int) -> list[Score]:
         if self._group is None:
-            return self._merge(1, [_said(self._call_single(samples[0]))], [])
+            return self._merge(1, [_result_of(self._call_single(samples[0]))], [])
         single = [self._try_single(sample) for sample in samples] if self._single else []
-        return self._merge(len(samples), single, _said_of_each(self._call_group(samples, single), samples))
+        return self._merge(len(samples), single, _results_of_group(self._call_group(samples, single), samples))
 
     async def _evaluate_async(self, samples: Sequence[Sample], first: int, slots: asyncio.Semaphore) -> list[Score]:
         if self._group is None:
@@ -131,37 +131,37 @@ class EnvironmentReward(FormedConvention):
         single = await asyncio.gather(*attempts)
         async with slots:
             returned = self._call_group(samples, single)
-            group = _said_of_each(await running.awaited(returned), samples)
+            group = _results_of_group(await running.awaited(returned), samples)
         return self._merge(len(samples), single, group)
 
-    async def _await_single(self, sample: Sample, slots: asyncio.Semaphore) -> Said:
+    async def _await_single(self, sample: Sample, slots: asyncio.Semaphore) -> MethodResult:
         assert self._single is not None
         async with slots:
             returned = self._call_single(sample)
-            return _said(await running.awaited(returned))
+            return _result_of(await running.awaited(returned))
 
-    async def _try_single_async(self, sample: Sample, slots: asyncio.Semaphore) -> Said:
+    async def _try_single_async(self, sample: Sample, slots: asyncio.Semaphore) -> MethodResult:
         try:
             return await self._await_single(sample, slots)
         except FAULTS as error:  # costs this completion, not its group
             return self._failed(error)
 
-    def _try_single(self, sample: Sample) -> Said:
+    def _try_single(self, sample: Sample) -> MethodResult:
         try:
-            return _said(self._call_single(sample))
+            return _result_of(self._call_single(sample))
         except FAULTS as error:  # costs this completion, not its group
             return self._failed(error)
 
-    def _merge(self, count: int, single: Sequence[Said], group: Sequence[Said]) -> list[Score]:
-        return [self._merge_one([said[place] for said in (single, group) if said]) for place in range(count)]
+    def _merge(self, count: int, single: Sequence[MethodResult], group: Sequence[MethodResult]) -> list[Score]:
+        return [self._merge_one([results[place] for results in (single, group) if results]) for place in range(count)]
 
-    def _merge_one(self, said: Sequence[Said]) -> Score:
+    def _merge_one(self, results: Sequence[MethodResult]) -> Score:
         merged: dict[str, Any] = {}
-        for part in said:
+        for part in results:
             if isinstance(part, Score):
                 return part
             merged.update(part or {})
-        if not merged and all(part is None for part in said):
+        if not merged and all(part is None for part in results):
             return Score.failed(Outcome.NOT_APPLICABLE, "the reward returned None")
         return sum_components(merged, self.weights)
 
@@ -180,15 +180,15 @@ class EnvironmentReward(FormedConvention):
         available = {**sample.columns, "prompt": sample.prompt, **self.target.call_args}
         return self._single(available, _as_meant(self._single, lazily, "rollout"))
 
-    def _call_group(self, samples: Sequence[Sample], single: Sequence[Said]) -> Any:
+    def _call_group(self, samples: Sequence[Sample], single: Sequence[MethodResult]) -> Any:
         assert self._group is not None
         lazily: dict[str, Callable[[], Any]] = {
             "rollout_ids": lambda: [sample.rollout_id for sample in samples],
             "messages_list": lambda: [messages_of(sample) for sample in samples],
             "rollouts": lambda: [
-                rollout_of(sample, said)
-                for sample, said in zip(samples, single or [None] * len(samples), strict=True)
-                if not isinstance(said, Score)  # as in benchmax, a rollout that failed is in no group
+                rollout_of(sample, result)
+                for sample, result in zip(samples, single or [None] * len(samples), strict=True)
+                if not isinstance(result, Score)  # as in benchmax, a rollout that failed is in no group
             ],
             "tasks": lambda: [task_of(sample) for sample in samples],
             "example_args_list": lambda: [task_of(sample) for sample in samples],
@@ -224,7 +224,7 @@ def _takes_only_rollouts(call: Call) -> bool:
     return len(call.names) == 1 and call.names[0] not in {*_PLURALS, *_PLURALS.values()}
 
 
-def _said(returned: Any) -> Said:
+def _result_of(returned: Any) -> MethodResult:
     if isinstance(returned, Score):
         return to_score(returned, "a dict of named components")
     if returned is None or isinstance(returned, Mapping):
@@ -232,25 +232,25 @@ def _said(returned: Any) -> Said:
     return Score.failed(Outcome.ERROR, f"returned {describe_kind(returned)}; expected a dict of named components")
 
 
-def _said_of_each(returned: Any, samples: Sequence[Sample]) -> list[Said]:
+def _results_of_group(returned: Any, samples: Sequence[Sample]) -> list[MethodResult]:
     count, ids = len(samples), [sample.rollout_id for sample in samples]
     if returned is None:
         return [None] * count
     if isinstance(returned, Mapping) and returned.keys() <= {*ids}:
         missing = Score.failed(Outcome.ERROR, f"returned no components for this rollout; {EXPECTED_GROUP}")
-        return [_said(returned[rollout_id]) if rollout_id in returned else missing for rollout_id in ids]
+        return [_result_of(returned[rollout_id]) if rollout_id in returned else missing for rollout_id in ids]
     if not isinstance(returned, list | tuple):
         fault = f"returned {describe_kind(returned)}; {EXPECTED_GROUP}"
     elif len(returned) != count:
         fault = f"returned {len(returned)} values for {count} completions"
     else:
-        return [_said(value) for value in returned]
+        return [_result_of(value) for value in returned]
     return [Score.failed(Outcome.ERROR, fault)] * count
 
 
-def own_methods(given: Any) -> list[str]:
+def own_methods(definition: Any) -> list[str]:
     """Return the names of the reward methods that an object or class has, other than abstract and inherited ones."""
-    return [name for name in METHODS if _is_own(getattr(given, name, None), name)]
+    return [name for name in METHODS if _is_own(getattr(definition, name, None), name)]
 
 
 def _is_own(method: Any, name: str) -> bool:
@@ -269,14 +269,14 @@ def messages_of(sample: Sample) -> list[dict[str, Any]]:
     return [{"role": "user", "content": sample.prompt}, {"role": "assistant", "content": sample.response}]
 
 
-def rollout_of(sample: Sample, said: Said) -> BaseRollout:
+def rollout_of(sample: Sample, result: MethodResult) -> BaseRollout:
     """Return the rollout as newer benchmax environments get it, with the components that `compute_reward` returned."""
     own = ("prompt_messages", "termination_reason")  # of the rollout, not of its row
     reason = termination_reason_in_benchmax(termination_reason_of(sample))
     return BaseRollout(
         rollout_id=sample.rollout_id,
         termination_reason=reason,
-        rewards=dict(said) if isinstance(said, Mapping) else None,
+        rewards=dict(result) if isinstance(result, Mapping) else None,
         messages=messages_of(sample),
         example_args={name: value for name, value in task_of(sample).items() if name not in own},
     )

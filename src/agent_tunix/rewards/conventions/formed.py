@@ -95,8 +95,8 @@ class FormedConvention(Convention):
             logger.info("%s (rewards.completions)", text)
 
     def _manner(self) -> str:
-        told = self._takes_form and self.completions != "auto"
-        return f"{self.convention}, completions as {self.completions}" if told else self.convention
+        is_set = self._takes_form and self.completions != "auto"
+        return f"{self.convention}, completions as {self.completions}" if is_set else self.convention
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response; see `Convention`."""

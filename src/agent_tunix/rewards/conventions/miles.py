@@ -150,8 +150,8 @@ class MilesReward(Convention):
         call = self.calls[0]
         if call.takes_any:  # miles passes no columns, and a function may pass its kwargs on
             lazily = {name: make for name, make in lazily.items() if name in call.names}
-        taken = {name: value for name, value in self.target.call_args.items() if name in call.names}
-        return call(taken, lazily)
+        arguments = {name: value for name, value in self.target.call_args.items() if name in call.names}
+        return call(arguments, lazily)
 
     def _namespace(self, count: int) -> SimpleNamespace:
         """Return miles' arguments about rewards, plus all arguments from configuration."""

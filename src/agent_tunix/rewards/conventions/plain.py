@@ -23,7 +23,6 @@ call, so that no reward can corrupt the next.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -158,24 +157,34 @@ class PlainReward(FormedConvention):
         """Score each sample, in order. Every fault of the user's code becomes an outcome with its reason."""
         if self.is_async or self._recorder is not None or (samples and self.is_open):
             return super().score(samples)
-        # A built-in first collects questions to the thorough tier for the whole batch, and is then called again.
-        questions = Questions()
-        scores: list[Score | None] = [None] * len(samples)
         watch = CallWatch(self._file)
-        watched = contextlib.nullcontext() if self.is_builtin else watch
-        with served_imports(), capture.listening(), capture.attributed() as lines, watched:
-            waiting = list(range(len(samples)))
-            while waiting:
-                started = time.perf_counter()
-                questions.settle()
-                waited_s = (time.perf_counter() - started) / len(waiting)
-                with questions.gathered() if self.is_builtin else contextlib.nullcontext():
-                    for place in waiting:
-                        scores[place] = self._score_one(samples[place], lines, watch, waited_s)
-                waiting = [place for place in waiting if scores[place] is None]
-        return [score for score in scores if score is not None]
+        with served_imports(), capture.listening(), capture.attributed() as lines:
+            if self.is_builtin:
+                return self._score_in_rounds(samples, lines, watch)
+            with watch:
+                return [score for sample in samples if (score := self._score_one(sample, lines, watch)) is not None]
 
-    def _score_one(self, sample: Sample, lines: list[str], watch: CallWatch, waited_s: float) -> Score | None:
+    def _score_in_rounds(self, samples: Sequence[Sample], lines: list[str], watch: CallWatch) -> list[Score]:
+        """Score each sample with a built-in, whose questions to the thorough tier are answered together.
+
+        A call that needs an answer notes its question and raises `PutOff`. It is made again once all questions of the
+        round are answered, and may then ask another.
+        """
+        questions = Questions()
+        scores: dict[int, Score] = {}
+        places = list(range(len(samples)))
+        while places:
+            started = time.perf_counter()
+            questions.settle()
+            waited_s = (time.perf_counter() - started) / len(places)
+            with questions.gathered():
+                for place in places:
+                    if (score := self._score_one(samples[place], lines, watch, waited_s)) is not None:
+                        scores[place] = score
+            places = [place for place in places if place not in scores]
+        return [scores[place] for place in range(len(samples))]
+
+    def _score_one(self, sample: Sample, lines: list[str], watch: CallWatch, waited_s: float = 0.0) -> Score | None:
         """Return the score, and add `waited_s` to its time; None if a built-in waits for the thorough tier."""
         lines.clear()
         watch.missed.clear()
@@ -223,8 +232,8 @@ class PlainReward(FormedConvention):
             available.pop(name, None)
         if self.target.call_args:
             available.update(self.target.call_args)
-        made = {"completion": lambda: self._completion_of(sample)} if self._takes_form else {}
-        return partial(self.calls[0], available, made)
+        lazy_arguments = {"completion": lambda: self._completion_of(sample)} if self._takes_form else {}
+        return partial(self.calls[0], available, lazy_arguments)
 
     @cached_property
     def _arguments(self) -> Arguments | None:

@@ -21,10 +21,10 @@ class Target:
     become its values.
     """
 
-    def __init__(self, given: Any, args: Mapping[str, Any], name: str) -> None:
-        self.given = given
+    def __init__(self, definition: Any, args: Mapping[str, Any], name: str) -> None:
+        self.definition = definition
         self.name = name
-        self.is_class = inspect.isclass(given)
+        self.is_class = inspect.isclass(definition)
         self._config_class: type | None = None
         self._constructor_args: dict[str, Any] = {}
         self._config_args: dict[str, Any] = {}
@@ -42,14 +42,14 @@ class Target:
     def object(self) -> Any:
         """The function or object itself."""
         if not self.is_class:
-            return self.given
+            return self.definition
         arguments = own_copy(self._constructor_args)
         if self._config_class is not None:
             arguments["config"] = self._config_class(**own_copy(self._config_args))
         with CallWatch() as watch:
-            made = self.given(**arguments)
+            instance = self.definition(**arguments)
         self.missed = watch.missed
-        return made
+        return instance
 
     @property
     def settable(self) -> list[str]:
@@ -67,7 +67,7 @@ class Target:
                 if parameter.name == "config" and self._config_class is not None:
                     continue
                 raise RewardSignatureError(
-                    f"reward {self.name!r}: the constructor of {self.given.__qualname__} requires "
+                    f"reward {self.name!r}: the constructor of {self.definition.__qualname__} requires "
                     f"`{parameter.name}`; set rewards.args.{self.name}.{parameter.name}",
                     code="missing_constructor_argument",
                 )
@@ -83,13 +83,13 @@ class Target:
             self._config_class = self._config_type
         if isinstance(config := self._constructor_args.get("config"), Mapping) and self._config_type is not None:
             self._config_class, self._config_args = self._config_type, dict(config)
-        taken = {*self._constructor_args, *self._config_args}
-        self.call_args = {name: value for name, value in args.items() if name not in taken}
+        used_names = {*self._constructor_args, *self._config_args}
+        self.call_args = {name: value for name, value in args.items() if name not in used_names}
 
     @cached_property
     def _parameters(self) -> dict[str, inspect.Parameter]:
         try:
-            parameters = inspect.signature(self.given).parameters
+            parameters = inspect.signature(self.definition).parameters
         except (TypeError, ValueError):
             return {}
         return {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -100,7 +100,7 @@ class Target:
         if "config" not in self._parameters:
             return None
         try:
-            hint = typing.get_type_hints(self.given.__init__).get("config")
+            hint = typing.get_type_hints(self.definition.__init__).get("config")
         except Exception:  # annotations of a user's class may raise any error
             return None
         kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if dataclasses.is_dataclass(kind)]
@@ -139,8 +139,8 @@ class Call:
     @property
     def required(self) -> list[str]:
         """Names of the parameters without a default."""
-        named = (p for p in self.signature.parameters.values() if p.name in self.names)
-        return [p.name for p in named if p.default is p.empty]
+        parameters = (p for p in self.signature.parameters.values() if p.name in self.names)
+        return [p.name for p in parameters if p.default is p.empty]
 
     def __call__(self, available: Mapping[str, Any], lazily: Mapping[str, Callable[[], Any]] | None = None) -> Any:
         """Call the function with the available arguments that it names, or with all if it takes `**kwargs`.
@@ -181,62 +181,62 @@ class Call:
 
 
 def _signature_of(target: Target, method: str) -> inspect.Signature:
-    given = target.given
-    if not target.is_class and not method and not callable(given):
+    definition = target.definition
+    if not target.is_class and not method and not callable(definition):
         raise RewardSignatureError(
-            f"reward {target.name!r} must be callable, but is {given!r}; name a function", code="not_callable"
+            f"reward {target.name!r} must be callable, but is {definition!r}; name a function", code="not_callable"
         )
-    if target.is_class and not method and not any("__call__" in vars(kind) for kind in given.__mro__):
+    if target.is_class and not method and not any("__call__" in vars(kind) for kind in definition.__mro__):
         raise RewardSignatureError(
-            f"reward {target.name!r} is the class {given.__qualname__}, which must have `__call__` or "
+            f"reward {target.name!r} is the class {definition.__qualname__}, which must have `__call__` or "
             "`compute_reward`, but has neither; name a function, or write one of these methods",
             code="not_callable",
         )
-    if target.is_class and (missing := sorted(getattr(given, "__abstractmethods__", ()))):
+    if target.is_class and (missing := sorted(getattr(definition, "__abstractmethods__", ()))):
         raise RewardSignatureError(
-            f"reward {target.name!r} is the class {given.__qualname__}, which lacks required methods of its base "
+            f"reward {target.name!r} is the class {definition.__qualname__}, which lacks required methods of its base "
             f"class: {', '.join(missing)}; write them, or name a class that has them",
             code="abstract_class",
         )
-    function = getattr(given, method or "__call__") if target.is_class or method else given
+    function = getattr(definition, method or "__call__") if target.is_class or method else definition
     try:
         signature = _outermost(function, inspect.signature(function))
     except (TypeError, ValueError) as error:
         raise RewardSignatureError(
             f"reward {target.name!r} has no readable signature: {error}; wrap it in a function", code="no_signature"
         ) from error
-    if target.is_class and not isinstance(inspect.getattr_static(given, method or "__call__"), staticmethod):
-        if isinstance(inspect.getattr_static(given, method or "__call__"), classmethod):
+    if target.is_class and not isinstance(inspect.getattr_static(definition, method or "__call__"), staticmethod):
+        if isinstance(inspect.getattr_static(definition, method or "__call__"), classmethod):
             return signature
         return signature.replace(parameters=list(signature.parameters.values())[1:])
     return signature
 
 
-def _outermost(function: Any, shown: inspect.Signature) -> inspect.Signature:
+def _outermost(function: Any, signature: inspect.Signature) -> inspect.Signature:
     """Return the wrapped function's signature, or the wrapper's own if it cannot be called with the wrapped one.
 
     `inspect.signature` shows the wrapped function of `functools.wraps`. A wrapper that makes a batch reward of a
     function of one response, for instance, requires `completions`.
     """
     if not hasattr(function, "__wrapped__"):
-        return shown
+        return signature
     try:
         own = inspect.signature(function, follow_wrapped=False)
     except ValueError:  # a wrapper in C, such as that of `functools.lru_cache`, takes what the wrapped function takes
-        return shown
-    parameters = shown.parameters.values()
+        return signature
+    parameters = signature.parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    named = {p.name: None for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    own_parameters = {p.name: None for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     try:
-        own.bind(*positional, **named)
+        own.bind(*positional, **own_parameters)
     except TypeError:
         return own
-    return shown
+    return signature
 
 
 def _is_async(target: Target, method: str) -> bool:
-    given = target.given
-    function = getattr(given, method) if method else (given.__call__ if target.is_class else given)
+    definition = target.definition
+    function = getattr(definition, method) if method else (definition.__call__ if target.is_class else definition)
     candidates = [function, getattr(function, "__call__", None), inspect.unwrap(function)]  # noqa: B004
     return any(inspect.iscoroutinefunction(candidate) for candidate in candidates)
 

@@ -94,7 +94,7 @@ def _as_mapping(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return {} if arguments is None else arguments
     try:
-        read = json.loads(arguments)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    return read if isinstance(read, dict) else arguments
+    return value if isinstance(value, dict) else arguments

@@ -67,7 +67,7 @@ class TrlReward(FormedConvention):
     owns_output = False  # the output of a call belongs to no single completion
 
     def _make_calls(self) -> Sequence[Call]:
-        self.needs_batch = getattr(self.given, "needs_batch", False) is True
+        self.needs_batch = getattr(self.definition, "needs_batch", False) is True
         return [Call(self.target)]
 
     @property
@@ -77,10 +77,10 @@ class TrlReward(FormedConvention):
         A function that requires `environments` gets messages, because TRL passes nothing else with environments. A
         trial could not tell: a made-up episode has no environment.
         """
-        if getattr(self.given, "takes_messages", False) is True:
+        if getattr(self.definition, "takes_messages", False) is True:
             return "messages"
-        given = super().completions
-        return "messages" if given == "auto" and "environments" in self.calls[0].required else given
+        form = super().completions
+        return "messages" if form == "auto" and "environments" in self.calls[0].required else form
 
     def _units(self, samples: Sequence[Sample]) -> Iterable[Sequence[int]]:
         return [range(len(samples))] if samples else []

@@ -60,7 +60,7 @@ def to_score(returned: Any, expected: str) -> Score:
     return Score.failed(Outcome.ERROR, number if "; " in number else f"{number}; {expected}")
 
 
-def _own_score(said: Score) -> Score:
+def _own_score(score: Score) -> Score:
     """Return a checked copy of a score that user code made, without its parts, terms and seconds.
 
     Raises:
@@ -68,16 +68,16 @@ def _own_score(said: Score) -> Score:
         ValueError: The outcome is unknown, or a component or metric is not a number.
     """
     for field, kind in (("components", Mapping), ("extras", Mapping), ("metrics", Mapping), ("detail", str)):
-        if not isinstance(value := getattr(said, field), kind):
-            wanted = "text" if kind is str else "a mapping"
-            raise TypeError(f"its `{field}` must be {wanted}, not {describe_kind(value)}")
+        if not isinstance(value := getattr(score, field), kind):
+            requirement = "text" if kind is str else "a mapping"
+            raise TypeError(f"its `{field}` must be {requirement}, not {describe_kind(value)}")
     return Score(
-        said.value,
-        {str(name): None if value is None else _number(name, value) for name, value in said.components.items()},
-        Outcome(said.outcome),
-        said.detail,
-        dict(said.extras),
-        metrics={str(name): _number(name, value) for name, value in said.metrics.items()},
+        score.value,
+        {str(name): None if value is None else _number(name, value) for name, value in score.components.items()},
+        Outcome(score.outcome),
+        score.detail,
+        dict(score.extras),
+        metrics={str(name): _number(name, value) for name, value in score.metrics.items()},
     )
 
 

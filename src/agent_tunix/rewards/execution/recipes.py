@@ -13,6 +13,13 @@ def is_builtin(reward: Reward) -> bool:
     return getattr(reward, "is_builtin", False) is True
 
 
+def stays_here(reward: Reward) -> bool:
+    """Return True for a built-in whose calls end soon, so that they need no worker process."""
+    recipe = getattr(reward, "recipe", None)
+    builtin = BUILTINS.get(recipe.spec) if isinstance(recipe, RewardRecipe) else None
+    return is_builtin(reward) and not (builtin is not None and builtin.may_hang)
+
+
 def recipe_of(reward: Reward) -> RewardRecipe | None:
     """Return the recipe of a reward, with the user's modules as they are now; None if only the object is known."""
     known = getattr(reward, "recipe", None)

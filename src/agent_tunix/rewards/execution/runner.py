@@ -15,7 +15,7 @@ from agent_tunix.rewards.execution.calls import Executor, Job, divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
 from agent_tunix.rewards.execution.inline import EventLoopThread
 from agent_tunix.rewards.execution.local import LocalExecutor, make_sandboxed_executor
-from agent_tunix.rewards.execution.recipes import is_builtin, is_uploaded, needs_sandbox, recipe_of
+from agent_tunix.rewards.execution.recipes import is_uploaded, needs_sandbox, recipe_of, stays_here
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
@@ -95,7 +95,7 @@ class Runner(Closing, Generic[AnyReward]):
         ):
             return IsolatedReward(reward, recipe, self._sandboxed_executor(recipe))
         stays = self._settings.execution == "auto" or recipe is None
-        if self._settings.execution == "inline" or (stays and is_builtin(reward)):
+        if self._settings.execution == "inline" or (stays and stays_here(reward)):
             return self._inline(reward)
         if recipe is None:
             text = f"reward {reward.name!r} cannot be rebuilt in another process: {reward.describe()}"

@@ -18,7 +18,7 @@ class ExecutionSettings:
     """Place and limits of reward calls."""
 
     # `inline`: in this process; `process`: in worker processes; `ray`: in worker processes of a Ray cluster; `auto`:
-    # built-ins inline and users' code in worker processes.
+    # built-ins inline (but for those that may take forever) and users' code in worker processes.
     execution: str = "auto"
     timeout_s: float = 10.0  # wall time that a call may take per completion
     memory_mb: int = 2048  # memory that a worker may allocate beyond what it holds after loading its rewards

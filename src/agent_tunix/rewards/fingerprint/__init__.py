@@ -165,7 +165,7 @@ def _describe(component: Component, files: Iterable[Path]) -> dict[str, Any]:
 
 def _function_of(reward: object) -> object:
     """Return the function, class or object that the user gave."""
-    given = getattr(reward, "given", reward)
+    given = getattr(reward, "definition", reward)
     while isinstance(given, functools.partial):
         given = given.func
     return inspect.unwrap(given) if callable(given) else given
@@ -174,7 +174,7 @@ def _function_of(reward: object) -> object:
 def _args_of(reward: object) -> Mapping[str, Any]:
     """Return the configured arguments, with those of a `functools.partial`."""
     args: dict[str, Any] = dict(getattr(reward, "args", {}))
-    given = getattr(reward, "given", None)
+    given = getattr(reward, "definition", None)
     while isinstance(given, functools.partial):
         args = {**{str(index): value for index, value in enumerate(given.args)}, **given.keywords, **args}
         given = given.func
@@ -215,7 +215,7 @@ def _state_of(reward: object) -> str | None:
     """
     if isinstance(reward, Mixture):
         return fingerprint(reward).short
-    given = getattr(reward, "given", None)
+    given = getattr(reward, "definition", None)
     if given is None or uploaded_source_of(reward) is not None or _name_of(_function_of(reward)).startswith(_OWN):
         return None
     return digest(json.dumps(describe(given), sort_keys=True))

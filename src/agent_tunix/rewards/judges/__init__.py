@@ -7,6 +7,9 @@ imports on demand.
 import importlib
 from typing import Any
 
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY = "OPENAI_API_KEY"
+
 JUDGES = {
     "judge": "grading:RubricJudge",
     "pairwise_judge": "pairwise:PairwiseJudge",

@@ -1,100 +1,64 @@
-"""Accounts of judges: tokens, cost and time, for one verdict and in total."""
+"""Accounts of judges: tokens, cost and time, for one score and in total."""
 
-import threading
-from dataclasses import dataclass, field
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one reply, or the sum over several."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0  # prompt tokens that were in the endpoint's prompt cache
-    is_estimated: bool = False  # True if the endpoint reported none; they are then estimated from characters
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.is_estimated or other.is_estimated,
-        )
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(slots=True)
 class Receipt:
-    """Account of one verdict. A cached verdict costs nothing."""
+    """Account of the questions behind a score. A cached reply costs nothing."""
 
-    usage: Usage = field(default_factory=Usage)
-    cost: float = 0.0  # price of all its requests; 0 if prices are unknown
+    questions: int = 0
+    cache_hits: int = 0  # questions answered from the cache, or by an equal question in progress
     requests: int = 0
-    latency_s: float = 0.0  # duration of the request that succeeded
-    is_cached: bool = False  # True if the verdict came from the cache, or from an equal question in progress
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0  # prompt tokens that were in the endpoint's prompt cache
+    cost: float = 0.0  # price of all requests; 0 if prices are unknown
+    latency_s: float = 0.0  # duration of the requests that succeeded
+
+    def add(self, other: "Receipt") -> None:
+        """Add another account."""
+        for item in fields(Receipt):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    def to_extras(self) -> dict[str, Any]:
+        """Return the account as extras of a score."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost": self.cost,
+            "requests": self.requests,
+            "latency_s": round(self.latency_s, 3),
+            "cached": 0 < self.questions == self.cache_hits,
+        }
 
 
 @dataclass(slots=True)
-class JudgeTally:
-    """Sum of receipts."""
+class JudgeTally(Receipt):
+    """Sum of the accounts of a judge, in total or for a step."""
 
-    verdicts: int = 0
     failures: int = 0
-    cache_hits: int = 0
-    requests: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost: float = 0.0
-    latency_s: float = 0.0
     latency_max_s: float = 0.0
 
-    def add(self, receipt: Receipt, *, failed: bool) -> None:
-        """Count one verdict, or the failure to get it."""
-        self.verdicts += not failed
+    def count(self, receipt: Receipt, *, failed: bool) -> None:
+        """Add the account of one question, which may have failed."""
+        self.add(receipt)
         self.failures += failed
-        self.cache_hits += receipt.is_cached
-        self.requests += receipt.requests
-        self.usage += receipt.usage
-        self.cost += receipt.cost
-        self.latency_s += receipt.latency_s
         self.latency_max_s = max(self.latency_max_s, receipt.latency_s)
 
     def metrics(self) -> dict[str, float]:
         """Return the sums by name. `latency_mean_s` excludes cached verdicts."""
-        asked = self.verdicts - self.cache_hits
+        verdicts = self.questions - self.failures
         return {
-            "verdicts": self.verdicts,
+            "verdicts": verdicts,
             "failures": self.failures,
             "cache_hits": self.cache_hits,
             "requests": self.requests,
-            "prompt_tokens": self.usage.prompt_tokens,
-            "completion_tokens": self.usage.completion_tokens,
-            "cached_tokens": self.usage.cached_tokens,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cached_tokens": self.cached_tokens,
             "cost": self.cost,
-            "latency_mean_s": self.latency_s / asked if asked > 0 else 0.0,
+            "latency_mean_s": self.latency_s / max(1, verdicts - self.cache_hits),
             "latency_max_s": self.latency_max_s,
         }
-
-
-class Totals:
-    """Tallies of a judge in this process: in total, and for the current step."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._all = JudgeTally()
-        self._step = JudgeTally()
-
-    def add(self, receipt: Receipt, *, failed: bool) -> None:
-        """Count one verdict, or the failure to get it."""
-        with self._lock:
-            self._all.add(receipt, failed=failed)
-            self._step.add(receipt, failed=failed)
-
-    def metrics(self) -> dict[str, float]:
-        """Return the tally of all verdicts."""
-        with self._lock:
-            return self._all.metrics()
-
-    def take_step(self) -> dict[str, float]:
-        """Return the tally since the last call."""
-        with self._lock:
-            step, self._step = self._step, JudgeTally()
-        return step.metrics()

@@ -1,22 +1,19 @@
 """Questions to a model, with cache, endpoint and accounts."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TypeVar
 
-import httpx
+import openai
 
 from agent_tunix.rewards.judges import prompts
-from agent_tunix.rewards.judges.accounts import Receipt, Totals
+from agent_tunix.rewards.judges.accounts import JudgeTally, Receipt
 from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
 from agent_tunix.rewards.judges.endpoint import Endpoint
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
-from agent_tunix.rewards.judges.limits import JudgeBudget, Timing
-from agent_tunix.rewards.judges.pools import Pool
-from agent_tunix.rewards.judges.prompts import Message
+from agent_tunix.rewards.judges.limits import Pool, Timing
+from agent_tunix.rewards.judges.prompts import Question
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
 T = TypeVar("T")
@@ -24,89 +21,72 @@ T = TypeVar("T")
 # A model that gives no verdict is asked again with another seed.
 TRIES_FOR_A_VERDICT = 2
 
-
-@dataclass(slots=True)
-class _Session:
-    """State of one event loop while callers score in it."""
-
-    client: httpx.AsyncClient
-    users: int = 0
-    under_way: dict[str, "asyncio.Future[str]"] = field(default_factory=dict)
+# Settings that decide a reply, besides the messages.
+_DECIDING = {"base_url", "model", "structured", "temperature", "seed", "max_tokens", "extra_body"}
 
 
 class Asker:
-    """Client of one model at one endpoint, with an account of all questions in `totals`.
+    """Client of one model at one endpoint, which serves all batches of a judge in one event loop.
 
-    One object serves all batches of a run, from any thread or event loop. `pool` has the limits that judges share.
+    `total` is the account of all questions.
     """
 
     def __init__(self, settings: EndpointSettings, pool: Pool, timing: Timing) -> None:
         self.settings = settings
-        self.totals = Totals()
+        self.total = JudgeTally()
+        self._step = JudgeTally()
         self._cache = ReplyCache(settings.cache)
-        self._endpoint = Endpoint(settings, pool, JudgeBudget(settings.max_requests, settings.max_cost), timing)
-        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
-        self._lock = threading.Lock()
+        self._endpoint = Endpoint(settings, pool, timing)
+        self._client: openai.AsyncOpenAI | None = None
+        self._num_sessions = 0
+        self._under_way: dict[str, asyncio.Future[str]] = {}
 
-    @asynccontextmanager
+    def check(self) -> None:
+        """Raise RewardError if the key is not set or a proxy of the environment cannot be used."""
+        self._endpoint.open()
+
+    def take_step(self) -> JudgeTally:
+        """Return the account of the questions since the last call."""
+        step, self._step = self._step, JudgeTally()
+        return step
+
+    @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[None]:
-        """Keep connections open for questions asked inside, in this event loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            session = self._sessions.get(loop)
-            if session is None:
-                session = _Session(self._endpoint.open())
-                self._sessions[loop] = session
-            session.users += 1
+        """Keep connections and the cache open for questions asked inside."""
+        if self._client is None:
+            self._client = self._endpoint.open()
+        self._num_sessions += 1
         try:
             yield
         finally:
-            session.users -= 1
-            if not session.users:
-                with self._lock:
-                    del self._sessions[loop]
+            self._num_sessions -= 1
+            if not self._num_sessions:
+                client, self._client = self._client, None
                 self._cache.close()
-                await session.client.aclose()
+                await client.close()
 
-    async def ask(
-        self,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        read: Callable[[str], T],
-        receipt: Receipt,
-    ) -> T:
-        """Ask a question, within a `session`.
-
-        Args:
-            messages: The conversation.
-            schema: JSON schema of the reply; None: a text.
-            read: Function that turns the reply into a value. If it raises MalformedVerdict, the model is asked again.
-                Only a reply that it can read is cached.
-            receipt: Account that the question is added to.
+    async def ask(self, question: Question[T], receipt: Receipt) -> T:
+        """Ask a question, within a `session`, and add it to an account. Only a reply that can be read is cached.
 
         Raises:
             JudgeFault: There is no reply, or none that can be read.
         """
-        session = self._sessions[asyncio.get_running_loop()]
-        key = self._key(messages, schema)
+        deciding = self.settings.model_dump(mode="json", include=_DECIDING)
+        content = {"version": prompts.VERSION, "messages": list(question.messages), "schema": question.schema}
+        key = cache_key({**content, **deciding})
+        spent = Receipt(questions=1)
         failed = True
         try:
-            value = await self._ask(session, key, messages, schema, read, receipt)
+            value = await self._ask(key, question, spent)
             failed = False
             return value
         finally:
-            self.totals.add(receipt, failed=failed)
+            for account in (self.total, self._step):
+                account.count(spent, failed=failed)
+            receipt.add(spent)
 
-    async def _ask(
-        self,
-        session: _Session,
-        key: str,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        read: Callable[[str], T],
-        receipt: Receipt,
-    ) -> T:
-        while (twin := session.under_way.get(key)) is not None:
+    async def _ask(self, key: str, question: Question[T], receipt: Receipt) -> T:
+        while (twin := self._under_way.get(key)) is not None:
             try:
                 reply = await asyncio.shield(twin)
             except asyncio.CancelledError:
@@ -114,20 +94,18 @@ class Asker:
                 if not twin.cancelled() or (task is not None and task.cancelling()):
                     raise
                 continue  # the first caller was cancelled, this one was not
-            receipt.is_cached = True
-            return read(reply)
-        if (kept := self._cache.get(key)) is not None:
-            try:
-                value = read(str(kept.get("reply")))
-                receipt.is_cached = True
+            receipt.cache_hits = 1
+            return question.read(reply)
+        if (cached := self._cache.get(key)) is not None:
+            with contextlib.suppress(MalformedVerdict):
+                value = question.read(cached)
+                receipt.cache_hits = 1
                 return value
-            except MalformedVerdict:
-                self._cache.remove(key)
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        session.under_way[key] = future
+        self._under_way[key] = future
         try:
-            reply, value = await self._ask_endpoint(session, messages, schema, read, receipt)
-            self._cache.put(key, {"reply": reply})
+            reply, value = await self._ask_endpoint(question, receipt)
+            self._cache.put(key, reply)
             future.set_result(reply)
             return value
         except JudgeFault as fault:
@@ -135,39 +113,15 @@ class Asker:
             future.exception()  # marks the exception as retrieved, because nobody may be waiting
             raise
         finally:
-            del session.under_way[key]
+            del self._under_way[key]
             future.cancel()
 
-    async def _ask_endpoint(
-        self,
-        session: _Session,
-        messages: Sequence[Message],
-        schema: dict[str, Any] | None,
-        read: Callable[[str], T],
-        receipt: Receipt,
-    ) -> tuple[str, T]:
+    async def _ask_endpoint(self, question: Question[T], receipt: Receipt) -> tuple[str, T]:
+        assert self._client is not None
         for attempt in range(TRIES_FOR_A_VERDICT):
             try:
-                seed = self.settings.seed + attempt
-                reply = await self._endpoint.ask(session.client, messages, schema, receipt, seed)
-                return reply, read(reply)
+                reply = await self._endpoint.ask(self._client, question, self.settings.seed + attempt, receipt)
+                return reply, question.read(reply)
             except MalformedVerdict as fault:
                 last = fault
         raise last
-
-    def _key(self, messages: Sequence[Message], schema: dict[str, Any] | None) -> str:
-        settings = self.settings
-        return cache_key(
-            {
-                "version": prompts.VERSION,
-                "base_url": settings.base_url,
-                "model": settings.model,
-                "messages": list(messages),
-                "schema": schema,
-                "structured": settings.structured,
-                "temperature": settings.temperature,
-                "seed": settings.seed,
-                "max_tokens": settings.max_tokens,
-                "extra_body": dict(settings.extra_body),
-            }
-        )

@@ -1,170 +1,103 @@
 """Base class of judges: it asks questions concurrently and turns every fault into an outcome."""
 
-import abc
 import asyncio
-import contextvars
 import importlib.util
-import inspect
 import json
+import logging
+import os
 import threading
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
-from agent_tunix.rewards.conventions import CallSettings
+from agent_tunix.proxies import is_loopback
+from agent_tunix.rewards.configured import ConfiguredReward
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.judges.accounts import Receipt
-from agent_tunix.rewards.judges.arguments import JudgeArguments
 from agent_tunix.rewards.judges.faults import JudgeFault
-from agent_tunix.rewards.judges.limits import Timing
-from agent_tunix.rewards.judges.pools import Pool, join_pool
-from agent_tunix.rewards.judges.settings import EndpointSettings, read_settings
-from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.judges.limits import Timing, join_pool
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 if TYPE_CHECKING:
     from agent_tunix.rewards.judges.asking import Asker
+    from agent_tunix.rewards.judges.settings import EndpointSettings
 
-T = TypeVar("T")
+S = TypeVar("S", bound="EndpointSettings")
+
+logger = logging.getLogger("agent_tunix.rewards")
 
 
-class Judge(abc.ABC):
-    """A reward given by a language model.
+class Judge(ConfiguredReward[S]):
+    """A reward given by a language model at an endpoint.
 
-    Args:
-        args: Arguments from the configuration; None for a judge that gets them later, from `bind`.
-        timing: Clock and sleep function, for tests.
+    It asks in an event loop that all judges of the process share, in a thread of its own. Its budget and its requests
+    per minute cannot be divided among workers, and `rewards.timeout_s` must not end a back-off, so it runs in the
+    trainer's process.
 
     Attributes:
         needs_group: True if a group must be scored in one call.
-        limits_itself: Always True: whatever `rewards.execution` says, the judge runs in the trainer's process with its
-            own limits. Its budget and its requests per minute cannot be divided among workers, and `rewards.timeout_s`
-            must not end a back-off.
-        endpoint: Settings of the endpoint; None if the judge has no arguments yet.
-        settings: Call settings of rewards, which a judge ignores.
-        recipe: Instructions by which another process builds the same judge; None if it cannot.
-
-    Raises:
-        RewardError: An argument is missing, unknown or malformed, or the extra `judge` is not installed.
+        timing: Clock and sleep function; tests replace them.
     """
 
-    is_async = True
-    needs_group = False
-    limits_itself = True
-    is_builtin = True
-    kind = "quality"
     range = (0.0, 1.0)
-    # Signature in `agent-tunix rewards show`: that of a call, not of the constructor.
-    __signature__ = inspect.Signature(
-        [
-            inspect.Parameter("response", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
-            inspect.Parameter("columns", inspect.Parameter.VAR_KEYWORD, annotation=Any),
-        ],
-        return_annotation=float,
-    )
-    # Objects whose documentation `show` prints after the class's own.
-    documented_with: tuple[Any, ...] = (EndpointSettings,)
+    needed = "`model` and `rubric`"
+    settings_class: ClassVar[type[Any]]
     extra = "judge"
-    needed_modules: tuple[str, ...] = ("httpx", "tenacity")
+    needed_modules: tuple[str, ...] = ("openai", "tenacity")
+    timing = Timing()
 
-    def __init__(self, name: str, args: Mapping[str, Any] | None = None, timing: Timing | None = None) -> None:
-        self.name = name
-        self.args = dict(args or {})
-        self.endpoint: EndpointSettings | None = None
-        self.settings = CallSettings()
-        self.recipe: RewardRecipe | None = None
-        self.columns: tuple[str, ...] = ()
-        self._timing = timing or Timing()
+    def __init__(self, name: str, args: Mapping[str, Any] | None = None) -> None:
         self._asker: Asker | None = None
-        self._pool: Pool | None = None
-        if args is not None:
-            self._configure()
+        super().__init__(name, args)
 
-    @abc.abstractmethod
-    def _read_own(self, arguments: JudgeArguments) -> None:
-        """Read the arguments that only this class of judge has."""
+    def _read(self, args: Mapping[str, Any]) -> S:
+        missing = [module for module in self.needed_modules if importlib.util.find_spec(module) is None]
+        if missing:
+            raise RewardError(
+                f"judge {self.name!r} requires {' and '.join(missing)}, which is not installed; run `pip install "
+                f"agent_tunix[{self.extra}]`",
+                code="missing_dependency",
+            )
+        from agent_tunix.rewards.arguments import read_arguments
 
-    @abc.abstractmethod
-    async def _judge_all(self, asker: "Asker", samples: Sequence[Sample], gate: asyncio.Semaphore) -> list[Score]:
-        """Score the samples. Each question holds the gate while it runs."""
+        settings: S = read_arguments(self.settings_class, self.name, args)
+        url = settings.base_url
+        if settings.api_key_env and url.startswith("http:") and not is_loopback(url):
+            logger.warning("judge %r sends its key unencrypted to %s", self.name, urlsplit(url).netloc)
+        self._pool = join_pool(self, settings, self.timing)
+        return settings
 
     @property
-    def given(self) -> type[Self]:
-        """The class of the judge, which holds its code."""
-        return type(self)
-
-    function = given
-
-    def __call__(self, response: str, **columns: Any) -> float | None:
-        """Score one response: `judge("It is 4.", prompt="What is 2 + 2?")`.
-
-        `columns` are the prompt and columns of the row.
-
-        Returns:
-            The value, or None if the judge does not apply.
-
-        Raises:
-            BadReferenceError: A column that the judge is shown is empty.
-            RewardError: There is no verdict.
-        """
-        score = self.explain(response, **columns)
-        if score.outcome is Outcome.BAD_REFERENCE:
-            raise BadReferenceError(score.detail)
-        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
-            raise RewardError(f"judge {self.name!r}: {score.detail}")
-        return score.value
-
-    def explain(self, response: str, **columns: Any) -> Score:
-        """Score one response and give the reason in `Score.detail`. The arguments are those of a call."""
-        known = {name: columns.pop(name) for name in ("prompt", "step") if name in columns}
-        return self.score([Sample(response, columns=columns, **known)])[0]
-
-    def score(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score each sample, in order. This works in any thread, also inside a running event loop."""
-        return _run(self.score_async(samples))
+    def columns(self) -> Sequence[str]:
+        """Columns of the dataset that the judge sees."""
+        return getattr(self._required_arguments(), "columns", ())
 
     def begin(self, samples: Sequence[Sample]) -> "Future[list[Score]]":
-        """Start scoring in another thread, so that a mixture can ask several judges at once and compute meanwhile."""
-        future: Future[list[Score]] = Future()
-        context = contextvars.copy_context()
+        """Start to score, so that a mixture can ask several judges at once and compute meanwhile."""
+        return asyncio.run_coroutine_threadsafe(self.score_async(samples), _judges_loop())
 
-        def work() -> None:
-            try:
-                future.set_result(context.run(asyncio.run, self.score_async(samples)))
-            except BaseException as error:  # raised again by `future.result()`
-                future.set_exception(error)
-
-        threading.Thread(target=work, name=f"judge {self.name}", daemon=True).start()
-        return future
-
-    async def score_async(self, samples: Sequence[Sample], limit: int | None = None) -> list[Score]:
-        """Score each sample, in order, with at most `limit` questions at the same time.
+    async def score_async(self, samples: Sequence[Sample]) -> list[Score]:
+        """Score each sample, in order, in the loop of all judges.
 
         For a judge that needs groups, `samples` must have whole groups.
         """
         asker = self._the_asker()
-        gate = asyncio.Semaphore(limit or 1_000_000)
         try:
             async with asker.session():
-                return await self._judge_all(asker, samples, gate)
+                return await self._judge_all(asker, samples)
         except RewardError as error:  # the key is no longer in the environment
             return [Score.failed(Outcome.ERROR, str(error))] * len(samples)
 
-    def bind(self, name: str, args: Mapping[str, Any]) -> Self:
-        """Return the same judge under another name, with further arguments."""
-        bound = type(self)(name, {**self.args, **args} or None, self._timing)
-        bound.settings = self.settings
-        bound.recipe = replace(self.recipe, name=name, args=bound.args) if self.recipe else None
-        return bound
+    async def _judge_all(self, asker: "Asker", samples: Sequence[Sample]) -> list[Score]:
+        """Score the samples, each by itself."""
+        return await asyncio.gather(*(guarded(self._judge_one(asker, sample)) for sample in samples))
 
-    def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
-        """Return the same judge with call settings and a recipe."""
-        same = type(self)(self.name, None if self.endpoint is None else self.args, self._timing)
-        same.settings, same.recipe = settings, recipe
-        return same
+    async def _judge_one(self, asker: "Asker", sample: Sample) -> Score:
+        """Score a sample; raise JudgeFault or BadReferenceError if that fails."""
+        raise NotImplementedError
 
     def check_parameters(self, columns: Collection[str]) -> None:
         """Raise RewardSignatureError if the dataset lacks a column, and RewardError if the key is not set."""
@@ -175,55 +108,25 @@ class Judge(abc.ABC):
                     f"it has: {', '.join(sorted(columns)) or 'none'}",
                     code="missing_column",
                 )
-        self._the_endpoint().read_key()
-        self._the_endpoint().check_proxies()
+        self._the_asker().check()
 
-    def describe(self) -> str:
-        """Return class, model and endpoint: `RubricJudge: gpt-4o-mini at https://api.openai.com/v1`."""
-        if self.endpoint is None:
-            return f"{type(self).__name__} (requires args)"
-        return f"{type(self).__name__}: {self.endpoint.model} at {self.endpoint.base_url}"
+    def _describe(self, arguments: S) -> str:
+        return f"{arguments.model} at {arguments.base_url}"
 
     def metrics(self) -> dict[str, float]:
         """Return the totals in this process: requests, tokens, cost, latency, cache hits, failures."""
-        return self._the_asker().totals.metrics()
+        return self._the_asker().total.metrics()
 
     def step_metrics(self) -> dict[str, float]:
         """Return the same metrics since the last call, for a run to log at each step."""
-        return self._the_asker().totals.take_step()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the judge as its arguments; its API key, open connections and counts of cost are left out."""
-        return type(self), (self.name, None if self.endpoint is None else self.args)
-
-    def _configure(self) -> None:
-        missing = [module for module in self.needed_modules if importlib.util.find_spec(module) is None]
-        if missing:
-            raise RewardError(
-                f"judge {self.name!r} requires {' and '.join(missing)}, which is not installed; run `pip install "
-                f"agent_tunix[{self.extra}]`",
-                code="missing_dependency",
-            )
-        arguments = JudgeArguments(self.name, self.args)
-        self.endpoint = read_settings(arguments)
-        self.columns = arguments.take_names("columns")
-        self._read_own(arguments)
-        arguments.finish()
-        self._pool = join_pool(self, self.endpoint, self._timing)
-
-    def _the_endpoint(self) -> EndpointSettings:
-        if self.endpoint is None:
-            raise RewardError(
-                f"judge {self.name!r} requires args, at least `model` and `rubric`", code="missing_argument"
-            )
-        return self.endpoint
+        return self._the_asker().take_step().metrics()
 
     def _the_asker(self) -> "Asker":
-        settings = self._the_endpoint()
+        settings = self._required_arguments()
         if self._asker is None:
             from agent_tunix.rewards.judges.asking import Asker  # imports the HTTP client
 
-            self._asker = Asker(settings, self._pool or join_pool(self, settings, self._timing), self._timing)
+            self._asker = Asker(settings, self._pool, self.timing)
         return self._asker
 
     def _shared_sections(self, sample: Sample) -> dict[str, str]:
@@ -238,6 +141,28 @@ class Judge(abc.ABC):
         return sections
 
 
+_loop: asyncio.AbstractEventLoop | None = None
+_loop_lock = threading.Lock()
+
+
+def _judges_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop in which all judges of this process ask. It runs in a thread until the process ends."""
+    global _loop
+    with _loop_lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="judges", daemon=True).start()
+        return _loop
+
+
+def _forget_loop() -> None:
+    global _loop
+    _loop = None
+
+
+os.register_at_fork(after_in_child=_forget_loop)  # a fork has no thread that runs it
+
+
 async def guarded(verdict: Coroutine[Any, Any, Score]) -> Score:
     """Return the score, or the outcome of a fault as a score, with the seconds that it took."""
     started = time.perf_counter()
@@ -247,21 +172,9 @@ async def guarded(verdict: Coroutine[Any, Any, Score]) -> Score:
         score = Score.failed(Outcome.BAD_REFERENCE, str(error))
     except JudgeFault as fault:
         score = Score.failed(fault.outcome, str(fault))
-    except Exception as error:  # the fault of one completion must not affect the batch
+    except (Exception, SystemExit) as error:  # the fault of one completion must not affect the batch or end the loop
         score = Score.failed(Outcome.ERROR, describe_fault(error))
     return replace(score, seconds=time.perf_counter() - started)
-
-
-def receipt_extras(receipt: Receipt) -> dict[str, Any]:
-    """Return a receipt as extras of a score."""
-    return {
-        "prompt_tokens": receipt.usage.prompt_tokens,
-        "completion_tokens": receipt.usage.completion_tokens,
-        "cost": receipt.cost,
-        "requests": receipt.requests,
-        "latency_s": round(receipt.latency_s, 3),
-        "cached": receipt.is_cached,
-    }
 
 
 def problem_of(sample: Sample) -> str:
@@ -278,13 +191,3 @@ def column_text(sample: Sample, column: str) -> str:
     if value is None or not text.strip():
         raise BadReferenceError(f"the column {column!r}, which the judge requires, is missing or empty")
     return text
-
-
-def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in another thread if an event loop is running in this one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()

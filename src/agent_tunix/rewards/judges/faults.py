@@ -5,10 +5,16 @@ from agent_tunix.rewards.sample import Outcome
 
 
 class JudgeFault(RewardError):
-    """Error for a question that got no verdict."""
+    """Error for a question that got no verdict.
+
+    Attributes:
+        outcome: Outcome of the score.
+        may_be_billed: True if the endpoint may charge for the request, although its answer did not arrive.
+    """
 
     code = "judge_failed"
     outcome = Outcome.ERROR
+    may_be_billed = False
 
 
 class TransientFault(JudgeFault):
@@ -17,13 +23,10 @@ class TransientFault(JudgeFault):
     `retry_after_s` is the wait that the endpoint asked for, or None.
     """
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(self, message: str, retry_after_s: float | None = None, may_be_billed: bool = False) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
-
-
-class UnsentRequest(TransientFault):
-    """Error of a connection that was never made, so that nothing is billed."""
+        self.may_be_billed = may_be_billed
 
 
 class UnsupportedParameter(JudgeFault):
@@ -41,15 +44,12 @@ class SlowEndpoint(JudgeFault):
     """Error for a request that took longer than `timeout_s`."""
 
     outcome = Outcome.TIMEOUT
+    may_be_billed = True
 
 
 class BudgetSpent(JudgeFault):
     """Error for a request beyond `max_requests` or `max_cost`."""
 
-    code = "budget_spent"
-
 
 class MalformedVerdict(JudgeFault):
     """Error for a reply that is not a verdict."""
-
-    code = "malformed_verdict"

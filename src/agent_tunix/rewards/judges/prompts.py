@@ -13,12 +13,31 @@ reads it once.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 # Part of every cache key. Increase it when prompts or the reading of verdicts change.
 VERSION = 1
 
 Message = dict[str, str]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """Question to a model.
+
+    Attributes:
+        messages: The conversation.
+        schema: JSON schema of the reply, enforced if the endpoint can; None: a text.
+        read: Function that turns the reply into a value. If it raises MalformedVerdict, the model is asked again.
+    """
+
+    messages: Sequence[Message]
+    schema: dict[str, Any] | None
+    read: Callable[[str], T]
+
 
 _TEMPLATE_MARKS = re.compile(
     r"<(?=[|｜])|(?<=[|｜])>"

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 Pair = tuple[int, int]
 
-METHODS = ("win_rate", "bradley_terry")
-
 _MOST_STEPS = 1_000
 _CLOSE_ENOUGH = 1e-10
 

@@ -45,7 +45,7 @@ class _MetricReward(BaseLLMJudgeReward):
     """A reward by a metric of DeepEval. Each completion gets a new metric, because metrics keep state."""
 
     @abc.abstractmethod
-    def _metric_and_case(self, asked: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
+    def _metric_and_case(self, text: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
         """Return the metric and the test case of a completion."""
 
     def _references(self, columns: dict[str, Any], count: int) -> Sequence[Any]:
@@ -54,28 +54,25 @@ class _MetricReward(BaseLLMJudgeReward):
 
     def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[Any]:
         """Return the value of the metric for each completion, or a score with the reason for its absence."""
+        os.environ.setdefault("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
         return self._run_batch(self._score_batch(prompts, completions, kwargs))
 
     async def _score_batch(self, prompts: list[Any], completions: list[Any], columns: dict[str, Any]) -> list[Any]:
         slots = self._make_semaphore()
         references = self._references(columns, len(completions))
-        rows = [
-            {name: values[place] for name, values in columns.items() if isinstance(values, list)}
-            for place in range(len(completions))
-        ]
-        asked = zip(prompts, completions, references, rows, strict=True)
-        return list(await asyncio.gather(*(self._try_one(slots, *one) for one in asked)))
+        lists = {name: values for name, values in columns.items() if isinstance(values, list)}
 
-    async def _try_one(
-        self, slots: asyncio.Semaphore, prompt: Any, completion: Any, reference: Any, row: dict[str, Any]
-    ) -> Any:
-        text = None if reference is None else str(reference)
-        metric, case = self._metric_and_case(self._build_judge_input(prompt, completion, text), row)
-        async with slots:
-            try:
-                return await _measure(metric, case)
-            except Exception as error:  # a failed judgement costs this completion, not its group
-                return Score.failed(Outcome.ERROR, describe_fault(error))
+        async def score(place: int) -> Any:
+            reference = None if references[place] is None else str(references[place])
+            text = self._build_judge_input(prompts[place], completions[place], reference)
+            metric, case = self._metric_and_case(text, {name: values[place] for name, values in lists.items()})
+            async with slots:
+                try:
+                    return await _measure(metric, case)
+                except Exception as error:  # a failed judgement costs this completion, not its group
+                    return Score.failed(Outcome.ERROR, describe_fault(error))
+
+        return list(await asyncio.gather(*map(score, range(len(completions)))))
 
 
 class DeepEvalSimpleReward(_MetricReward):
@@ -85,24 +82,28 @@ class DeepEvalSimpleReward(_MetricReward):
     def _build_metric(self) -> Any:
         """Return a new metric."""
 
-    def _metric_and_case(self, asked: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
-        return self._build_metric(), _deepeval("test_case").LLMTestCase(
-            input=asked.question, actual_output=asked.response
-        )
+    def _metric_and_case(self, text: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
+        from deepeval.test_case import LLMTestCase
+
+        return self._build_metric(), LLMTestCase(input=text.question, actual_output=text.response)
 
 
 class DeepEvalAnswerRelevancyReward(DeepEvalSimpleReward):
     """DeepEval's `AnswerRelevancyMetric`. Range [0, 1]."""
 
     def _build_metric(self) -> Any:
-        return _deepeval("metrics").AnswerRelevancyMetric()
+        from deepeval.metrics import AnswerRelevancyMetric
+
+        return AnswerRelevancyMetric()
 
 
 class DeepEvalSummarizationReward(DeepEvalSimpleReward):
     """DeepEval's `SummarizationMetric`. Range [0, 1]."""
 
     def _build_metric(self) -> Any:
-        return _deepeval("metrics").SummarizationMetric()
+        from deepeval.metrics import SummarizationMetric
+
+        return SummarizationMetric()
 
 
 class AbstractDeepEvalGEvalRAGReward(_MetricReward):
@@ -124,29 +125,21 @@ class AbstractDeepEvalGEvalRAGReward(_MetricReward):
         references: Sequence[Any] = columns["answer"]
         return references
 
-    def _metric_and_case(self, asked: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
-        cases = _deepeval("test_case")
-        parts = getattr(cases, "SingleTurnParams", None) or cases.LLMTestCaseParams
-        shown = [parts.INPUT, parts.ACTUAL_OUTPUT, parts.EXPECTED_OUTPUT]
-        context = row.get("retrieval_context")
-        if context:
-            shown.append(parts.RETRIEVAL_CONTEXT)
-        further = {"retrieval_context": [str(text) for text in context]} if context else {}
-        metric = _deepeval("metrics").GEval(name="RAG_GEval", criteria=self.rag_criteria, evaluation_params=shown)
-        return metric, cases.LLMTestCase(
-            input=asked.question, actual_output=asked.response, expected_output=asked.reference, **further
-        )
+    def _metric_and_case(self, text: JudgeInput, row: dict[str, Any]) -> tuple[Any, Any]:
+        from deepeval.metrics import GEval
+        from deepeval.test_case import LLMTestCase, SingleTurnParams
 
-
-def _deepeval(module: str) -> Any:
-    os.environ.setdefault("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
-    if module == "metrics":
-        from deepeval import metrics
-
-        return metrics
-    from deepeval import test_case
-
-    return test_case
+        shown = [SingleTurnParams.INPUT, SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.EXPECTED_OUTPUT]
+        columns: dict[str, Any] = {
+            "input": text.question,
+            "actual_output": text.response,
+            "expected_output": text.reference,
+        }
+        if context := row.get("retrieval_context"):
+            shown.append(SingleTurnParams.RETRIEVAL_CONTEXT)
+            columns["retrieval_context"] = [str(part) for part in context]
+        metric = GEval(name="RAG_GEval", criteria=self.rag_criteria, evaluation_params=shown)
+        return metric, LLMTestCase(**columns)
 
 
 async def _measure(metric: Any, case: Any) -> float:

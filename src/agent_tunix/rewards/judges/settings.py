@@ -1,22 +1,15 @@
 """Settings of a judge's endpoint: model, requests and cost."""
 
-import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
 from agent_tunix.errors import RewardError
-from agent_tunix.proxies import problem_with_proxies
-from agent_tunix.rewards.judges.arguments import JudgeArguments
-
-logger = logging.getLogger("agent_tunix.rewards")
-
-OPENAI_URL = "https://api.openai.com/v1"
-OPENAI_KEY = "OPENAI_API_KEY"
-STRUCTURES = ("auto", "json_schema", "json_object", "text")
+from agent_tunix.rewards.arguments import Amount, Arguments, Count, Index, Seconds, Text
+from agent_tunix.rewards.judges import OPENAI_KEY, OPENAI_URL
 
 # Parameters that have their own argument, and those that change the form of a reply.
 _NOT_EXTRA = frozenset(
@@ -25,20 +18,58 @@ _NOT_EXTRA = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Arguments):
     """Prices of a million tokens, in the currency of `max_cost`."""
 
-    prompt: float
-    completion: float
-
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the cost of a request."""
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
+    prompt: Amount
+    completion: Amount
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSettings:
+def _check_url(url: str) -> str:
+    url = url.strip().rstrip("/").removesuffix("/chat/completions")
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or "@" in parts.netloc or parts.query or parts.fragment:
+        # The message does not repeat the URL, because a part of it may be secret.
+        raise ValueError(
+            "it must be a URL such as https://api.openai.com/v1, without user, query and fragment; give a key by "
+            "setting `api_key_env` to its environment variable"
+        )
+    return url
+
+
+def _check_extra_body(body: dict[str, Any]) -> dict[str, Any]:
+    if taken := sorted(_NOT_EXTRA & set(body)):
+        raise ValueError(f"it must not contain {', '.join(taken)}; use the argument of this name, or remove it")
+    return body
+
+
+def _cache_file(value: object) -> Path | None:
+    if value is True:
+        return default_cache()
+    if value is False:
+        return None
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        raise ValueError(f"it must be true, false or the path of a file, not {value!r}")
+    return Path(value).expanduser().absolute()
+
+
+def default_cache() -> Path:
+    """Return `judge_cache.sqlite` in the directory `AGENT_TUNIX_HOME`, by default `~/.agent_tunix`."""
+    home = os.environ.get("AGENT_TUNIX_HOME")
+    return (Path(home) if home else Path.home() / ".agent_tunix").absolute() / "judge_cache.sqlite"
+
+
+def _default_key(values: dict[str, Any]) -> str | None:
+    url = values.get("base_url", "")
+    is_openai = url.startswith("https:") and urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
+    return OPENAI_KEY if is_openai else None
+
+
+class EndpointSettings(Arguments):
     """Settings of a judge's endpoint.
 
     Attributes:
@@ -64,30 +95,45 @@ class EndpointSettings:
         cache: File of the cache; false for none. By default, a file in `AGENT_TUNIX_HOME`.
     """
 
-    model: str
-    base_url: str = OPENAI_URL
-    api_key_env: str | None = None
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 1024
-    structured: str = "auto"
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    timeout_s: float = 60.0
-    tries: int = 6
-    max_concurrency: int | None = None
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    model: Text
+    base_url: Annotated[str, AfterValidator(_check_url)] = OPENAI_URL
+    api_key_env: Text | None = Field(default_factory=_default_key)
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    seed: Index = 0
+    max_tokens: Count = 1024
+    structured: Literal["auto", "json_schema", "json_object", "text"] = "auto"
+    extra_body: Annotated[dict[str, Any], AfterValidator(_check_extra_body)] = Field(default_factory=dict)
+    timeout_s: Seconds = 60.0
+    tries: Count = 6
+    max_concurrency: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
     share_limits: bool = True
     prices: Prices | None = None
-    max_cost: float | None = None
-    max_requests: int | None = None
-    cache: Path | None = None
+    max_cost: Amount | None = None
+    max_requests: Index | None = None
+    cache: Annotated[Path | None, BeforeValidator(_cache_file)] = Field(default_factory=default_cache)
+
+    @model_validator(mode="after")
+    def _check_cost(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            raise ValueError(
+                "`max_cost` requires `prices`, per million tokens: {prices: {prompt: 0.15, completion: 0.6}}"
+            )
+        return self
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return the cost of tokens; 0 if prices are unknown."""
+        if self.prices is None:
+            return 0.0
+        return (prompt_tokens * self.prices.prompt + completion_tokens * self.prices.completion) / 1e6
 
     def read_key(self) -> str | None:
         """Return the key from the environment; it is stored nowhere else.
 
         Raises:
-            RewardError: The variable is not set.
+            RewardError: The variable is not set (`missing_api_key`), or no HTTP header can contain its value
+                (`invalid_api_key`).
         """
         if self.api_key_env is None:
             return None
@@ -104,112 +150,3 @@ class EndpointSettings:
                 code="invalid_api_key",
             )
         return key
-
-    def check_proxies(self) -> None:
-        """Raise RewardError if the environment sets a proxy that requests cannot use."""
-        if problem := problem_with_proxies(self.base_url):
-            raise RewardError(problem, code="unusable_proxy")
-
-
-def read_settings(arguments: JudgeArguments) -> EndpointSettings:
-    """Take the endpoint's settings from a judge's arguments.
-
-    Raises:
-        RewardError: An argument is missing or malformed.
-    """
-    base_url = _read_url(arguments)
-    settings = EndpointSettings(
-        model=arguments.require("model", arguments.take_text("model"), "{model: gpt-4o-mini}"),
-        base_url=base_url,
-        api_key_env=arguments.take_text("api_key_env", OPENAI_KEY if _is_openai(base_url) else None),
-        temperature=arguments.take_number("temperature", 0.0, 0.0, 2.0),
-        seed=arguments.take_count("seed", 0, least=0),
-        max_tokens=arguments.take_count("max_tokens", 1024),
-        structured=arguments.take_text("structured", choices=STRUCTURES) or "auto",
-        extra_body=_read_extra_body(arguments),
-        timeout_s=arguments.take_number("timeout_s", 60.0, 0.001),
-        tries=arguments.take_count("tries", 6),
-        max_concurrency=arguments.take_optional_count("max_concurrency"),
-        requests_per_minute=arguments.take_optional_count("requests_per_minute"),
-        tokens_per_minute=arguments.take_optional_count("tokens_per_minute"),
-        share_limits=arguments.take_flag("share_limits", True),
-        prices=_read_prices(arguments),
-        max_cost=arguments.take_optional_number("max_cost", 0.0),
-        max_requests=arguments.take_optional_count("max_requests", least=0),
-        cache=_read_cache(arguments),
-    )
-    if settings.max_cost is not None and settings.prices is None:
-        raise RewardError(
-            f"judge {arguments.judge!r}: `max_cost` requires `prices`, per million tokens: "
-            "{prices: {prompt: 0.15, completion: 0.6}}",
-            code="missing_argument",
-        )
-    parts = urlsplit(base_url)
-    if settings.api_key_env and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        logger.warning("judge %r sends its key unencrypted to %s", arguments.judge, parts.netloc)
-    return settings
-
-
-def _read_url(arguments: JudgeArguments) -> str:
-    url = (arguments.take_text("base_url") or OPENAI_URL).strip().rstrip("/").removesuffix("/chat/completions")
-    required = "a URL such as https://api.openai.com/v1"
-    try:
-        parts = urlsplit(url)
-        port_is_valid = parts.port is None or parts.port > 0
-    except ValueError:
-        raise arguments.refusal("base_url", url, required) from None
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        # The message does not repeat the URL, because such a part may be secret.
-        raise RewardError(
-            f"judge {arguments.judge!r}: `base_url` must be without user, query and fragment; "
-            "give a key by setting `api_key_env` to its environment variable",
-            code="invalid_argument",
-        )
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:
-        raise arguments.refusal("base_url", url, required)
-    return url
-
-
-def _is_openai(url: str) -> bool:
-    return urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname and url.startswith("https:")
-
-
-def _read_extra_body(arguments: JudgeArguments) -> dict[str, Any]:
-    body = arguments.take_mapping("extra_body")
-    for name in body:
-        if name in _NOT_EXTRA:
-            raise RewardError(
-                f"judge {arguments.judge!r}: `extra_body` must not contain {name!r}; remove it", code="invalid_argument"
-            )
-    return body
-
-
-def _read_prices(arguments: JudgeArguments) -> Prices | None:
-    given = arguments.take_mapping("prices")
-    if not given:
-        return None
-    prices = JudgeArguments(f"{arguments.judge}.prices", given)
-    try:
-        if set(given) != {"prompt", "completion"}:
-            raise RewardError("two keys are needed")
-        return Prices(prices.take_number("prompt", 0.0, 0.0), prices.take_number("completion", 0.0, 0.0))
-    except RewardError:
-        required = "the prices of a million tokens, as in {prompt: 0.15, completion: 0.6}"
-        raise arguments.refusal("prices", given, required) from None
-
-
-def _read_cache(arguments: JudgeArguments) -> Path | None:
-    value = arguments.take("cache")
-    if value is None or value is True:
-        return default_cache()
-    if value is False:
-        return None
-    if not isinstance(value, str | os.PathLike) or not str(value):
-        raise arguments.refusal("cache", value, "true, false or the path of a file")
-    return Path(value).expanduser().absolute()
-
-
-def default_cache() -> Path:
-    """Return `judge_cache.sqlite` in the directory `AGENT_TUNIX_HOME`, by default `~/.agent_tunix`."""
-    home = os.environ.get("AGENT_TUNIX_HOME")
-    return (Path(home) if home else Path.home() / ".agent_tunix").absolute() / "judge_cache.sqlite"

@@ -75,22 +75,22 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
         RewardError: A required component does not exist, or a component requires itself, directly or through others.
     """
     position = {name: index for index, name in enumerate(requires)}
-    for name, needed in requires.items():
-        for other in needed:
+    for name, gates in requires.items():
+        for other in gates:
             if other not in requires:
                 raise RewardError(
                     f"component {name!r} requires {other!r}, which is not a component; the components are: "
                     f"{', '.join(requires)}",
                     code="unknown_component",
                 )
-    waiting = {name: set(required) for name, required in requires.items()}
-    ready = [(costs[name], position[name], name) for name, missing in waiting.items() if not missing]
+    gates_left = {name: set(required) for name, required in requires.items()}
+    ready = [(costs[name], position[name], name) for name, missing in gates_left.items() if not missing]
     heapq.heapify(ready)
     order: list[str] = []
     while ready:
         _, _, name = heapq.heappop(ready)
         order.append(name)
-        for other, missing in waiting.items():
+        for other, missing in gates_left.items():
             if name in missing:
                 missing.remove(name)
                 if not missing:
@@ -104,22 +104,22 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
     return order
 
 
-def _circle(stuck: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _circle(names: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return one cycle of requirements, such as a, b, a."""
-    path = [stuck[0]]
+    path = [names[0]]
     while path[-1] not in path[:-1]:
-        path.append(next(other for other in requires[path[-1]] if other in stuck))
+        path.append(next(other for other in requires[path[-1]] if other in names))
     return path[path.index(path[-1]) :]
 
 
-def read_requires(component: str, written: object) -> dict[str, float]:
+def read_requires(component: str, value: object) -> dict[str, float]:
     """Read a component's `requires`: None, or a mapping of components to lowest values; else raise RewardError."""
-    if written is None:
+    if value is None:
         return {}
-    if not isinstance(written, Mapping) or not written or not all(map(is_number, written.values())):
+    if not isinstance(value, Mapping) or not value or not all(map(is_number, value.values())):
         raise RewardError(
             f"`requires` of component {component!r} must map another component to its least value, for example "
-            f"{{correct: 1.0}}, not {written!r}",
+            f"{{correct: 1.0}}, not {value!r}",
             code="invalid_requirement",
         )
-    return {str(name): float(least) for name, least in written.items()}
+    return {str(name): float(least) for name, least in value.items()}

@@ -156,22 +156,24 @@ class Mixture:
             return []
         parts: dict[str, list[Score | None]] = {}
         verdicts: dict[str, list[GateVerdict]] = {}
-        waiting = self._in_order()
-        while waiting:
-            ready = [component for component in waiting if parts.keys() >= component.requires.keys()]
+        components_left = self._in_order()
+        while components_left:
+            ready = [component for component in components_left if parts.keys() >= component.requires.keys()]
             for component in ready:
                 verdicts[component.name] = _decide_all(component, samples, parts, verdicts)
-            told = {c.name: said for c in ready if (said := _said(known or {}, c.name, verdicts[c.name])) is not None}
-            parts |= told
-            rewards = {c.name: c.reward for c in ready if c.name not in told}
-            chosen, begun = _choose(rewards, samples, verdicts)
-            found: dict[str, list[Score]] = {}
-            for name, reward in rewards.items():
-                if name not in begun:
-                    found[name] = reward.score([samples[place] for place in chosen[name]]) if chosen[name] else []
-            found |= {name: future.result() for name, future in begun.items()}
-            parts |= {name: _spread(name, chosen[name], found[name], samples, verdicts[name]) for name in rewards}
-            waiting = [component for component in waiting if component.name not in parts]
+            earlier = {c.name: _known_scores(known or {}, c.name, verdicts[c.name]) for c in ready}
+            parts |= {name: scores for name, scores in earlier.items() if scores is not None}
+            rewards = {c.name: c.reward for c in ready if c.name not in parts}
+            places, futures = _start(rewards, samples, verdicts)
+            # What runs in the background has started, so the others are computed here meanwhile.
+            own = {
+                name: reward.score([samples[place] for place in places[name]]) if places[name] else []
+                for name, reward in rewards.items()
+                if name not in futures
+            }
+            own |= {name: future.result() for name, future in futures.items()}
+            parts |= {name: _spread(name, places[name], own[name], samples, verdicts[name]) for name in rewards}
+            components_left = [component for component in components_left if component.name not in parts]
         totals = self._combine(parts, verdicts, samples, self.weights(samples[0].step))
         if self.on_failure == "raise":
             for index, total in enumerate(totals):
@@ -220,15 +222,15 @@ class Mixture:
         }
         names = tuple(terms)
         # Completions with the same Term objects have the same total, and share the mapping of terms.
-        known: dict[tuple[int, ...], tuple[Mapping[str, Term], float | None, Outcome, str]] = {}
+        totals_of_terms: dict[tuple[int, ...], tuple[Mapping[str, Term], float | None, Outcome, str]] = {}
         totals = []
         columns = zip(*(parts[name] for name in names), strict=True), zip(*terms.values(), strict=True)
-        for said, put_in in zip(*columns, strict=True):
+        for scores, put_in in zip(*columns, strict=True):
             key = tuple(map(id, put_in))
-            if key not in known:
+            if key not in totals_of_terms:
                 by_name = dict(zip(names, put_in, strict=True))
-                known[key] = (by_name, *total_of(by_name))
-            totals.append(_total(names, said, *known[key]))
+                totals_of_terms[key] = (by_name, *total_of(by_name))
+            totals.append(_total(names, scores, *totals_of_terms[key]))
         return totals
 
     # --- what trains -------------------------------------------------------------------------------------------------
@@ -339,15 +341,15 @@ def _decide_all(component: Component, samples: Sequence[Sample], parts: Parts, v
     return decided
 
 
-def _said(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Score | None] | None:
+def _known_scores(known: Parts, name: str, verdicts: Sequence[GateVerdict]) -> list[Score | None] | None:
     """Return the known scores of a component, or None if one is missing where it counts."""
-    said = known.get(name)
-    if said is None or any(verdict.is_open and part is None for part, verdict in zip(said, verdicts, strict=True)):
+    scores = known.get(name)
+    if scores is None or any(verdict.is_open and part is None for part, verdict in zip(scores, verdicts, strict=True)):
         return None
-    return [part if verdict.is_open else None for part, verdict in zip(said, verdicts, strict=True)]
+    return [part if verdict.is_open else None for part, verdict in zip(scores, verdicts, strict=True)]
 
 
-def _choose(
+def _start(
     rewards: Mapping[str, Reward], samples: Sequence[Sample], verdicts: Verdicts
 ) -> tuple[dict[str, list[int]], dict[str, "Future[list[Score]]"]]:
     """Choose the samples for each of several independent components, and start those that run in the background.
@@ -357,32 +359,36 @@ def _choose(
     Returns:
         The positions of each component's samples, and the futures of the components that were started.
     """
-    chosen = {
+    places = {
         name: [place for place, verdict in enumerate(verdicts[name]) if verdict.is_open and not samples[place].fault]
         for name in rewards
     }
-    begun = {
-        name: reward.begin([samples[place] for place in chosen[name]])
+    futures = {
+        name: reward.begin([samples[place] for place in places[name]])
         for name, reward in rewards.items()
-        if chosen[name] and isinstance(reward, _Beginning)
+        if places[name] and isinstance(reward, _Beginning)
     }
-    return chosen, begun
+    return places, futures
 
 
 def _spread(
-    name: str, places: Sequence[int], found: Sequence[Score], samples: Sequence[Sample], verdicts: Sequence[GateVerdict]
+    name: str,
+    places: Sequence[int],
+    own_scores: Sequence[Score],
+    samples: Sequence[Sample],
+    verdicts: Sequence[GateVerdict],
 ) -> list[Score | None]:
     """Return a component's scores at the positions of all samples. A failed environment gives an error."""
-    if len(found) != len(places):
+    if len(own_scores) != len(places):
         raise RewardError(
-            f"component {name!r} must give one score for each of {len(places)} completions, but gave {len(found)}",
+            f"component {name!r} must give one score for each of {len(places)} completions, but gave {len(own_scores)}",
             code="wrong_score_count",
         )
     scores = [
         Score.failed(Outcome.ERROR, sample.fault) if sample.fault and verdict.is_open else None
         for sample, verdict in zip(samples, verdicts, strict=True)
     ]
-    for place, score in zip(places, found, strict=True):
+    for place, score in zip(places, own_scores, strict=True):
         scores[place] = score
     return scores
 
@@ -396,7 +402,7 @@ def _total(
     detail: str,
 ) -> Score:
     """Return the score of one completion from its total. This runs for every completion."""
-    said: dict[str, Score] = {}
+    present: dict[str, Score] = {}
     values: dict[str, float | None] = {}
     extras: dict[str, Any] = {}
     seconds = 0.0
@@ -404,11 +410,11 @@ def _total(
         if part is None:
             values[name] = None
             continue
-        said[name] = part
+        present[name] = part
         values[name] = part.value
         seconds += part.seconds
         if part.extras:
             extras[name] = part.extras
     if value is not None:
-        detail = describe_terms(said, terms)
-    return Score(value, values, outcome, detail, extras, seconds, said, terms)
+        detail = describe_terms(present, terms)
+    return Score(value, values, outcome, detail, extras, seconds, present, terms)

@@ -28,16 +28,16 @@ class Route:
     def obstacle(self, columns: Mapping[str, Any]) -> str | None:
         """Return the reason why the component does not apply to a row, or None if it applies."""
         for column, values in self.wanted.items():
-            found = columns.get(column)
-            entries = found if isinstance(found, Sequence) and not isinstance(found, str) else [found]
+            cell = columns.get(column)
+            entries = cell if isinstance(cell, Sequence) and not isinstance(cell, str) else [cell]
             if not any(_is_same(entry, value) for entry in entries for value in values):
-                return f"it applies to rows with {column} = {' or '.join(map(str, values))}, but this one has {found!r}"
+                return f"it applies to rows with {column} = {' or '.join(map(str, values))}, but this one has {cell!r}"
         return None
 
     def excludes(self, fixed: Mapping[str, Any]) -> bool:
         """Return True if the component applies to no row, given columns that have one value in all rows."""
-        known = {column: values for column, values in self.wanted.items() if column in fixed}
-        return Route(known).obstacle(fixed) is not None
+        wanted_values = {column: values for column, values in self.wanted.items() if column in fixed}
+        return Route(wanted_values).obstacle(fixed) is not None
 
     def to_data(self) -> dict[str, list[Any]]:
         """Return the route as the configuration writes it."""
@@ -47,11 +47,11 @@ class Route:
 ALL_ROWS = Route({})
 
 
-def _is_same(found: object, wanted: object) -> bool:
+def _is_same(value: object, accepted: object) -> bool:
     """Compare values, also as text: a file may hold "3" or "true" where the configuration has 3 or true."""
-    if isinstance(found, str) == isinstance(wanted, str):
-        return found == wanted
-    text, other = (str(found), wanted) if isinstance(found, str) else (str(wanted), found)
+    if isinstance(value, str) == isinstance(accepted, str):
+        return value == accepted
+    text, other = (str(value), accepted) if isinstance(value, str) else (str(accepted), value)
     if isinstance(other, bool):
         return text.strip().lower() == str(other).lower()
     with contextlib.suppress(ValueError):
@@ -60,21 +60,20 @@ def _is_same(found: object, wanted: object) -> bool:
     return text == str(other)
 
 
-def read_route(component: str, written: object) -> Route:
+def read_route(component: str, entry: object) -> Route:
     """Read a component's `when`: None, a column, or a mapping of columns to values or lists; else raise RewardError."""
-    if written is None:
+    if entry is None:
         return ALL_ROWS
-    if isinstance(written, str):
-        return Route({written: (component,)})
-    if isinstance(written, Mapping) and written:
-        wanted = {
+    if isinstance(entry, str):
+        return Route({entry: (component,)})
+    if isinstance(entry, Mapping) and entry:
+        values_of_column = {
             str(column): tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-            for column, value in written.items()
+            for column, value in entry.items()
         }
-        if all(values and all(isinstance(value, _PLAIN) for value in values) for values in wanted.values()):
-            return Route(wanted)
+        if all(values and all(isinstance(value, _PLAIN) for value in values) for values in values_of_column.values()):
+            return Route(values_of_column)
     raise RewardError(
-        f"`when` of component {component!r} must map a column to its value, for example {{kind: math}}, not "
-        f"{written!r}",
+        f"`when` of component {component!r} must map a column to its value, for example {{kind: math}}, not {entry!r}",
         code="invalid_route",
     )

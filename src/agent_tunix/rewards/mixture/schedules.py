@@ -80,26 +80,26 @@ def may_train(weight: Weight) -> bool:
     return bool(weight.start or weight.end) if isinstance(weight, Schedule) else weight != 0
 
 
-def read_weight(component: str, written: object) -> Weight:
+def read_weight(component: str, value: object) -> Weight:
     """Read a component's `weight`: a number, or a mapping as in the module's docstring; else raise RewardError."""
-    if isinstance(written, Mapping):
-        return _read_schedule(component, written)
-    if isinstance(written, bool) or not isinstance(written, int | float):
+    if isinstance(value, Mapping):
+        return _read_schedule(component, value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         hint = (
             ("; YAML reads an exponent only after a decimal point, for example 1.0e-3")
-            if isinstance(written, str)
+            if isinstance(value, str)
             else ""
         )
         raise RewardError(
-            f"the weight of component {component!r} must be a number or a schedule, not {written!r}{hint}",
+            f"the weight of component {component!r} must be a number or a schedule, not {value!r}{hint}",
             code="invalid_weight",
         )
-    if not math.isfinite(written):
-        raise RewardError(f"the weight of component {component!r} must be finite, not {written}", code="invalid_weight")
-    return float(written)
+    if not math.isfinite(value):
+        raise RewardError(f"the weight of component {component!r} must be finite, not {value}", code="invalid_weight")
+    return float(value)
 
 
-def _read_schedule(component: str, written: Mapping[Any, Any]) -> Schedule:
+def _read_schedule(component: str, settings: Mapping[Any, Any]) -> Schedule:
     def refuse(reason: str) -> RewardError:
         return RewardError(
             f"the weight of component {component!r}: {reason}; write {{from: 0.0, to: 1.0, steps: [100, 300]}}, or "
@@ -107,31 +107,33 @@ def _read_schedule(component: str, written: Mapping[Any, Any]) -> Schedule:
             code="invalid_schedule",
         )
 
-    metric = written.get("metric")
+    metric = settings.get("metric")
     by = "steps" if metric is None else "values"
     if metric is not None and (not isinstance(metric, str) or "/" not in metric):
         raise refuse(f"metric must be a name such as eval/accuracy, not {metric!r}")
     if metric is not None and metric.startswith(_NOT_REPEATABLE):
         raise refuse(f"{metric} differs between equal runs, which makes a run not reproducible")
-    unknown = [key for key in written if key not in ("metric", "from", "to", by, "kind")]
+    unknown = [key for key in settings if key not in ("metric", "from", "to", by, "kind")]
     if unknown:
         raise refuse(f"a schedule over {'steps' if metric is None else 'a metric'} has no key {unknown[0]!r}")
     for key in ("from", "to"):
-        if not is_number(written.get(key)):
-            raise refuse(f"{key} must be a finite number, not {written.get(key)!r}")
-    kind = written.get("kind", "linear")
+        if not is_number(settings.get(key)):
+            raise refuse(f"{key} must be a finite number, not {settings.get(key)!r}")
+    kind = settings.get("kind", "linear")
     if kind not in KINDS:
         raise refuse(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    bounds = written.get(by)
+    bounds = settings.get(by)
     if not isinstance(bounds, Sequence) or isinstance(bounds, str):
         bounds = [bounds]
     if not bounds or not all(map(is_number, bounds)):
-        raise refuse(f"{by} must be {'one number' if kind == 'step' else 'two numbers'}, not {written.get(by)!r}")
+        raise refuse(f"{by} must be {'one number' if kind == 'step' else 'two numbers'}, not {settings.get(by)!r}")
     if kind == "step":
         if len(set(bounds)) != 1:
             raise refuse(
                 f"for the kind `step`, {by} must be the one number at which the weight changes, not {bounds!r}"
             )
     elif len(bounds) != 2 or bounds[0] == bounds[1] or (metric is None and bounds[0] > bounds[1]):
-        raise refuse(f"{by} must be two {'rising' if metric is None else 'different'} numbers, not {written.get(by)!r}")
-    return Schedule(float(written["from"]), float(written["to"]), (float(bounds[0]), float(bounds[-1])), kind, metric)
+        raise refuse(
+            f"{by} must be two {'rising' if metric is None else 'different'} numbers, not {settings.get(by)!r}"
+        )
+    return Schedule(float(settings["from"]), float(settings["to"]), (float(bounds[0]), float(bounds[-1])), kind, metric)

@@ -40,15 +40,15 @@ def make_terms(
     values_B = raw_B
     if transforms:
         values_B = apply_transforms(transforms, np.array(raw_B), np.asarray(groups, dtype=np.int64)).tolist()
-    known: dict[float, Term] = {}  # most values of a batch are equal, so their terms are shared
+    terms_of_value: dict[float, Term] = {}  # most values of a batch are equal, so their terms are shared
     terms: list[Term] = []
     for score, verdict, raw, value in zip(scores, verdicts, raw_B, values_B, strict=True):
         counts = raw == raw  # False for NaN
-        term = known.get(value) if counts else None
+        term = terms_of_value.get(value) if counts else None
         if term is None:
             term = _term(weight, score, verdict, raw, value)
             if counts and term.outcome is _SCORED:
-                known[value] = term
+                terms_of_value[value] = term
         terms.append(term)
     if all(term.value is not None for term in terms):
         return terms
@@ -136,9 +136,12 @@ def _describe(part: Score | None, term: Term) -> str:
 
 def totals_that_train(scores: Sequence[Score], on_failure: str) -> NDArray[np.float64]:
     """Return totals of shape [B]: NaN for an unscored completion; 0 for a failed one if `on_failure` is `zero`."""
-    failed = 0.0 if on_failure == "zero" else math.nan
+    value_of_failure = 0.0 if on_failure == "zero" else math.nan
     return np.array(
-        [failed if score.outcome in FAILURES else math.nan if score.value is None else score.value for score in scores],
+        [
+            value_of_failure if score.outcome in FAILURES else math.nan if score.value is None else score.value
+            for score in scores
+        ],
         dtype=np.float64,
     )
 

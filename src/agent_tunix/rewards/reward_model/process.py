@@ -85,7 +85,7 @@ class ModelProcess:
         self._end()
 
     def _load(self) -> dict[str, Any]:
-        self._send(self._settings.to_data())
+        self._send(self._settings.model_dump())
         said = self._receive(self._settings.start_timeout_s, "loading the model", "start_timeout_s")
         if "refused" in said:
             where = "" if self._settings.is_local else "; there is no such directory, so it was looked up on the hub"

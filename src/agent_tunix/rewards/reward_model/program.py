@@ -36,7 +36,7 @@ class ScoringModel:
     """A sequence-classification model with its tokenizer.
 
     Args:
-        settings: Attributes of `settings.ModelSettings` by name.
+        settings: Fields of `settings.ModelSettings` by name.
 
     Raises:
         ValueError: The checkpoint gives no score, or a setting does not fit it.

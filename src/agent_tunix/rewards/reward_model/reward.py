@@ -1,7 +1,6 @@
 """The reward of a sequence-classification model. It sends batches of samples to the model's process."""
 
 import hashlib
-import inspect
 import logging
 import math
 import threading
@@ -10,11 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from agent_tunix.errors import RewardError
-from agent_tunix.rewards.conventions import CallSettings
-from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.configured import ConfiguredReward
 from agent_tunix.rewards.reward_model.process import ModelProcess, ProcessGoneError
 from agent_tunix.rewards.reward_model.settings import ModelSettings, read_settings
 from agent_tunix.rewards.sample import Outcome, Sample, Score
@@ -25,7 +22,7 @@ _HASHED_BYTES = 2**20
 _HASHED_FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin")
 
 
-class RewardModel:
+class RewardModel(ConfiguredReward[ModelSettings]):
     """The output of a Hugging Face sequence-classification model for prompt and response.
 
     The checkpoint is one that `AutoModelForSequenceClassification` loads, from a directory or the hub. It is loaded
@@ -34,71 +31,28 @@ class RewardModel:
     breaks up special tokens in texts, so that no response can end its own turn. A text that is too long is never cut;
     it gets an outcome instead of a score. `rewards/NAME/logged/over_long` is the share of such texts.
 
-    Args:
-        args: Arguments from the configuration; None for a reward that gets its arguments later, in `bind`.
-
-    Attributes:
-        limits_itself: Always True. The model runs in its own process, whatever `rewards.execution` says, because each
-            worker would load it again, and `rewards.memory_mb` is not meant for models.
-        model: The checked arguments; None without arguments.
+    The model runs in its own process, whatever `rewards.execution` says, because each worker would load it again, and
+    `rewards.memory_mb` is not meant for models.
 
     Raises:
         RewardError: An argument is missing or malformed, the model does not exist, or torch is not installed.
     """
 
-    limits_itself = True
-    is_builtin = True
-    is_async = False
-    needs_group = False
-    needs_batch = False
-    kind = "quality"
-    __signature__ = inspect.Signature(
-        [
-            inspect.Parameter("response", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
-            inspect.Parameter("columns", inspect.Parameter.VAR_KEYWORD, annotation=Any),
-        ],
-        return_annotation=float,
-    )
-    # Also printed by `agent-tunix rewards show`.
     documented_with = (ModelSettings,)
+    needed = "`path`: a directory or a hub id, for example {path: models/my_rm}"
 
     def __init__(self, name: str, args: Mapping[str, Any] | None = None) -> None:
-        self.name = name
-        self.args = dict(args or {})
-        self.settings = CallSettings()
-        self.recipe: RewardRecipe | None = None
-        self.model: ModelSettings | None = None if args is None else read_settings(name, self.args)
+        super().__init__(name, args)
         self._process: ModelProcess | None = None
         self._lock = threading.Lock()
-        self._num_deaths = 0
 
-    @property
-    def given(self) -> type[Self]:
-        """The class that defines the reward, for callers that look for its source."""
-        return type(self)
-
-    function = given
+    def _read(self, args: Mapping[str, Any]) -> ModelSettings:
+        return read_settings(self.name, args)
 
     @property
     def range(self) -> tuple[float, float] | None:
         """Range of the values; None without an activation."""
-        return None if self.model is None or self.model.activation == "none" else (0.0, 1.0)
-
-    def __call__(self, response: str, **columns: Any) -> float | None:
-        """Score one response: `reward("It is 4.", prompt="What is 2 + 2?")`.
-
-        Raises:
-            RewardError: Scoring failed or exceeded its time limit.
-        """
-        score = self.explain(response, **columns)
-        if score.outcome in (Outcome.ERROR, Outcome.TIMEOUT):
-            raise RewardError(f"reward {self.name!r}: {score.detail}")
-        return score.value
-
-    def explain(self, response: str, **columns: Any) -> Score:
-        """Score one response and explain the score in `Score.detail`. The arguments are those of a call."""
-        known = {name: columns.pop(name) for name in ("prompt", "step") if name in columns}
-        return self.score([Sample(response, columns=columns, **known)])[0]
+        return None if self.arguments is None or self.arguments.activation == "none" else (0.0, 1.0)
 
     def open(self) -> None:
         """Load the model if it is not loaded yet; raise RewardError if it cannot be loaded."""
@@ -133,38 +87,22 @@ class RewardModel:
         threading.Thread(target=work, name=f"reward model {self.name}", daemon=True).start()
         return future
 
-    def bind(self, name: str, args: Mapping[str, Any]) -> Self:
-        """Return the same reward under another name, with further arguments from the configuration."""
-        bound = type(self)(name, {**self.args, **args} or None)
-        bound.settings = self.settings
-        bound.recipe = replace(self.recipe, name=name, args=bound.args) if self.recipe else None
-        return bound
-
-    def configured(self, settings: CallSettings, recipe: RewardRecipe | None) -> Self:
-        """Return the same reward with call settings and a recipe."""
-        same = type(self)(self.name, None if self.model is None else self.args)
-        same.settings, same.recipe = settings, recipe
-        return same
-
     def check_parameters(self, columns: Collection[str]) -> None:
         """Raise RewardError without arguments. The reward requires no columns of the dataset."""
-        self._settled()
+        self._required_arguments()
 
-    def describe(self) -> str:
-        """Describe the reward in one line: `RewardModel: models/my_rm (device cpu)`."""
-        if self.model is None:
-            return "RewardModel (requires args)"
-        return f"RewardModel: {self.model.path} (device {self.model.device})"
+    def _describe(self, arguments: ModelSettings) -> str:
+        return f"{arguments.path} (device {arguments.device})"
 
     def checkpoint_hash(self) -> str | None:
         """Return a hash of a local checkpoint for the reward's fingerprint; None for a model on the hub.
 
         It covers the name, the size and the first and last megabyte of each file.
         """
-        if self.model is None or not self.model.is_local:
+        if self.arguments is None or not self.arguments.is_local:
             return None
         digest = hashlib.sha256()
-        files = {path for pattern in _HASHED_FILES for path in Path(self.model.path).glob(pattern)}
+        files = {path for pattern in _HASHED_FILES for path in Path(self.arguments.path).glob(pattern)}
         for path in sorted(files):
             size = path.stat().st_size
             digest.update(f"{path.name} {size}\n".encode())
@@ -174,21 +112,8 @@ class RewardModel:
                 digest.update(file.read(_HASHED_BYTES))
         return digest.hexdigest()[:16]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arguments only; the process stays behind."""
-        return type(self), (self.name, None if self.model is None else self.args)
-
-    def _settled(self) -> ModelSettings:
-        if self.model is None:
-            raise RewardError(
-                f"reward {self.name!r} requires args, at least `path`: a directory or a hub id, for example {{path: "
-                "models/my_rm}",
-                code="missing_argument",
-            )
-        return self.model
-
     def _opened(self) -> ModelProcess:
-        settings = self._settled()
+        settings = self._required_arguments()
         if self._process is None:
             self._process = ModelProcess(settings)
             logger.info("reward %r: %s is loaded: %s", self.name, settings.path, self._process.facts)
@@ -215,13 +140,13 @@ class RewardModel:
         return [found[position] for position in range(len(samples))]
 
     def _to_score(self, result: Mapping[str, Any]) -> Score:
-        assert self.model is not None
+        assert self.arguments is not None
         problem = result.get("problem")
         metrics = {"over_long": float(problem == "over_long")}
         if "num_tokens" in result:
             metrics["num_tokens"] = float(result["num_tokens"])
         if problem == "over_long":
-            not_applicable = self.model.over_long == "not_applicable"
+            not_applicable = self.arguments.over_long == "not_applicable"
             outcome = Outcome.NOT_APPLICABLE if not_applicable else Outcome.ERROR
             return Score(None, outcome=outcome, detail=result["detail"], metrics=metrics)
         if problem is not None:

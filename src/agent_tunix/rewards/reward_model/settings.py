@@ -6,23 +6,18 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
 
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards.arguments import Arguments, Count, Index, Seconds, Text, read_arguments
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-_CHOICES = {
-    "activation": ("none", "sigmoid", "softmax"),
-    "prompt": ("with", "without", "pair"),
-    "dtype": ("float32", "bfloat16", "float16"),
-    "over_long": ("error", "not_applicable"),
-}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(Arguments):
     """Arguments of a reward model.
 
     Attributes:
@@ -44,45 +39,25 @@ class ModelSettings:
         python: A Python that has torch and transformers, such as `.venv-torch/bin/python`; null for this one.
     """
 
-    path: str
+    path: Annotated[Text, AfterValidator(os.path.expanduser)]
     revision: str | None = None
-    max_length: int | None = None
-    over_long: str = "error"
-    batch_size: int = 16
-    activation: str = "none"
-    label_index: int | None = None
-    prompt: str = "with"
+    max_length: Count | None = None
+    over_long: Literal["error", "not_applicable"] = "error"
+    batch_size: Count = 16
+    activation: Literal["none", "sigmoid", "softmax"] = "none"
+    label_index: Index | None = None
+    prompt: Literal["with", "without", "pair"] = "with"
     system: bool = True
     device: str = "cpu"
-    dtype: str = "float32"
-    timeout_s: float = 60.0
-    start_timeout_s: float = 600.0
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    timeout_s: Seconds = 60.0
+    start_timeout_s: Seconds = 600.0
     python: str | None = None
-
-    def to_data(self) -> dict[str, Any]:
-        """Return all arguments as data for the process."""
-        return asdict(self)
 
     @property
     def is_local(self) -> bool:
         """True if the model is a local directory."""
         return Path(self.path).is_dir()
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "path": (str,),
-    "revision": (str, type(None)),
-    "max_length": (int, type(None)),
-    "batch_size": (int,),
-    "label_index": (int, type(None)),
-    "system": (bool,),
-    "device": (str,),
-    "timeout_s": (int, float),
-    "start_timeout_s": (int, float),
-    "python": (str, type(None)),
-}
-_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
-_LEAST = {"max_length": 1, "batch_size": 1, "label_index": 0}
 
 
 def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
@@ -91,41 +66,10 @@ def read_settings(name: str, args: Mapping[str, Any]) -> ModelSettings:
     Raises:
         RewardError: An argument is unknown, missing or malformed, or the model or torch is missing.
     """
-    known = ModelSettings.__dataclass_fields__
-    for argument, value in args.items():
-        if argument not in known:
-            raise RewardError(
-                f"reward {name!r} has no argument {argument!r}; it has: {', '.join(known)}",
-                code="unknown_argument",
-            )
-        _check_value(name, argument, value)
-    if not args.get("path"):
-        raise RewardError(
-            f"reward {name!r} requires `path`, a directory or a hub id, for example {{path: models/my_rm}}",
-            code="missing_argument",
-        )
-    settings = ModelSettings(**{**args, "path": os.path.expanduser(args["path"])})
+    settings = read_arguments(ModelSettings, name, args)
     _check_model(name, settings)
     _check_python(name, settings)
     return settings
-
-
-def _check_value(name: str, argument: str, value: object) -> None:
-    if argument in _CHOICES:
-        if value not in _CHOICES[argument]:
-            raise _refusal(name, argument, value, f"one of {', '.join(_CHOICES[argument])}")
-        return
-    types = _TYPES[argument]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise _refusal(name, argument, value, " or ".join(_WORDS[kind] for kind in types))
-    if isinstance(value, int) and argument in _LEAST and value < _LEAST[argument]:
-        raise _refusal(name, argument, value, f"at least {_LEAST[argument]}")
-    if isinstance(value, int | float) and argument.endswith("timeout_s") and not 0 < value < float("inf"):
-        raise _refusal(name, argument, value, "above 0 and finite")
-
-
-def _refusal(name: str, argument: str, value: object, required: str) -> RewardError:
-    return RewardError(f"reward {name!r}: `{argument}` must be {required}, not {value!r}", code="invalid_argument")
 
 
 def _check_model(name: str, settings: ModelSettings) -> None:

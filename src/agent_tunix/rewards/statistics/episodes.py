@@ -42,10 +42,10 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
     forms = Counter(call["form"] for episode in episodes for call in episode.unread_calls)
     row |= {f"unread_calls/{form}": forms[form] for form in sorted(forms)}
     for name in sorted({call["name"] for call in calls if call["outcome"] in _MADE}):
-        made = [call for call in calls if call["name"] == name and call["outcome"] in _MADE]
-        row[f"tools/{name}/calls"] = len(made)
-        row[f"tools/{name}/errors"] = sum(call["outcome"] == "tool_error" for call in made)
-        row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in made) / len(made)
+        calls_made = [call for call in calls if call["name"] == name and call["outcome"] in _MADE]
+        row[f"tools/{name}/calls"] = len(calls_made)
+        row[f"tools/{name}/errors"] = sum(call["outcome"] == "tool_error" for call in calls_made)
+        row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in calls_made) / len(calls_made)
     if totals is not None:
         counts = np.array([0 if s.episode is None else len(s.episode.calls) for s in samples], np.float64)
         (row["tools/reward_correlation"],) = correlations(totals[None], counts)

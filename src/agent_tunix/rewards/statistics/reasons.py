@@ -22,8 +22,8 @@ def group_reasons(details: Iterable[str]) -> list[tuple[str, int]]:
     counts: dict[tuple[str, ...], int] = {}
     texts: dict[tuple[str, ...], str] = {}
     for detail in (detail[:_LONGEST_DETAIL] for detail in details):
-        found = _EXCEPTION.search(detail)
-        key = (found["kind"], found["place"]) if found else (re.sub(r"\d+", "0", detail),)
+        match = _EXCEPTION.search(detail)
+        key = (match["kind"], match["place"]) if match else (re.sub(r"\d+", "0", detail),)
         counts[key] = counts.get(key, 0) + 1
         texts.setdefault(key, detail)
     return sorted(((texts[key], count) for key, count in counts.items()), key=lambda one: -one[1])

@@ -43,7 +43,7 @@ def describe(names: Sequence[str], values_SB: Array) -> dict[str, Metric]:
     std_S = np.sqrt((deviations_SB**2).sum(axis=1) / np.maximum(counts_S, 1))
     std_S = np.where(low_S < high_S, std_S, 0.0)
     leaves = {"mean": mean_S, "std": std_S, "min": low_S, "max": high_S}
-    return _by_name(names, {leaf: found.tolist() for leaf, found in leaves.items()}, counts_S > 0)
+    return _by_name(names, {leaf: values.tolist() for leaf, values in leaves.items()}, counts_S > 0)
 
 
 def describe_in_detail(
@@ -93,10 +93,10 @@ def describe_in_detail(
 
 
 def _by_name(names: Sequence[str], leaves: Mapping[str, Sequence[Metric]], known_S: Mask) -> dict[str, Metric]:
-    known = known_S.tolist()
+    is_known = known_S.tolist()
     return {
-        f"{name}/{leaf}": found[row] if known[row] else None
-        for leaf, found in leaves.items()
+        f"{name}/{leaf}": leaf_values[row] if is_known[row] else None
+        for leaf, leaf_values in leaves.items()
         for row, name in enumerate(names)
     }
 

@@ -73,28 +73,28 @@ def inspect_file(source: bytes, function: str = "reward") -> FileFacts:
     except subprocess.TimeoutExpired:
         return FileFacts("it takes too long to compile")
     try:
-        said = json.loads(done.stdout) if done.returncode == 0 else None
+        facts = json.loads(done.stdout) if done.returncode == 0 else None
     except ValueError:
-        said = None
-    if said is None:  # the stack, the memory or the time was exhausted
+        facts = None
+    if facts is None:  # the stack, the memory or the time was exhausted
         return FileFacts("it cannot be compiled within the limits of time and memory")
-    if (error := said["error"]) is not None:
+    if (error := facts["error"]) is not None:
         return FileFacts(error["message"] if error["line"] is None else f"line {error['line']}: {error['message']}")
     return FileFacts(
         None,
-        tuple(_function(function) for function in said["functions"]),
-        said["needs_batch"],
-        tuple(said["imports"]),
-        tuple(ValueFacts(**value) for value in said["values"]),
-        tuple(ReadFacts(**read) for read in said["reads"]),
+        tuple(_function(function) for function in facts["functions"]),
+        facts["needs_batch"],
+        tuple(facts["imports"]),
+        tuple(ValueFacts(**value) for value in facts["values"]),
+        tuple(ReadFacts(**read) for read in facts["reads"]),
     )
 
 
-def _function(said: dict[str, Any]) -> FunctionFacts:
+def _function(facts: dict[str, Any]) -> FunctionFacts:
     parameters = [
         inspect.Parameter(
             name, getattr(inspect.Parameter, kind), default=None if has_default else inspect.Parameter.empty
         )
-        for name, kind, has_default in said.pop("parameters")
+        for name, kind, has_default in facts.pop("parameters")
     ]
-    return FunctionFacts(**said, signature=inspect.Signature(parameters))
+    return FunctionFacts(**facts, signature=inspect.Signature(parameters))

@@ -77,11 +77,11 @@ def inspect_source(source: str, name: str) -> dict[str, Any]:
         tree = ast.parse(source)
         # Columns count bytes of UTF-8, in lines with Python's line endings.
         lines = [line.encode() for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-        found = list(_functions(tree, name))
-        main = [function for function, is_nested in found if not is_nested]
+        functions = list(_functions(tree, name))
+        main = [function for function, is_nested in functions if not is_nested]
         return {
             "error": None,
-            "functions": [_describe(function, is_nested, lines) for function, is_nested in found],
+            "functions": [_describe(function, is_nested, lines) for function, is_nested in functions],
             "needs_batch": any(_says_needs_batch(node, name) for node in tree.body),
             "imports": sorted(set(_imports(tree))),
             "values": [value for function in main[-1:] for value in _values_of(function)],
@@ -166,20 +166,20 @@ def _is_read(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     if not (name in _READERS or name.rpartition(".")[2] in _READERS):
         return False
-    given = [*call.args, *(one.value for one in call.keywords if one.arg == "mode")]
-    texts = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    arguments = [*call.args, *(one.value for one in call.keywords if one.arg == "mode")]
+    texts = [node.value for node in arguments if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     is_writing = name.rpartition(".")[2] == "open" and any(text in _WRITING_MODES for text in texts)
     return not is_writing and texts[:1] not in ([":memory:"], ["/dev/null"])
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
     """Yield the nodes of a function, but not those inside nested functions, lambdas and classes."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
+    nodes: list[ast.AST] = list(function.body)
+    while nodes:
+        node = nodes.pop()
         yield node
         if not isinstance(node, _SCOPES):
-            waiting.extend(ast.iter_child_nodes(node))
+            nodes.extend(ast.iter_child_nodes(node))
 
 
 def _values_of(function: _Function) -> Iterator[dict[str, Any]]:
@@ -197,18 +197,18 @@ def _values_of(function: _Function) -> Iterator[dict[str, Any]]:
 
 
 def _values(node: ast.expr) -> Iterator[dict[str, Any]]:
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
+    nodes = [node]
+    while nodes:
+        node = nodes.pop()
         kind, number = "other", 0.0
         if isinstance(node, ast.IfExp):
-            waiting += [node.body, node.orelse]
+            nodes += [node.body, node.orelse]
             continue
         if isinstance(node, ast.List | ast.Tuple):
-            waiting += node.elts
+            nodes += node.elts
             continue
         if isinstance(node, ast.ListComp):
-            waiting.append(node.elt)
+            nodes.append(node.elt)
             continue
         inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
         if isinstance(inner, ast.Constant) and isinstance(inner.value, int | float):

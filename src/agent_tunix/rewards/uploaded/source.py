@@ -58,13 +58,13 @@ def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, re
 
 def uploaded_source_of(reward: object) -> UploadedSource | None:
     """Return the file of an uploaded reward; None for any other reward."""
-    found = getattr(getattr(reward, "given", None), "uploaded_source", None)
-    return found if isinstance(found, UploadedSource) else None
+    source = getattr(getattr(reward, "definition", None), "uploaded_source", None)
+    return source if isinstance(source, UploadedSource) else None
 
 
 def uploaded_imports_of(reward: object) -> tuple[str, ...]:
     """Return the top-level names of the modules that an uploaded reward imports; empty for any other reward."""
-    return tuple(getattr(getattr(reward, "given", None), "uploaded_imports", ()))
+    return tuple(getattr(getattr(reward, "definition", None), "uploaded_imports", ()))
 
 
 def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) -> Convention:

@@ -32,10 +32,10 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from agent_tunix.atomic_files import make_directory, replacing, sync, sync_tree
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
-from agent_tunix.regular_files import make_directory, read_regular, replacing, sync, sync_tree
 from agent_tunix.runs.weights.write_faults import explain, told_once
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
@@ -210,7 +210,7 @@ class Checkpoints:
             CheckpointError: best.json is damaged.
         """
         try:
-            step = json.loads(read_regular(self._directory / "best.json"))["step"]
+            step = json.loads((self._directory / "best.json").read_bytes())["step"]
             if type(step) is not int:
                 raise ValueError("its step is not an integer")
         except FileNotFoundError:
@@ -298,7 +298,7 @@ class Checkpoints:
                 code="no_such_checkpoint",
             )
         try:
-            expected = json.loads(read_regular(path / "manifest.json"))
+            expected = json.loads((path / "manifest.json").read_bytes())
             if not isinstance(expected, dict):
                 raise ValueError(f"manifest.json contains {type(expected).__name__}, not an object")
             found = _digest_files(path)
@@ -339,18 +339,11 @@ def _check_fit(part: Path, found: Mapping[str, Any], wanted: Mapping[str, jax.Ar
                 "checkpoint, or start a new run",
                 code="checkpoint_mismatch",
             )
-        storage = found[name].storage
-        if any(here > max(of, 1) for here, of in zip(storage.chunk_shape or (), found[name].shape, strict=False)):
-            raise CheckpointError(
-                f"{part} must store arrays in pieces no larger than themselves, but stores {name} in pieces of "
-                f"{storage.chunk_shape}; use another checkpoint",
-                code="checkpoint_unreadable",
-            )
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
     try:
-        metadata = json.loads(read_regular(path / "metadata.json"))
+        metadata = json.loads((path / "metadata.json").read_bytes())
         if not isinstance(metadata, dict):
             raise ValueError(f"metadata.json contains {type(metadata).__name__}, not an object")
     except (OSError, ValueError, RecursionError) as error:
@@ -362,23 +355,13 @@ def _digest_files(directory: Path) -> dict[str, str]:
     """Return relative path → SHA-256 of every file except the manifest.
 
     Raises:
-        OSError: A file cannot be read, or is a link, which could lead to a file that is not of the checkpoint.
+        OSError: A file cannot be read.
     """
     return {
         path.relative_to(directory).as_posix(): _digest(path)
-        for path in _files(directory)
-        if path != directory / "manifest.json"
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path != directory / "manifest.json"
     }
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    for path in sorted(directory.rglob("*")):
-        if path.is_symlink():
-            raise OSError(f"{path.relative_to(directory)} is a link; replace it by its target")
-        if path.is_file():
-            yield path
-        elif not path.is_dir():
-            raise OSError(f"{path.relative_to(directory)} is no file")
 
 
 def _digest(path: Path) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.errors import ConfigError
-from agent_tunix.regular_files import read_regular
 from agent_tunix.runs.directory import RunPaths, write_json
 
 _NAME = "checkpoints.json"
@@ -27,7 +26,7 @@ class CheckpointRecord:
 def read_record(paths: RunPaths) -> CheckpointRecord:
     """Return the record of a run. If it is missing or damaged, the stored configuration gives the directory."""
     try:
-        stored = json.loads(read_regular(paths.root / _NAME))
+        stored = json.loads((paths.root / _NAME).read_bytes())
         # `/` keeps an absolute path. The others move with the run.
         return CheckpointRecord(int(stored["step"]), tuple(paths.root / str(one) for one in stored["directories"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

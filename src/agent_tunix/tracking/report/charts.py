@@ -101,7 +101,6 @@ def draw_curves(
         len(components) - len(charted),
         _conflicts(curves, components),
         curves.rows_per_point,
-        curves.is_cut,
     )
 
 

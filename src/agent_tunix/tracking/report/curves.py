@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 Rows = Callable[[], Iterable[Mapping[str, Any]]]
 """Gives the rows of metrics.jsonl, one after the other, each time it is called."""
 
-# A curve takes up to 13 KB, whatever little the file of a run says of it.
-MAX_CURVES = 10_000
-_LONGEST_NAME = 1000
-
 _COUNT, _SUM, _LOW, _HIGH = range(4)
 
 
@@ -30,8 +26,7 @@ class Curves:
     """An accumulator of rows of metrics that returns every scalar as a curve.
 
     At first each row is a point. When there are `2 * num_points` points, neighbours are merged in pairs, and each point
-    then stands for twice as many rows. This repeats as rows are added. Of more than `MAX_CURVES` metrics the first are
-    kept, and none with a name of over 1,000 characters.
+    then stands for twice as many rows. This repeats as rows are added.
 
     Args:
         num_points: Half the maximum number of points of a curve.
@@ -43,17 +38,11 @@ class Curves:
         self._num_rows = 0
         self._steps = np.zeros(self._capacity, dtype=np.int64)
         self._table: dict[str, NDArray[np.float64]] = {}
-        self._is_cut = False
 
     @property
     def num_rows(self) -> int:
         """Number of rows added."""
         return self._num_rows
-
-    @property
-    def is_cut(self) -> bool:
-        """True if metrics were left out."""
-        return self._is_cut
 
     @property
     def rows_per_point(self) -> int:
@@ -76,9 +65,6 @@ class Curves:
             if isinstance(value, int | float) and not isinstance(value, bool):
                 column = self._table.get(name)
                 if column is None:
-                    if len(self._table) >= MAX_CURVES or len(name) > _LONGEST_NAME:
-                        self._is_cut = True
-                        continue
                     column = self._table[name] = _empty(self._capacity)
                 column[_COUNT, place] += 1
                 column[_SUM, place] += value

@@ -14,7 +14,6 @@ from typing import Any
 import jinja2
 
 from agent_tunix import __version__
-from agent_tunix.tracking.report.curves import MAX_CURVES
 from agent_tunix.tracking.report.cutting import to_inert_json
 from agent_tunix.tracking.report.heading import Heading
 from agent_tunix.tracking.report.pictures import Pictures, chart_to_data
@@ -60,10 +59,6 @@ def render_page(
         conflicts=[(first, second, f"{100 * share:.1f}\u00a0%") for first, second, share in pictures.conflicts],
         merged=f"Each point of a curve represents up to {pictures.rows_per_point} steps."
         if pictures.rows_per_point > 1
-        else "",
-        cut=f"Only the first {MAX_CURVES:,} metrics with names of at most 1,000 characters are drawn; metrics.jsonl has"
-        " all of them."
-        if pictures.is_cut
         else "",
         episode_filters=_episode_filters(chosen.records),
         shown=shown,

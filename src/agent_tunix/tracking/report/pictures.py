@@ -62,7 +62,6 @@ class Pictures:
     # Pairs of components and the share of completions on which they pull apart, largest first.
     conflicts: Sequence[tuple[str, str, float]]
     rows_per_point: int  # maximum number of steps behind a point of a curve
-    is_cut: bool  # True if the run has more metrics than can be drawn
 
 
 def chart_to_data(chart: Chart) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.atomic_files import replacing, write_atomically
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.regular_files import replacing
 from agent_tunix.rewards import RewardAnalysis
 from agent_tunix.tracking.findings_file import read_findings
 from agent_tunix.tracking.metrics_file import iterate_metrics
@@ -30,8 +30,6 @@ from agent_tunix.tracking.summary import components_of
 
 # Most rollouts that are read: more would take longer than a minute.
 MAX_READ = 200_000
-# Most cells of curves.csv, in which every row has a cell for every metric of the run.
-MAX_CELLS = 100_000_000
 
 
 def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config: Config | None = None) -> Path:
@@ -127,9 +125,7 @@ def write_whole(path: Path, content: bytes) -> None:
         RunDirectoryError: The disk is full or the directory cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(content)
+        write_atomically(path, content)
     except OSError as error:
         remedy = "free some space, correct the permissions, or choose another directory with --to"
         raise RunDirectoryError(
@@ -194,12 +190,6 @@ def _describe_choice(chosen: Chosen, num_stored: int, share: float) -> str:
 def _write_plots(pictures: Pictures, directory: Path) -> None:
     from agent_tunix.tracking.report.plots import draw_section
 
-    if directory.is_symlink():
-        raise RunDirectoryError(
-            f"{directory} is a link, so pictures would be written and removed elsewhere; remove it, or choose"
-            " another directory with --to",
-            code="links_in_run",
-        )
     written = set()
     for section in pictures.sections:
         path = directory / f"{section.key}.png"
@@ -213,14 +203,8 @@ def _write_plots(pictures: Pictures, directory: Path) -> None:
 def _write_curves(rows: Rows, path: Path) -> None:
     """Write every number of the rows, one column per metric."""
     names: dict[str, None] = {}
-    for num_rows, row in enumerate(rows(), start=1):
+    for row in rows():
         names.update(dict.fromkeys(name for name, value in row.items() if _is_number(value)))
-        if num_rows * len(names) > MAX_CELLS:
-            raise RunDirectoryError(
-                f"{path} may have {MAX_CELLS:,} cells, but after {num_rows:,} steps with {len(names):,} different "
-                "metrics it has more; read metrics.jsonl instead",
-                code="too_many_metrics",
-            )
     try:
         with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
             writer = csv.DictWriter(text, list(names), extrasaction="ignore")

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent_tunix.atomic_files import make_directory, sync
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.regular_files import make_directory, open_regular, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -218,7 +218,7 @@ def opened(path: Path) -> "Iterator[pq.ParquetFile]":
     """Open a file for reading."""
     import pyarrow.parquet as pq
 
-    with open_regular(path) as stream, pq.ParquetFile(stream) as file:
+    with pq.ParquetFile(path) as file:
         yield file
 
 

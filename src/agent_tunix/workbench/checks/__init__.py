@@ -11,15 +11,10 @@ On the command line: `agent-tunix rewards`.
 
 from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import kind_of, range_of
-from agent_tunix.workbench.checks.calibration import (
-    Calibration,
-    LabelledCompletion,
-    calibrate,
-    generate_completions,
-    wilson_interval,
-)
+from agent_tunix.workbench.checks.calibration import Calibration, calibrate, wilson_interval
 from agent_tunix.workbench.checks.cases import Case, CasesReport, load_cases, run_case, run_cases
 from agent_tunix.workbench.checks.checking import check_reward
+from agent_tunix.workbench.checks.forms import LabelledCompletion, find_misjudged, generate_completions
 from agent_tunix.workbench.checks.fuzzer import Budget
 from agent_tunix.workbench.checks.problems import CheckProblem
 from agent_tunix.workbench.checks.report import CheckFinding, CheckReport, Status
@@ -39,6 +34,7 @@ __all__ = [
     "Status",
     "calibrate",
     "check_reward",
+    "find_misjudged",
     "generate_completions",
     "kind_of",
     "load_cases",

@@ -64,17 +64,17 @@ def check_cheats(trial: Trial) -> Iterator[CheckFinding]:
     references = {problem.answer for _, problem, _ in solved}
     for check, responses in cheats(trial.problems, trial.style, trial.scorer.template).items():
         wins: list[CheckExample] = []
-        tried = 0
+        num_tried = 0
         for name, response in responses.items():
-            won: list[CheckExample] = []
+            examples: list[CheckExample] = []
             for _, problem, gold in solved:
                 if check == "prompt echo" and problem.answer in problem.prompt:
                     continue
-                tried += 1
-                won += wins_of(trial, problem, response(problem), gold, name)
-            guessed = len(references) > 1 and len({example.answer for example in won}) == 1
-            wins += [] if guessed else won
-        yield judge(check, wins, tried)
+                num_tried += 1
+                examples += wins_of(trial, problem, response(problem), gold, name)
+            guessed = len(references) > 1 and len({example.answer for example in examples}) == 1
+            wins += [] if guessed else examples
+        yield judge(check, wins, num_tried)
 
 
 def check_other_reference(trial: Trial) -> CheckFinding:
@@ -92,12 +92,12 @@ def check_near_misses(trial: Trial) -> CheckFinding:
     if not is_numeric(trial.problems):
         return CheckFinding("near misses", Status.SKIPPED, "the references are not all numbers")
     wins: list[CheckExample] = []
-    tried = 0
+    num_tried = 0
     for _, problem, gold in trial.solved():
         for change, answer in near_misses(problem.answer).items():
-            tried += 1
+            num_tried += 1
             wins += wins_of(trial, problem, trial.solve(problem, answer=answer), gold, change)
-    return judge("near misses", wins, tried)
+    return judge("near misses", wins, num_tried)
 
 
 # References as they occur in data sets; True if a reward that cannot read one fails the check.
@@ -136,22 +136,22 @@ def check_edge_references(trial: Trial) -> CheckFinding:
 def check_long_beats_short(trial: Trial) -> CheckFinding:
     """Check that a correct long answer earns more than a wrong short one."""
     losses: list[CheckExample] = []
-    tried = 0
+    num_tried = 0
     for index, problem, _ in trial.solved():
         other = trial.wrong(index)
         long = trial.score(problem, trial.solve(problem, work=long_work(problem))).value
         for work in (other.work, "It is so.", ""):
-            tried += 1
+            num_tried += 1
             short = trial.solve(other, work=work)
             score = trial.score(problem, short)
             if score.value is not None and (long is None or score.value >= long - EPSILON):
                 detail = f"a correct answer in 300 words earns {show_value(long)}; {score.detail}"
                 losses.append(CheckExample(short, problem.answer, score.value, detail=detail))
     if losses:
-        text = f"{len(losses)} of {tried} wrong short answers earn as much as a correct long one"
+        text = f"{len(losses)} of {num_tried} wrong short answers earn as much as a correct long one"
         return CheckFinding("long beats short", Status.FAILED, text, tuple(losses[:MOST_EXAMPLES]))
     return CheckFinding(
-        "long beats short", Status.PASSED, f"a correct long answer beats each of {tried} wrong short ones"
+        "long beats short", Status.PASSED, f"a correct long answer beats each of {num_tried} wrong short ones"
     )
 
 

@@ -13,7 +13,7 @@ import enum
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +21,8 @@ from agent_tunix.rewards.kinds import range_of
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.rounding import lowest_reaching
 from agent_tunix.rewards.sample import Score
-from agent_tunix.workbench.checks.problems import (
-    DEFAULT_FORMAT,
-    CheckProblem,
-    near_misses,
-    numbers_in,
-    read_plain_number,
-    respond,
-    write_number,
-)
+from agent_tunix.workbench.checks.forms import LabelledCompletion
+from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
 from agent_tunix.workbench.checks.report import shorten
 from agent_tunix.workbench.checks.scoring import LATE_STEP, Scorer
 
@@ -47,16 +40,6 @@ class LabelVerdict(enum.StrEnum):
     WRONG = "wrong"
     UNREAD = "unread"
     UNSCORED = "unscored"
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledCompletion:
-    """A completion to judge."""
-
-    problem: CheckProblem
-    response: str
-    label: bool | None = None  # True if the completion is right; None if that is unknown
-    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +197,13 @@ def calibrate(
     """
     scores: list[list[Score]] = []
     limits: list[float] = []
-    for mixture, given in zip((first, second), thresholds, strict=True):
+    for mixture, threshold in zip((first, second), thresholds, strict=True):
         for completion in completions[:1]:
             mixture.check_parameters(completion.problem.columns)
         scorer = Scorer(mixture, step, template, timeout_s)
         scores.append(scorer.score_each([(completion.problem, completion.response) for completion in completions]))
-        limits.append(_threshold(mixture, scores[-1], step) if given is None else given)
-    judged = [[_verdict(score, limit) for score in given] for given, limit in zip(scores, limits, strict=True)]
+        limits.append(_threshold(mixture, scores[-1], step) if threshold is None else threshold)
+    judged = [[_verdict(score, limit) for score in threshold] for threshold, limit in zip(scores, limits, strict=True)]
     pairs = list(zip(judged[0], judged[1], strict=True))
     differing = [i for i, (a, b) in enumerate(pairs) if (a is LabelVerdict.RIGHT) != (b is LabelVerdict.RIGHT)]
     names = (first.name, second.name) if first.name != second.name else (f"{first.name} (1)", f"{second.name} (2)")
@@ -255,64 +238,6 @@ def wilson_interval(hits: int, of: int, z: float = _Z) -> tuple[float, float]:
     low = max(0.0, (centre - spread) / scale) if hits else 0.0
     high = min(1.0, (centre + spread) / scale) if hits < of else 1.0
     return low, high
-
-
-def generate_completions(
-    problems: Sequence[CheckProblem], template: str = DEFAULT_FORMAT
-) -> Iterator[LabelledCompletion]:
-    """Yield variations of gold solutions with known labels: the reference in many forms, and other numbers."""
-    for problem in problems:
-        for form, write in FORMS.items():
-            written = write(problem.answer)
-            if written is not None:
-                for style in ("template", "boxed", "hashes", "sentence"):
-                    response = respond(style, problem.work, written, template)
-                    yield LabelledCompletion(problem, response, True, f"{form}, {style}")
-        for change, answer in near_misses(problem.answer).items():
-            yield LabelledCompletion(problem, respond("template", problem.work, answer, template), False, change)
-        yield LabelledCompletion(problem, _unfinished(problem), False, "no answer")
-
-
-def _unfinished(problem: CheckProblem) -> str:
-    """Return the first line of the work, broken off; "Hm." if that line is empty or already has the answer."""
-    begun = problem.work.partition("\n")[0].rstrip("0123456789. =")
-    answer = read_plain_number(problem.answer)
-    if answer is None:
-        has_answer = problem.answer in begun
-    else:
-        has_answer = any(read_plain_number(number) == answer for number in numbers_in(begun))
-    return "Hm." if has_answer or not begun else begun
-
-
-def _grouped(answer: str) -> str | None:
-    value = read_plain_number(answer)
-    if value is None or value.denominator != 1 or abs(value) < 1000:
-        return None
-    written = f"{value.numerator:,}"
-    return written if written != answer else None
-
-
-def _numeric(write: Callable[[str], str]) -> Callable[[str], str | None]:
-    def form(answer: str) -> str | None:
-        value = read_plain_number(answer)
-        return None if value is None else write(write_number(value))
-
-    return form
-
-
-# Forms in which a model may write a reference, by name. A function returns None if its form does not apply.
-FORMS: Mapping[str, Callable[[str], str | None]] = {
-    "as it is": lambda answer: answer,
-    "spaces": lambda answer: f"  {answer} ",
-    "thousands separated": _grouped,
-    "plain digits": lambda answer: None if "," not in answer else _numeric(str)(answer),
-    "decimal zeros": _numeric(lambda digits: digits if "." in digits else f"{digits}.00"),
-    "currency": _numeric(lambda digits: f"-${digits[1:]}" if digits.startswith("-") else f"${digits}"),
-    "a unit": _numeric(lambda digits: f"{digits} apples"),
-    "an equation": _numeric(lambda digits: f"x = {digits}"),
-    "bold": lambda answer: f"**{answer}**",
-    "a full stop": lambda answer: f"{answer}.",
-}
 
 
 def _threshold(mixture: Mixture, scores: Sequence[Score], step: int) -> float:

@@ -84,12 +84,12 @@ class CaseResult:
         """The result as text. That of a failure has the expected value, the actual one and the reward's detail."""
         if self.passed:
             return f"passed  {self.case.name}"
-        got = f"{self.score.value:g}" if self.score.value is not None else self.score.outcome.value
+        score = f"{self.score.value:g}" if self.score.value is not None else self.score.outcome.value
         near = f" ± {self.tolerance:g}" if isinstance(self.case.expected, float) and self.tolerance > 1e-6 else ""
         lines = [
             f"FAILED  {self.case.name}",
             f"        - expected {_written(self.case.expected)}{near}",
-            f"        + got      {got}",
+            f"        + got      {score}",
             f"        response   {shorten(self.case.response)}",
         ]
         if "answer" in self.case.columns:
@@ -129,8 +129,8 @@ class CasesReport:
     @property
     def text(self) -> str:
         """The failures as text, and the number of cases that passed."""
-        counted = f"{len(self.results) - len(self.failures)} of {len(self.results)} cases passed"
-        return "\n".join([*(result.text for result in self.failures), counted])
+        summary = f"{len(self.results) - len(self.failures)} of {len(self.results)} cases passed"
+        return "\n".join([*(result.text for result in self.failures), summary])
 
 
 def run_cases(
@@ -157,7 +157,7 @@ def run_cases(
     Raises:
         RewardError: The table cannot be read, or a case has no reward or cannot be scored with it.
     """
-    loaded = load_cases(cases) if isinstance(cases, str | Path) else list(cases)
+    case_list = load_cases(cases) if isinstance(cases, str | Path) else list(cases)
     mixtures: dict[str, Mixture] = {}
 
     def mixture_of(case: Case) -> Mixture:
@@ -187,7 +187,7 @@ def run_cases(
 
     limit_s = timeout_s if execution == "inline" else None  # a built-in may take as long as it needs
     with contextlib.ExitStack() as stack:
-        return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, limit_s) for case in loaded))
+        return CasesReport(tuple(run_case(case, mixture_of(case), tolerance, limit_s) for case in case_list))
 
 
 def run_case(
@@ -206,8 +206,8 @@ def run_case(
     else:
         problem = CheckProblem(case.prompt, case.columns)
         score = Scorer(mixture, case.step, case.format or DEFAULT_FORMAT, timeout_s)(problem, case.response)
-    given = case.tolerance if case.tolerance is not None else tolerance
-    return CaseResult(case, score, DEFAULT_TOLERANCE if given is None else given)
+    own_tolerance = case.tolerance if case.tolerance is not None else tolerance
+    return CaseResult(case, score, DEFAULT_TOLERANCE if own_tolerance is None else own_tolerance)
 
 
 def load_cases(path: str | Path) -> list[Case]:

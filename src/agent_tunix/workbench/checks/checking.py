@@ -82,16 +82,16 @@ def check_reward(
     kind = kind or kind_of(mixture)
     scorer, span = Scorer(mixture, step, template, timeout_s), range_of(mixture, step)
     style = "none found"
-    kept: list[CheckFinding] = []
+    results: list[CheckFinding] = []
     try:
         trial = begin(scorer, kind, span, problems)
         style = trial.style
         for finding in _findings(trial, seed, budget, max_exploit, completions):
-            kept += [finding] if finding.check not in skip else []
+            results += [finding] if finding.check not in skip else []
     except HangingRewardError as error:
-        kept.append(universal.gave_up(error))  # even if `skip` names it: the other checks did not run
+        results.append(universal.gave_up(error))  # even if `skip` names it: the other checks did not run
     facts = {"seed": seed, "step": step}
-    return CheckReport(mixture.name, kind, span, len(problems), style, tuple(kept), facts)
+    return CheckReport(mixture.name, kind, span, len(problems), style, tuple(results), facts)
 
 
 def _findings(
@@ -104,8 +104,8 @@ def _findings(
     if without:
         yield CheckFinding("gold solution", Status.SKIPPED, "rows have no reference; the checks of answers did not run")
     for check in (*(() if without else _OF_KIND[trial.kind]), *_LAST):
-        found = check(trial)
-        yield from [found] if isinstance(found, CheckFinding) else found
+        result = check(trial)
+        yield from [result] if isinstance(result, CheckFinding) else result
     if trial.has_references and (trial.kind is None or needs_answer(trial.kind)):
         yield check_same_reference(trial, max_exploit)
     if completions:

@@ -64,14 +64,14 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
     blocks = make_blocks(trial)
     names = list(blocks)
     pays = _pays(trial)
-    shown = chance.sample(pays, min(_MOST_SHOWN, len(pays)))
-    ended = time.monotonic() + budget.seconds
+    sampled_pays = chance.sample(pays, min(_MOST_SHOWN, len(pays)))
+    deadline = time.monotonic() + budget.seconds
     fitness: dict[Genome, float] = {}
 
     def grade(genome: Genome) -> float:
-        responses = [_render(genome, blocks, pay.problem) for pay in shown]
-        values = _values(trial, shown, responses)
-        shares = [pay.share(value) for pay, value in zip(shown, values, strict=True)]
+        responses = [_render(genome, blocks, pay.problem) for pay in sampled_pays]
+        values = _values(trial, sampled_pays, responses)
+        shares = [pay.share(value) for pay, value in zip(sampled_pays, values, strict=True)]
         return mean(shares) - _COST_OF_A_CHARACTER * mean([len(response) for response in responses])
 
     population: list[Genome] = [(name,) for name in names]
@@ -80,7 +80,7 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
         for genome in population:
             if genome not in fitness and is_left:
                 fitness[genome] = grade(genome)  # at least one, whatever the budget
-            is_left = len(fitness) < budget.tries and time.monotonic() < ended
+            is_left = len(fitness) < budget.tries and time.monotonic() < deadline
         best = sorted(fitness, key=lambda genome: fitness[genome], reverse=True)[:_SURVIVORS]
         population = [_vary(chance, best, names) for _ in range(_POPULATION)]
     finalists = sorted(fitness, key=lambda genome: fitness[genome], reverse=True)[:3]
@@ -90,16 +90,16 @@ def search(trial: Trial, *, seed: int = 0, budget: Budget | None = None) -> Expl
 def judge_exploit(trial: Trial, exploit: Exploit, most: float) -> CheckFinding:
     """Return the finding about an exploit. Only kinds that must not pay without the answer can fail."""
     guess = guessing_share(trial.problems)
-    found = f"the best of {exploit.tries} cheap strings earns {exploit.mean_value:.3g} on average"
+    summary = f"the best of {exploit.tries} cheap strings earns {exploit.mean_value:.3g} on average"
     example = CheckExample(
         exploit.response, exploit.answer, exploit.value, detail=f"built of: {' + '.join(exploit.blocks)}"
     )
     if not (needs_answer(trial.kind) and trial.has_references):
-        return CheckFinding("exploit search", Status.NOTED, found, (example,))
-    found += f", {exploit.share:.0%} of the difference between wrong and right"
-    found += f"; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
+        return CheckFinding("exploit search", Status.NOTED, summary, (example,))
+    summary += f", {exploit.share:.0%} of the difference between wrong and right"
+    summary += f"; at most {most:.0%} is allowed" + (f", and {guess:.0%} for guessing" if guess else "")
     status = Status.FAILED if exploit.share > most + guess else Status.PASSED
-    return CheckFinding("exploit search", status, found, (example,))
+    return CheckFinding("exploit search", status, summary, (example,))
 
 
 def guessing_share(problems: Sequence[CheckProblem]) -> float:
@@ -207,10 +207,10 @@ def _measure(trial: Trial, genome: Genome, blocks: Mapping[str, Block], pays: Se
     responses = [_render(genome, blocks, pay.problem) for pay in pays]
     values = _values(trial, pays, responses)
     share = mean([pay.share(value) for pay, value in zip(pays, values, strict=True)])
-    scored = [value for value in values if value is not None]
-    return Exploit(genome, responses[0], pays[0].problem.answer, values[0], mean(scored), share, tries)
+    numbers = [value for value in values if value is not None]
+    return Exploit(genome, responses[0], pays[0].problem.answer, values[0], mean(numbers), share, tries)
 
 
 def _values(trial: Trial, pays: Sequence[Pay], responses: Sequence[str]) -> list[float | None]:
-    given = [(pay.problem, response) for pay, response in zip(pays, responses, strict=True)]
-    return [score.value for score in trial.score_each(given)]
+    pairs = [(pay.problem, response) for pay, response in zip(pays, responses, strict=True)]
+    return [score.value for score in trial.score_each(pairs)]

@@ -120,8 +120,8 @@ class CheckReport:
 
 def shorten(text: str, length: int = _LONGEST_SHOWN) -> str:
     """Return a text in quotes, without its middle if it is long."""
-    shown = repr(text)
-    if len(shown) <= length:
-        return shown
+    quoted = repr(text)
+    if len(quoted) <= length:
+        return quoted
     half = length // 2
-    return f"{shown[:half]} … {shown[-half // 2 :]} ({len(text):,} characters)"
+    return f"{quoted[:half]} … {quoted[-half // 2 :]} ({len(text):,} characters)"

@@ -28,7 +28,7 @@ _STUFFING = (
 def cheats(problems: Sequence[CheckProblem], style: str, template: str) -> dict[str, dict[str, Response]]:
     """Return responses that use no knowledge of the answer, by check and name."""
     tags = tags_of(template)
-    listed = every_answer(problems)
+    all_answers = every_answer(problems)
 
     def echo_in_style(problem: CheckProblem) -> str:
         return respond(style, problem.prompt, problem.prompt, template)
@@ -55,15 +55,15 @@ def cheats(problems: Sequence[CheckProblem], style: str, template: str) -> dict[
             "equations": lambda _: "1 + 1 = 2, so 1 = 1.\n" * 20,
         },
         "every answer listed": {
-            "a list": lambda _: " ".join([DECOY, *listed, DECOY]),
+            "a list": lambda _: " ".join([DECOY, *all_answers, DECOY]),
             "a list in the gold style": lambda _: respond(
-                style, ", ".join(listed), ", ".join([DECOY, *listed, DECOY]), template
+                style, ", ".join(all_answers), ", ".join([DECOY, *all_answers, DECOY]), template
             ),
-            "a list, one in each line": lambda _: "\n".join([DECOY, *listed, DECOY]),
-            "a list as the work": lambda _: respond(style, " ".join(listed), DECOY, template),
-            "a box for each": lambda _: "".join(f"\\boxed{{{answer}}}" for answer in [DECOY, *listed, DECOY]),
+            "a list, one in each line": lambda _: "\n".join([DECOY, *all_answers, DECOY]),
+            "a list as the work": lambda _: respond(style, " ".join(all_answers), DECOY, template),
+            "a box for each": lambda _: "".join(f"\\boxed{{{answer}}}" for answer in [DECOY, *all_answers, DECOY]),
             "the gold style for each": lambda _: "\n".join(
-                respond(style, "", answer, template) for answer in [DECOY, *listed, DECOY]
+                respond(style, "", answer, template) for answer in [DECOY, *all_answers, DECOY]
             ),
         },
     }

@@ -52,12 +52,12 @@ def check_frequent_completions(trial: Trial, completions: Sequence[str], most: f
     """Check that what a policy writes most often earns little over all problems, apart from guessing."""
     name, pays = "frequent completions", _pays(trial)
     if not pays or not completions:
-        missing = "no completions" if pays else "the gold solution earns no more than nothing"
-        return CheckFinding(name, Status.SKIPPED, missing)
+        reason = "no completions" if pays else "the gold solution earns no more than nothing"
+        return CheckFinding(name, Status.SKIPPED, reason)
     commonest = [text for text, _ in Counter(completions).most_common(_MOST_COMPLETIONS)]
     results = [_measure(trial, pays, text) for text in commonest]
-    told = "a completion that the policy writes most often"
-    return _judge(trial, name, told, results, most + guessing_share([pay.problem for pay in pays]))
+    subject = "a completion that the policy writes most often"
+    return _judge(trial, name, subject, results, most + guessing_share([pay.problem for pay in pays]))
 
 
 def _pays(trial: Trial) -> list[Pay]:
@@ -81,12 +81,12 @@ def _measure(trial: Trial, pays: Sequence[Pay], response: str) -> _Result:
     return _Result(response, pays[0].problem, scores[0].value, share)
 
 
-def _judge(trial: Trial, name: str, told: str, results: Sequence[_Result], most: float) -> CheckFinding:
+def _judge(trial: Trial, name: str, subject: str, results: Sequence[_Result], most: float) -> CheckFinding:
     """Return the finding about the best string. Only kinds that must not pay without the answer can fail."""
     best = max(results, key=lambda result: result.share)
     text = (
-        f"{told} earns {best.share:.0%} of what the gold solution earns over nothing: {shorten(best.response, 60)}; at"
-        f" most {most:.0%} is allowed"
+        f"{subject} earns {best.share:.0%} of what the gold solution earns over nothing: "
+        f"{shorten(best.response, 60)}; at most {most:.0%} is allowed"
     )
     if best.share <= most:
         return CheckFinding(name, Status.PASSED, text)

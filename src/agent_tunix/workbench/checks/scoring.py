@@ -74,10 +74,10 @@ class Scorer:
         scores: list[Score] = []
         while len(scores) < len(responses):
             some = responses[len(scores) : len(scores) + self._batch_size()]
-            found = self._score(some)
-            for (problem, response), score in zip(some, found, strict=True):
+            batch_scores = self._score(some)
+            for (problem, response), score in zip(some, batch_scores, strict=True):
                 self._note(problem, response, score)
-            scores += found
+            scores += batch_scores
         return scores
 
     def values(self, problems: Iterable[CheckProblem], respond: Callable[[CheckProblem], str]) -> list[float | None]:

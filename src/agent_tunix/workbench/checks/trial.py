@@ -90,8 +90,8 @@ def _gold(style: str, template: str) -> Response:
 
 
 def _mean_or_lowest(values: Iterable[float | None]) -> float:
-    scored = [value for value in values if value is not None]
-    return mean(scored) if scored else float("-inf")
+    numbers = [value for value in values if value is not None]
+    return mean(numbers) if numbers else float("-inf")
 
 
 def wins_of(trial: Trial, problem: CheckProblem, response: str, gold: float, name: str) -> list[CheckExample]:
@@ -103,20 +103,20 @@ def wins_of(trial: Trial, problem: CheckProblem, response: str, gold: float, nam
     return [CheckExample(response, problem.answer, score.value, gold, detail)]
 
 
-def judge(check: str, wins: Sequence[CheckExample], tried: int) -> CheckFinding:
+def judge(check: str, wins: Sequence[CheckExample], num_tried: int) -> CheckFinding:
     """Return the finding of a check that fails if any response wins."""
-    if not tried:
+    if not num_tried:
         return CheckFinding(check, Status.SKIPPED, "no suitable problem")
     if not wins:
-        return CheckFinding(check, Status.PASSED, f"none of {tried} responses earns as much as the gold solution")
-    text = f"{len(wins)} of {tried} responses earn as much as the gold solution"
+        return CheckFinding(check, Status.PASSED, f"none of {num_tried} responses earns as much as the gold solution")
+    text = f"{len(wins)} of {num_tried} responses earn as much as the gold solution"
     return CheckFinding(check, Status.FAILED, text, tuple(wins[:MOST_EXAMPLES]))
 
 
 def mean_or_none(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are not None; None if there are none."""
-    scored = [value for value in values if value is not None]
-    return mean(scored) if scored else None
+    numbers = [value for value in values if value is not None]
+    return mean(numbers) if numbers else None
 
 
 def show_value(value: float | None) -> str:

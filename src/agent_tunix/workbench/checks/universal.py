@@ -46,15 +46,15 @@ def check_deterministic(trial: Trial) -> CheckFinding:
 def check_untouched(trial: Trial) -> CheckFinding:
     """Check that the reward does not change its arguments."""
     watched = [_watch(component) for component in trial.scorer.mixture.components]
-    found = [component for component in watched if component is not None]
-    if not found:
+    components = [component for component in watched if component is not None]
+    if not components:
         return CheckFinding("arguments untouched", Status.SKIPPED, "only functions can be checked")
-    scorer = replace(trial.scorer, mixture=Mixture(found))
+    scorer = replace(trial.scorer, mixture=Mixture(components))
     for problem in trial.problems[:4]:
         nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
         for response in (trial.solve(problem), problem.prompt, ""):
             score = scorer(nested, response)
-            touched = [told[0] for part in score.parts.values() if (told := _TOUCHED.search(part.detail))]
+            touched = [match[0] for part in score.parts.values() if (match := _TOUCHED.search(part.detail))]
             if touched:
                 example = CheckExample(response, problem.answer, None)
                 return CheckFinding("arguments untouched", Status.FAILED, touched[0], (example,))
@@ -73,11 +73,11 @@ def gave_up(error: HangingRewardError) -> CheckFinding:
 def check_robust(trial: Trial) -> CheckFinding:
     """Check that every response has a score: no exception, no timeout, and no response that is slow each time."""
     failures: list[CheckExample] = []
-    slowest, slow_name, tried = 0.0, "", 0
+    slowest, slow_name, num_tried = 0.0, "", 0
     for problem in trial.problems[:2]:
         for name, response in adversarial(trial.style, trial.scorer.template):
             score = trial.score(problem, response)
-            tried += 1
+            num_tried += 1
             # Once one response is known to be slow, the others need no second measurement.
             seconds = score.seconds if slowest > _SLOW_S else _lasting_seconds(trial, problem, response, score)
             if seconds > slowest:
@@ -95,7 +95,7 @@ def check_robust(trial: Trial) -> CheckFinding:
             "never raises", Status.FAILED, f"{slow_name} took {slowest:.1f} s; no call should take over 1 s"
         )
     return CheckFinding(
-        "never raises", Status.PASSED, f"{tried} hostile strings; the slowest took {1000 * slowest:.1f} ms"
+        "never raises", Status.PASSED, f"{num_tried} hostile strings; the slowest took {1000 * slowest:.1f} ms"
     )
 
 
@@ -121,7 +121,7 @@ def check_bounded(trial: Trial) -> CheckFinding:
     if not values:
         return CheckFinding("bounded", Status.FAILED, "no response was scored", _unscored_example(trial))
     observed = (min(values), max(values))
-    seen = f"{len(values)} values from {observed[0]:g} to {observed[1]:g}"
+    summary = f"{len(values)} values from {observed[0]:g} to {observed[1]:g}"
     if trial.range is not None:
         low, high = trial.range
         outside = [(p, r, s) for p, r, s in scored if not low - EPSILON <= (s.value or 0.0) <= high + EPSILON]
@@ -129,7 +129,7 @@ def check_bounded(trial: Trial) -> CheckFinding:
             p, r, s = outside[0]
             text = f"{len(outside)} values are outside the declared range {format_range(trial.range)}"
             return CheckFinding("bounded", Status.FAILED, text, (CheckExample(r, p.answer, s.value, detail=s.detail),))
-        return CheckFinding("bounded", Status.PASSED, f"{seen}, in the declared range {format_range(trial.range)}")
+        return CheckFinding("bounded", Status.PASSED, f"{summary}, in the declared range {format_range(trial.range)}")
     for unit, earned in growth:
         one, ten, hundred, thousand = (0.0 if value is None else abs(value) for value in earned)
         if thousand - hundred > hundred - ten + EPSILON and hundred > one:
@@ -138,7 +138,7 @@ def check_bounded(trial: Trial) -> CheckFinding:
                 "bounded", Status.FAILED, text, (CheckExample(unit * 10_000, problem.answer, earned[-1]),)
             )
     advice = "declare the range in the docstring, for example `Range [0, 1]`"
-    return CheckFinding("bounded", Status.NOTED, f"{seen}; {advice}")
+    return CheckFinding("bounded", Status.NOTED, f"{summary}; {advice}")
 
 
 def shorten_values(values: Iterable[float | None]) -> str:
@@ -168,8 +168,8 @@ def check_levels(trial: Trial) -> CheckFinding:
 
 def _watch(component: Component) -> Component | None:
     placed: Any = component.reward
-    written = placed.written if isinstance(placed, PlacedReward) else placed
-    watched = _watched(written)
+    reward = placed.written if isinstance(placed, PlacedReward) else placed
+    watched = _watched(reward)
     if watched is None:
         return None
     return Component(component.name, placed.beside(watched) if isinstance(placed, PlacedReward) else watched)
@@ -216,18 +216,18 @@ def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         async def spy_async(*args: Any, **kwargs: Any) -> Any:
             before = _copies(by_name(args, kwargs))
-            returned = await function(*args, **kwargs)
+            result = await function(*args, **kwargs)
             compare(before, by_name(args, kwargs))
-            return returned
+            return result
 
         return spy_async
 
     @functools.wraps(function)
     def spy(*args: Any, **kwargs: Any) -> Any:
         before = _copies(by_name(args, kwargs))
-        returned = function(*args, **kwargs)
+        result = function(*args, **kwargs)
         compare(before, by_name(args, kwargs))
-        return returned
+        return result
 
     return spy
 

@@ -48,15 +48,15 @@ class Dominance(Detector):
         for name in self._shares:
             self._shares[name].add(number(row, f"rewards/{name}/advantage_share"))
             self._reaches[name].add(self._reach(name, weights[name], row))
-        known = [name for name, window in self._shares.items() if window.is_full and self._reaches[name].is_full]
-        if len(known) < 2:
+        names = [name for name, window in self._shares.items() if window.is_full and self._reaches[name].is_full]
+        if len(names) < 2:
             return
-        dominant = max(known, key=lambda name: self._shares[name].mean)
+        dominant = max(names, key=lambda name: self._shares[name].mean)
         share, reach = self._shares[dominant].mean, self._reaches[dominant].mean
         total_weight = sum(weights.values())
         drowned = [
             name
-            for name in known
+            for name in names
             if name != dominant
             and self._shares[name].mean <= DROWNED_SHARE
             and self._reaches[name].low > 0
@@ -78,9 +78,9 @@ class Dominance(Detector):
         reach = max(self._reaches[name].mean for name in drowned)
         component = self.context.component(dominant)
         # The advice does not replace a weight that follows a schedule or a metric.
-        written = component.written.get("weight", component.weight)
+        written_weight = component.written.get("weight", component.weight)
         lower: tuple[str, ...] = ()
-        if isinstance(written, int | float):
+        if isinstance(written_weight, int | float):
             weight = round_figure(component.weight * reach / self._reaches[dominant].mean)
             lower = (change_component(self.context, dominant, weight=weight),)
         return Detection(
@@ -146,7 +146,7 @@ class Gates(Detector):
         return any(span is not None and component.requires[name] > span[1] for name, span in ranges.items())
 
     def _detection(self, component: ComponentContext, impossible: bool) -> Detection:
-        asked = " and ".join(f"{name} ≥ {least:g}" for name, least in component.requires.items())
+        requirements = " and ".join(f"{name} ≥ {least:g}" for name, least in component.requires.items())
         best = {name: self._best[name] for name in component.requires if name in self._best}
         reachable = {name: min(least, best.get(name, least)) for name, least in component.requires.items()}
         if reachable == dict(component.requires):  # each is met by some completion, but no completion meets all
@@ -156,8 +156,8 @@ class Gates(Detector):
             "gate_never_opens",
             Severity.ERROR if impossible else Severity.WARNING,
             2.0 if impossible else 1.0,
-            f"the gate of {component.name} requires {asked}, but {why}, so the component never trains; lower the "
-            "requirement",
+            f"the gate of {component.name} requires {requirements}, but {why}, so the component never trains; lower "
+            "the requirement",
             subject=component.name,
             evidence={f"rewards/{name}/max": value for name, value in best.items()}
             | {f"required/{name}": least for name, least in component.requires.items()}
@@ -215,8 +215,8 @@ class Schedules(Detector):
         assert component.schedule is not None
         first, last = component.schedule
         start, end = self._longer()
-        written = component.written.get("weight")
-        weight = dict(written) if isinstance(written, dict) else {}
+        written_weight = component.written.get("weight")
+        weight = dict(written_weight) if isinstance(written_weight, dict) else {}
         weight |= {"steps": end if first == last else [start, end]}
         return Detection(
             "schedule_over_too_soon",

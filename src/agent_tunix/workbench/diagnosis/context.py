@@ -3,7 +3,6 @@
 A run stores them beside its metrics, so it can be diagnosed when the files of its reward are no longer available.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,8 +14,6 @@ from agent_tunix.rewards.builtin import Kind
 from agent_tunix.rewards.kinds import Range, component_kind, declared_range, range_in_run
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule, may_train
-
-_MOST_TEXT = 100 * 2**20
 
 SETTINGS = (
     "environment.max_episode_tokens",
@@ -137,9 +134,6 @@ class RunContext:
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Return the context that `to_data` stored; raise ValueError for any other data."""
         try:
-            # An edit may repeat all components, and every component may get one.
-            if len(data["components"]) * len(json.dumps(data["components"])) > _MOST_TEXT:
-                raise ValueError(f"its {len(data['components']):,} components are too many or too large")
             components = tuple(
                 ComponentContext(**{**c, "range": _pair(c["range"]), "schedule": _pair(c["schedule"])})
                 for c in data["components"]

@@ -16,10 +16,10 @@ def change_component(context: RunContext, name: str, **changes: Any) -> str:
 
 def add_component(context: RunContext, name: str, **keys: Any) -> str:
     """Return the override that adds a component under a name, or under a similar one if that is taken."""
-    taken = {component.name for component in context.components}
+    names = {component.name for component in context.components}
     number = 2
     free = name
-    while free in taken:
+    while free in names:
         free, number = f"{name}_{number}", number + 1
     return _write_components(context, {free: keys})
 
@@ -60,14 +60,14 @@ def slower(context: RunContext) -> str:
     return assign("optimizer.learning_rate", round_figure(min(rate / SLOWER, FASTEST)))
 
 
-def _write_components(context: RunContext, changed: Mapping[str, Mapping[str, Any]]) -> str:
+def _write_components(context: RunContext, changes: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the override of the changed components; of all of them if the override replaces the whole mapping."""
     if context.reward_key == "reward.components":
-        ((name, written),) = changed.items()
-        return assign(f"{context.reward_key}.{name}", written)
+        ((name, settings),) = changes.items()
+        return assign(f"{context.reward_key}.{name}", settings)
     whole = {component.name: component.written for component in context.components}
     # `++` also works if the command line made the value a mapping, which takes no new keys otherwise.
-    return assign(f"++{context.reward_key}", {**whole, **changed})
+    return assign(f"++{context.reward_key}", {**whole, **changes})
 
 
 def round_figure(value: float, digits: int = 2) -> float:

@@ -90,28 +90,28 @@ class ToolUse(Detector):
             if first == "unread_calls":
                 self._other_forms[form] = self._other_forms.get(form, 0.0) + (number(row, key) or 0.0)
         unread = sum(self._other_forms.values())
-        read = self._made - self._unread
-        if unread < FEWEST_CALLS or unread < OTHER_FORM_SHARE * (unread + read):
+        num_read = self._made - self._unread
+        if unread < FEWEST_CALLS or unread < OTHER_FORM_SHARE * (unread + num_read):
             return
         form = max(self._other_forms, key=self._other_forms.__getitem__)
-        known = form in CALL_FORMATS
+        is_known = form in CALL_FORMATS
         yield Detection(
             "calls_in_another_form",
             Severity.ERROR,
-            unread / (unread + read),
+            unread / (unread + num_read),
             f"{unread:.0f} turns so far look like tool calls that were not read, most often in the form {form}, and"
-            f" {read:.0f} calls were read; "
+            f" {num_read:.0f} calls were read; "
             + (
                 f"set environment.call_format={form}"
-                if known
+                if is_known
                 else "show a form that is read in the prompt (environment.call_format), or set prompt.chat_template"
             ),
             evidence={
                 "tools/unread_calls so far": unread,
                 f"unread_calls/{form} so far": self._other_forms[form],
-                "calls that were read so far": read,
+                "calls that were read so far": num_read,
             },
-            edits=(assign("environment.call_format", form),) if known else (),
+            edits=(assign("environment.call_format", form),) if is_known else (),
         )
 
     def _failing(self, name: str, row: Row) -> Iterator[Detection]:

@@ -75,12 +75,12 @@ class Quality:
 
     def changes(self) -> list[Change]:
         """Return the changes of the available witnesses, the most trustworthy first."""
-        found = [self._change(name, window) for name, window in self._oracles.items() if window.is_past_start]
+        changes = [self._change(name, window) for name, window in self._oracles.items() if window.is_past_start]
         if self._first is not None and self._last is not None:
             # Variance of the difference of two shares, treated as independent.
             shares = (self._first * (1 - self._first) + self._last * (1 - self._last)) / self._problems
-            found.append(Change("eval/accuracy", self._first, self._last, self._last - self._first, shares**0.5))
-        return found + [self._change(name, window) for name, window in self._weighted.items() if window.is_past_start]
+            changes.append(Change("eval/accuracy", self._first, self._last, self._last - self._first, shares**0.5))
+        return changes + [self._change(name, window) for name, window in self._weighted.items() if window.is_past_start]
 
     def _change(self, name: str, window: Window) -> Change:
         span = self._spans[name] or 1.0
@@ -154,15 +154,15 @@ class LengthHacking(Hacking):
         # Correlation fades as lengths reach their limit, so the start counts too.
         correlation = max(self._correlation.mean, self._correlation.start, key=abs)
         grew = self._length.mean / max(self._length.start, 1.0)
-        moved = grew >= LENGTH_GREW if correlation > 0 else grew <= 1 / LENGTH_GREW
+        is_extreme = grew >= LENGTH_GREW if correlation > 0 else grew <= 1 / LENGTH_GREW
         changes = self.quality.changes()
         if not changes and self.quality.is_awaited:
             return
-        known = bool(changes)
-        needed = LENGTH_CORRELATION if known else LENGTH_SURE
+        has_witness = bool(changes)
+        threshold = LENGTH_CORRELATION if has_witness else LENGTH_SURE
         about_answers = any(c.kind in (Kind.CORRECTNESS, Kind.COMPOSITE) for c in self.context.training)
-        enough = known or (self._distinct.mean >= LENGTH_DISTINCT and not about_answers)
-        if abs(correlation) >= needed and moved and enough and not any(change.is_better for change in changes):
+        enough = has_witness or (self._distinct.mean >= LENGTH_DISTINCT and not about_answers)
+        if abs(correlation) >= threshold and is_extreme and enough and not any(change.is_better for change in changes):
             yield self._detection(correlation, grew, changes[0] if changes else None)
 
     def _detection(self, correlation: float, grew: float, change: Change | None) -> Detection:

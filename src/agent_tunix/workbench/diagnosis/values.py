@@ -50,8 +50,8 @@ class _Level:
     def name(self) -> str:
         """Name of the finding that it never varied."""
         assert self.value is not None
-        named = {"always_zero": 0.0, "always_one": 1.0}
-        return next((name for name, value in named.items() if are_equal(self.value, value)), "always_the_same")
+        names = {"always_zero": 0.0, "always_one": 1.0}
+        return next((name for name, value in names.items() if are_equal(self.value, value)), "always_the_same")
 
 
 class Constant(Detector):
@@ -127,8 +127,8 @@ class Constant(Detector):
         if name in self._shut:
             return f": its gate, which requires {self._requirement(name)}, never opened"
         others = [other for other in sorted(self._shut) if name in self.context.component(other).requires]
-        told = "; ".join(f"the gate of {other}, which requires {self._requirement(other)}" for other in others)
-        return f", and {told}, never opened" if told else ""
+        gates = "; ".join(f"the gate of {other}, which requires {self._requirement(other)}" for other in others)
+        return f", and {gates}, never opened" if gates else ""
 
     def _requirement(self, name: str) -> str:
         return " and ".join(f"{other} ≥ {least:g}" for other, least in self.context.component(name).requires.items())
@@ -175,8 +175,8 @@ def _by_decision(context: RunContext) -> list[ComponentContext]:
 def _earned(row: Row, name: str) -> tuple[float, float] | None:
     """Return the lowest and the highest value that a component earned in a step; a shut gate earns 0."""
     ends = [number(row, f"rewards/{name}/{leaf}") for leaf in ("min", "max")]
-    known = [end for end in ends if end is not None] + [0.0] * bool(number(row, f"rewards/{name}/gate_shut"))
-    return (min(known), max(known)) if known and ends.count(None) != 1 else None
+    numbers = [end for end in ends if end is not None] + [0.0] * bool(number(row, f"rewards/{name}/gate_shut"))
+    return (min(numbers), max(numbers)) if numbers and ends.count(None) != 1 else None
 
 
 SPARSE_STEPS = 5

@@ -153,8 +153,8 @@ def earnings_of_dead_groups(views: Views) -> str:
 
 def _is_tied(totals: Sequence[float | None]) -> bool:
     """Return True if no completion of a group is scored, or all are and have equal totals."""
-    known = [total for total in totals if total is not None]
-    return not known or (len(known) == len(totals) and bool(are_equal(min(known), max(known))))
+    numbers = [total for total in totals if total is not None]
+    return not numbers or (len(numbers) == len(totals) and bool(are_equal(min(numbers), max(numbers))))
 
 
 def _total(view: RolloutView) -> float:

@@ -106,32 +106,32 @@ class Watch:
         return findings
 
     def _is_news(self, step: int, detection: Detection) -> bool:
-        said = self._said.get((detection.name, detection.subject))
-        if said is None:
+        earlier = self._said.get((detection.name, detection.subject))
+        if earlier is None:
             return True
-        since = step - said.step
+        since = step - earlier.step
         return (
-            detection.severity.rank > said.severity.rank
-            or (since >= WORSE_AFTER and detection.measure >= WORSE * said.measure)
+            detection.severity.rank > earlier.severity.rank
+            or (since >= WORSE_AFTER and detection.measure >= WORSE * earlier.measure)
             or since >= REPEAT_AFTER
         )
 
 
 def _finding(step: int, detection: Detection, views: list[RolloutView]) -> Finding:
-    shown = []
+    examples = []
     for view in detection.pick(views):
-        shown.append(view.rollout_id)
-        if len(shown) == NUM_SHOWN:
+        examples.append(view.rollout_id)
+        if len(examples) == NUM_SHOWN:
             break
-    told = detection.tell(views)
+    text = detection.tell(views)
     return Finding(
         detection.name,
         detection.severity,
         step,
-        f"{detection.summary}; {told}" if told else detection.summary,
+        f"{detection.summary}; {text}" if text else detection.summary,
         detection.subject,
         dict(detection.evidence),
-        tuple(shown),
+        tuple(examples),
         detection.edits,
     )
 

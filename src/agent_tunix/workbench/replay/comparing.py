@@ -160,22 +160,22 @@ class _Tally:
 
     def add(self, step: ReplayedStep) -> None:
         """Add a step."""
-        recorded = step.recorded
-        before_N, after_N = recorded.totals, step.totals
+        before = step.recorded
+        before_N, after_N = before.totals, step.totals
         self.steps += 1
         self.counts["completions"] += before_N.size
         self.counts["equal_totals"] += int(_same(before_N, after_N).sum())
-        self.counts["equal_advantages"] += int((recorded.advantages == step.advantages).sum())
-        self.counts["sign_flips"] += int((np.sign(recorded.advantages) * np.sign(step.advantages) < 0).sum())
+        self.counts["equal_advantages"] += int((before.advantages == step.advantages).sum())
+        self.counts["sign_flips"] += int((np.sign(before.advantages) * np.sign(step.advantages) < 0).sum())
         was_dead_P, is_dead_P = (
             ~advantages.reshape(-1, self.num_generations).any(axis=1)
-            for advantages in (recorded.advantages, step.advantages)
+            for advantages in (before.advantages, step.advantages)
         )
         self.counts["groups"] += was_dead_P.size
         self.counts["dead_before"] += int(was_dead_P.sum())
         self.counts["newly_dead"] += int((is_dead_P & ~was_dead_P).sum())
         self.counts["newly_alive"] += int((was_dead_P & ~is_dead_P).sum())
-        self.outcomes_before.update(score.outcome for score in recorded.scores)
+        self.outcomes_before.update(score.outcome for score in before.scores)
         self.outcomes_after.update(score.outcome for score in step.scores)
         self.totals_before.append(before_N)
         self.totals_after.append(after_N)
@@ -184,22 +184,22 @@ class _Tally:
             correlation = spearman(before_N[members], after_N[members])
             if correlation is not None:
                 self.correlations.append(correlation)
-        for index, (old, new) in enumerate(zip(recorded.scores, step.scores, strict=True)):
-            changed = _changed_components(old, new)
-            self.changed.update(name for name in changed if name in old.components and name in new.components)
-            self._keep(step, index, changed)
+        for index, (old, new) in enumerate(zip(before.scores, step.scores, strict=True)):
+            changes = _changed_components(old, new)
+            self.changed.update(name for name in changes if name in old.components and name in new.components)
+            self._keep(step, index, changes)
 
-    def _keep(self, step: ReplayedStep, index: int, changed: Mapping[str, tuple[float | None, float | None]]) -> None:
-        recorded = step.recorded
-        before = (_or_none(recorded.totals[index]), float(recorded.advantages[index]))
+    def _keep(self, step: ReplayedStep, index: int, changes: Mapping[str, tuple[float | None, float | None]]) -> None:
+        step_recorded = step.recorded
+        before = (_or_none(step_recorded.totals[index]), float(step_recorded.advantages[index]))
         after = (_or_none(step.totals[index]), float(step.advantages[index]))
         if before == after:
             return
         distance = abs(after[1] - before[1])
         if len(self.heap) == self.num_movers and (not self.heap or distance <= self.heap[0][0]):
             return
-        sample = recorded.samples[index]
-        mover = Mover(sample.rollout_id, sample.response, before, after, changed, step.scores[index].detail)
+        sample = step_recorded.samples[index]
+        mover = Mover(sample.rollout_id, sample.response, before, after, changes, step.scores[index].detail)
         # The unique count keeps the heap from comparing movers. Of equal distances, the earlier completion stays.
         entry = (distance, -(self.counts["completions"] + index), mover)
         if len(self.heap) < self.num_movers:
@@ -236,12 +236,12 @@ class _Tally:
 
 def _changed_components(old: Score, new: Score) -> dict[str, tuple[float | None, float | None]]:
     """Return component → raw value before and after, where value or outcome differ; None if it has no value."""
-    changed = {}
+    changes = {}
     for name in dict.fromkeys([*old.components, *new.components]):
         before, after = old.components.get(name), new.components.get(name)
         if before != after or _outcome(old, name) != _outcome(new, name):
-            changed[name] = (before, after)
-    return changed
+            changes[name] = (before, after)
+    return changes
 
 
 def _outcome(score: Score, component: str) -> Outcome | None:
@@ -258,8 +258,8 @@ def _or_none(total: float) -> float | None:
 
 
 def _mean(totals_N: Floats) -> float | None:
-    scored = totals_N[~np.isnan(totals_N)]
-    return float(scored.mean()) if scored.size else None
+    numbers_N = totals_N[~np.isnan(totals_N)]
+    return float(numbers_N.mean()) if numbers_N.size else None
 
 
 def spearman(first_N: Floats, second_N: Floats) -> float | None:
@@ -267,8 +267,8 @@ def spearman(first_N: Floats, second_N: Floats) -> float | None:
 
     Pairs with a NaN are left out. The result is None if fewer than two pairs are left, or if one side is constant.
     """
-    known = ~(np.isnan(first_N) | np.isnan(second_N))
-    ranks = [_ranks(values[known]) for values in (first_N, second_N)]
+    is_scored_N = ~(np.isnan(first_N) | np.isnan(second_N))
+    ranks = [_ranks(values[is_scored_N]) for values in (first_N, second_N)]
     deviations = [rank - rank.mean() if rank.size else rank for rank in ranks]
     norm = math.sqrt(float((deviations[0] ** 2).sum() * (deviations[1] ** 2).sum()))
     return float(deviations[0] @ deviations[1]) / norm if norm > 0 else None

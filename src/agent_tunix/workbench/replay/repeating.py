@@ -105,15 +105,15 @@ def repeat(
         replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
         for mixture, copy in zip(mixtures, itertools.tee(steps, len(mixtures)), strict=True)
     ]
-    for taken in zip(*replays, strict=True):
-        completions += len(taken[0].scores)
-        spreads[""].add(np.stack([each.totals for each in taken]))
+    for scorings in zip(*replays, strict=True):
+        completions += len(scorings[0].scores)
+        spreads[""].add(np.stack([each.totals for each in scorings]))
         for name in names:
-            values_RN = [[_value(score.components.get(name)) for score in each.scores] for each in taken]
+            values_RN = [[_value(score.components.get(name)) for score in each.scores] for each in scorings]
             spreads[name].add(np.array(values_RN, dtype=np.float64))
-        signs_RN = np.sign(np.stack([each.advantages for each in taken]))
-        for first in range(len(taken)):
-            for second in range(first + 1, len(taken)):
+        signs_RN = np.sign(np.stack([each.advantages for each in scorings]))
+        for first in range(len(scorings)):
+            for second in range(first + 1, len(scorings)):
                 pairs += signs_RN.shape[1]
                 flips += int((signs_RN[first] * signs_RN[second] < 0).sum())
     return Repeats(

@@ -73,12 +73,12 @@ def replay(
     """
     if scaling not in SCALINGS:
         OWN_ESTIMATORS.get(scaling)
-    waiting = sorted(rows, key=lambda row: row["step"])
+    later_rows = sorted(rows, key=lambda row: row["step"])
     of_rewards: dict[int, dict[str, Any]] = {}
     metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling)
     for recorded in steps:
-        while waiting and waiting[0]["step"] < recorded.step:
-            row = waiting.pop(0)
+        while later_rows and later_rows[0]["step"] < recorded.step:
+            row = later_rows.pop(0)
             mixture.observe(row["step"], {**row, **of_rewards.pop(row["step"], {})})
         check_step(mixture, recorded, num_generations, scaling)
         scores = _score(mixture, recorded, reuse)
@@ -134,9 +134,9 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
 
 
 def _score(mixture: Mixture, recorded: RecordedStep, reuse: Collection[str]) -> list[Score]:
-    stored = {
+    stored_scores = {
         component.name: [score.parts.get(component.name) for score in recorded.scores]
         for component in mixture.components
         if component.name in reuse
     }
-    return mixture.score(recorded.samples, known=stored)
+    return mixture.score(recorded.samples, known=stored_scores)

@@ -147,10 +147,8 @@ def test_a_library_that_the_file_imports_is_evidence(
     ],
 )
 def test_a_signature_that_is_not_taken_is_refused_by_its_library(given: Any, library: str) -> None:
-    with raises(RewardSignatureError, "unsupported_library") as caught:
+    with raises(RewardSignatureError, "unsupported_library", library, "write `"):
         adapt(given, "mine")
-    assert library in str(caught.value)
-    assert "write `" in str(caught.value)
 
 
 def test_the_function_that_makes_an_environment_of_verifiers_is_refused() -> None:
@@ -180,10 +178,8 @@ def load_environment(**kwargs):
 @pytest.mark.parametrize("name", [":Game", ":Graded", ":load_environment", ""])
 def test_a_class_of_verifiers_is_refused_by_its_library(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(VERIFIERS)
-    with raises(RewardSignatureError, "unsupported_library") as caught:
+    with raises(RewardSignatureError, "unsupported_library", "verifiers", "`def "):
         resolve_reward(f"{tmp_path}/mine.py{name}")
-    assert "verifiers" in str(caught.value)
-    assert "`def " in str(caught.value)
 
 
 def test_a_file_beside_a_loader_has_one_reward(tmp_path: Path) -> None:
@@ -204,10 +200,8 @@ def test_a_file_beside_a_loader_has_one_reward(tmp_path: Path) -> None:
 )
 def test_a_module_of_another_library_is_refused_by_its_name(code: str, library: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{code}\ndef reward(response):\n    return 1.0\n")
-    with raises(RewardError, "import_failed") as caught:
+    with raises(RewardError, "import_failed", library, "`def reward(response, answer): …`"):
         resolve_reward(f"{tmp_path}/mine.py:reward")
-    assert library in str(caught.value)
-    assert "`def reward(response, answer): …`" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -219,18 +213,16 @@ def test_a_module_of_another_library_is_refused_by_its_name(code: str, library: 
     ],
 )
 def test_a_missing_reference_is_named_as_its_library_names_it(given: Any, library: str, reference: str) -> None:
-    with raises(RewardSignatureError, "missing_parameter") as caught:
+    with raises(RewardSignatureError, "missing_parameter", f"{library} passes the reference answer as `{reference}`"):
         adapt(given, "mine").check_parameters(["answer"])
-    assert f"{library} passes the reference answer as `{reference}`" in str(caught.value)
 
 
 def test_a_reward_inside_a_function_is_said_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def load():\n    def correct(completion):\n        return 1.0\n    return correct\n"
     )
-    with raises(RewardError, "unknown_function") as caught:
+    with raises(RewardError, "unknown_function", "inside 'load' in line 2"):
         resolve_reward(f"{tmp_path}/mine.py:correct")
-    assert "inside 'load' in line 2" in str(caught.value)
 
 
 # --- verl

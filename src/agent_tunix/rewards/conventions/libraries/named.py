@@ -62,21 +62,21 @@ class NamedConvention(FormedConvention):
         """Return the columns that the function gets, in the group form as lists."""
         call = self.calls[0]
         names = dict.fromkeys(name for sample in samples for name in sample.columns)
-        taken = [
+        own_names = [
             name
             for name in names
             if name not in self.target.call_args and (self.passes_columns or not call.takes_any or name in call.names)
         ]
         if self.needs_group:
-            return {name: lambda name=name: [own_copy(s.columns.get(name)) for s in samples] for name in taken}  # type: ignore[misc]
-        return {name: lambda name=name: own_copy(samples[0].columns[name]) for name in taken}  # type: ignore[misc]
+            return {name: lambda name=name: [own_copy(s.columns.get(name)) for s in samples] for name in own_names}  # type: ignore[misc]
+        return {name: lambda name=name: own_copy(samples[0].columns[name]) for name in own_names}  # type: ignore[misc]
 
     def _named_values(self, samples: Sequence[Sample]) -> Values:
         """Return the values that the library names; in the group form, those of the plural names."""
-        each = [self._values(sample) for sample in samples]
+        rows = [self._values(sample) for sample in samples]
         if not self.needs_group:
-            return each[0]
+            return rows[0]
         return {
-            plural: lambda name=name: [values[name]() for values in each]  # type: ignore[misc]
+            plural: lambda name=name: [values[name]() for values in rows]  # type: ignore[misc]
             for name, plural in self.plurals.items()
         }

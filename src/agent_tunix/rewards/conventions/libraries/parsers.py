@@ -99,19 +99,19 @@ class XMLParser(Parser):
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:
         """Return an object with an attribute for each tag: its first or last text, or None without one."""
-        found: dict[str, str | None] = {}
+        fields: dict[str, str | None] = {}
         for tag in (tag for field in self._fields for tag in field):
             texts = re.findall(rf"<{tag}>\s*(.*?)\s*</{tag}>", text, re.DOTALL)
-            chosen = texts[-1 if last else 0] if texts else None
-            found[tag] = chosen.strip() if strip and chosen is not None else chosen
-        return SimpleNamespace(**found)
+            text_of_tag = texts[-1 if last else 0] if texts else None
+            fields[tag] = text_of_tag.strip() if strip and text_of_tag is not None else text_of_tag
+        return SimpleNamespace(**fields)
 
     def parse_answer(self, completion: Any) -> str | None:
         """Return the answer of a completion or, for messages, of the assistant's last one that has an answer."""
         if isinstance(completion, str):
             return getattr(self.parse(completion, last=True), self.answer_field, None)
-        parsed = (self.parse(_text_of(one)) for one in reversed(self.get_assistant_messages(completion)))
-        answers = (getattr(one, self.answer_field, None) for one in parsed)
+        parsed_messages = (self.parse(_text_of(one)) for one in reversed(self.get_assistant_messages(completion)))
+        answers = (getattr(one, self.answer_field, None) for one in parsed_messages)
         return next((answer for answer in answers if answer is not None), None)
 
     def get_fields(self) -> list[str]:
@@ -120,28 +120,28 @@ class XMLParser(Parser):
 
     def get_format_str(self) -> str:
         """Return the expected format as text."""
-        opened = [" | ".join(field) if len(field) == 1 else f"[ {' | '.join(field)} ]" for field in self._fields]
-        return "\n".join(f"<{name}>\n...\n</{name}>" for name in opened)
+        alternatives = [" | ".join(field) if len(field) == 1 else f"[ {' | '.join(field)} ]" for field in self._fields]
+        return "\n".join(f"<{name}>\n...\n</{name}>" for name in alternatives)
 
     def format(self, **values: str) -> str:
         """Return the values in their tags; raise ValueError if a field has no value."""
         parts = []
         for field in self._fields:
-            given = next((values[tag] for tag in field if tag in values), None)
-            if given is None:
+            value = next((values[tag] for tag in field if tag in values), None)
+            if value is None:
                 raise ValueError(f"the field {field[0]!r} requires a value")
-            parts.append(f"<{field[0]}>\n{given}\n</{field[0]}>")
+            parts.append(f"<{field[0]}>\n{value}\n</{field[0]}>")
         return "\n".join(parts)
 
     def _score_form(self, text: str) -> float:
         """Return 0.4 × the share of fields that occur (0 if none is complete) + 0.2 each for spacing, start and end."""
-        parsed = vars(self.parse(text))
+        values = vars(self.parse(text))
         occurring = sum(
-            any(parsed[tag] is not None or f"<{tag}>" in text or f"</{tag}>" in text for tag in field)
+            any(values[tag] is not None or f"<{tag}>" in text or f"</{tag}>" in text for tag in field)
             for field in self._fields
         )
         score = 0.2  # spacing: a tag that parses stripped parses unstripped too
-        if any(value is not None for value in parsed.values()):
+        if any(value is not None for value in values.values()):
             score += 0.4 * occurring / len(self._fields)
         stripped = text.strip()
         score += 0.2 * any(stripped.startswith(f"<{tag}>") for tag in self._fields[0])

@@ -33,10 +33,10 @@ def parser_of_rubric(function: Any) -> Any:
         tree = ast.parse(inspect.getsource(inspect.getmodule(function)))  # type: ignore[arg-type]
     except (OSError, TypeError, SyntaxError):
         return None
-    found = _parsers(tree, getattr(function, "__name__", ""))
-    if len({ast.unparse(value) for _, value in found}) > 1:
-        raise _cannot(f"its rubrics have the parsers {' and '.join(ast.unparse(value) for _, value in found)}")
-    return _made(*found[0], variables) if found else None
+    parsers = _parsers(tree, getattr(function, "__name__", ""))
+    if len({ast.unparse(value) for _, value in parsers}) > 1:
+        raise _cannot(f"its rubrics have the parsers {' and '.join(ast.unparse(value) for _, value in parsers)}")
+    return _made(*parsers[0], variables) if parsers else None
 
 
 def _cannot(reason: str) -> RewardError:
@@ -50,17 +50,19 @@ def _cannot(reason: str) -> RewardError:
 def _parsers(tree: ast.Module, name: str) -> list[tuple[Scope, ast.expr]]:
     """Return the parsers, in their scopes, of the rubrics that name a function; if none names it, of all."""
     rubrics = [(scope, call) for scope in _scopes(tree) for call in _rubrics(scope)]
-    chosen = [(scope, call) for scope, call in rubrics if name in _names(call)]
-    chosen = chosen or [(scope, call) for scope, call in rubrics if name in _names(scope)] or rubrics
-    loaders = [(scope, call) for scope, call in chosen if getattr(scope, "name", "") == "load_environment"]
-    given = [(scope, _argument(call)) for scope, call in loaders or chosen]
-    return [(scope, value) for scope, value in given if value is not None]
+    rubrics_with_name = [(scope, call) for scope, call in rubrics if name in _names(call)]
+    rubrics_with_name = (
+        rubrics_with_name or [(scope, call) for scope, call in rubrics if name in _names(scope)] or rubrics
+    )
+    loaders = [(scope, call) for scope, call in rubrics_with_name if getattr(scope, "name", "") == "load_environment"]
+    arguments = [(scope, _argument(call)) for scope, call in loaders or rubrics_with_name]
+    return [(scope, value) for scope, value in arguments if value is not None]
 
 
 def _argument(rubric: ast.Call) -> ast.expr | None:
     """Return the parser in `Rubric(funcs, weights, parser)`; None if there is none."""
-    named = [keyword.value for keyword in rubric.keywords if keyword.arg == "parser"]
-    return next(iter([*named, *rubric.args[2:3]]), None)
+    values = [keyword.value for keyword in rubric.keywords if keyword.arg == "parser"]
+    return next(iter([*values, *rubric.args[2:3]]), None)
 
 
 def _scopes(tree: ast.Module) -> Iterator[Scope]:
@@ -95,8 +97,8 @@ def _names(*nodes: ast.AST) -> set[str]:
 def _made(scope: Scope, value: ast.expr, variables: Mapping[str, Any]) -> Any:
     """Return the value of an expression in a scope, by running the statements that it needs."""
     local = {**variables}
-    needed = [] if isinstance(scope, ast.Module) else _needed([*_before(scope.body, value)], _names(value))
-    module = ast.fix_missing_locations(ast.Module(needed, []))
+    statements = [] if isinstance(scope, ast.Module) else _needed([*_before(scope.body, value)], _names(value))
+    module = ast.fix_missing_locations(ast.Module(statements, []))
     try:
         if not isinstance(scope, ast.Module):
             local |= _defaults(scope.args, local)
@@ -111,7 +113,7 @@ def _needed(statements: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
 
     Of an `if`, only the parts that are needed remain.
     """
-    needed: list[ast.stmt] = []
+    required: list[ast.stmt] = []
     for statement in reversed(statements):
         if names.isdisjoint(_bound(statement)):
             continue
@@ -119,8 +121,8 @@ def _needed(statements: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
             then, otherwise = (_needed(block, names) for block in (statement.body, statement.orelse))
             statement = ast.If(statement.test, then or [ast.Pass()], otherwise)
         names |= _names(statement)
-        needed.append(statement)
-    return needed[::-1]
+        required.append(statement)
+    return required[::-1]
 
 
 def _before(body: Sequence[ast.stmt], value: ast.expr) -> Iterator[ast.stmt]:
@@ -156,9 +158,9 @@ def _bound(statement: ast.stmt) -> set[str]:
 def _defaults(arguments: ast.arguments, variables: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a function with their defaults. `self` is an empty object, `**kwargs` an empty dict."""
     positional = [*arguments.posonlyargs, *arguments.args]
-    given = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
-    given += [(one, value) for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
-    values = {one.arg: eval(compile(ast.Expression(value), "<parser>", "eval"), variables) for one, value in given}
+    pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
+    pairs += [(one, value) for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
+    values = {one.arg: eval(compile(ast.Expression(value), "<parser>", "eval"), variables) for one, value in pairs}
     if positional and positional[0].arg == "self":
         values["self"] = SimpleNamespace()
     return values | ({} if arguments.kwarg is None else {arguments.kwarg.arg: {}})

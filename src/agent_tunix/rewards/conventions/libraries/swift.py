@@ -56,9 +56,9 @@ def get_logger(name: str = "swift") -> logging.Logger:
     return logging.getLogger(f"agent_tunix.rewards.{name}")
 
 
-def is_orm(given: Any) -> bool:
+def is_orm(definition: Any) -> bool:
     """Return True for a class, or an object of a class, that derives from ms-swift's `ORM` or `AsyncORM`."""
-    kind = given if isinstance(given, type) else type(given)
+    kind = definition if isinstance(definition, type) else type(definition)
     bases = [base for base in kind.__mro__[1:] if base.__name__ in ("ORM", "AsyncORM")]
     return any(base.__module__.partition(".")[0] in ("swift", "agent_tunix") for base in bases)
 
@@ -80,8 +80,8 @@ class SwiftReward(TrlReward):
     def _make_calls(self) -> Sequence[Call]:
         self.target.offer("args", SimpleNamespace(**own_copy(self.args)))
         calls = super()._make_calls()
-        named = {name: value for name, value in self.target.call_args.items() if name in calls[0].names}
-        self.target.call_args = named  # ms-swift passes no arguments of the configuration by keyword
+        arguments = {name: value for name, value in self.target.call_args.items() if name in calls[0].names}
+        self.target.call_args = arguments  # ms-swift passes no arguments of the configuration by keyword
         return calls
 
     def _check_args(self) -> None:

@@ -83,21 +83,21 @@ _CLASSES = {
 }
 
 
-def is_unsupported(given: Any) -> bool:
+def is_unsupported(definition: Any) -> bool:
     """Return True for verifiers' `load_environment`, and for a class or object of a library that is not supported."""
-    return getattr(given, "__name__", "") == "load_environment" or bool(_base_of(given))
+    return getattr(definition, "__name__", "") == "load_environment" or bool(_base_of(definition))
 
 
-def refuse_environment(given: Any, name: str) -> None:
+def refuse_environment(definition: Any, name: str) -> None:
     """Raise RewardSignatureError for verifiers' `load_environment`, or for what `is_unsupported`."""
-    if getattr(given, "__name__", "") == "load_environment":
+    if getattr(definition, "__name__", "") == "load_environment":
         raise RewardSignatureError(
             f"reward {name!r} is `load_environment` of verifiers, which makes an environment; name one of its rubric"
             " functions instead, moved to the top level of the file: `def correct(completion, answer): …`. If the"
             " environment has several turns, turn it into a class with `reset` and tools (environment.name)",
             code="unsupported_library",
         )
-    if base := _base_of(given):
+    if base := _base_of(definition):
         library = _CLASSES[base.__module__.partition(".")[0]]
         raise RewardSignatureError(
             f"reward {name!r} derives from {base.__name__} of {library}, whose classes are not supported; write its"
@@ -107,7 +107,7 @@ def refuse_environment(given: Any, name: str) -> None:
         )
 
 
-def _base_of(given: Any) -> type | None:
+def _base_of(definition: Any) -> type | None:
     """Return the base of an unsupported library from which a class or an object's class derives, or None."""
-    kinds = given.__mro__ if inspect.isclass(given) else type(given).__mro__
+    kinds = definition.__mro__ if inspect.isclass(definition) else type(definition).__mro__
     return next((kind for kind in kinds if kind.__module__.partition(".")[0] in _CLASSES), None)

@@ -87,7 +87,7 @@ class VerifiersReward(NamedConvention):
     @cached_property
     def _parser(self) -> Any:
         try:
-            return _parser_of(self.given)
+            return _parser_of(self.definition)
         except RewardError as error:
             return Placeholder(str(error), "unknown_parser")  # a function with `**kwargs` may not use it
 
@@ -95,13 +95,13 @@ class VerifiersReward(NamedConvention):
         return to_score(returned, self.expected)
 
 
-def _info(given: Any) -> Any:
-    if isinstance(given, str):
+def _info(value: Any) -> Any:
+    if isinstance(value, str):
         try:
-            return json.loads(given)
+            return json.loads(value)
         except ValueError:
-            return given
-    return {} if given is None else own_copy(given)
+            return value
+    return {} if value is None else own_copy(value)
 
 
 def _state(sample: Sample, values: Values) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def _course_of(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _parser_of(given: Any) -> Any:
-    if not callable(given):
+def _parser_of(definition: Any) -> Any:
+    if not callable(definition):
         return Parser()
-    if (made := parser_of_rubric(given)) is not None:
-        return made
-    parser = getattr(inspect.unwrap(given), "__globals__", {}).get("parser")
+    if (rubric_parser := parser_of_rubric(definition)) is not None:
+        return rubric_parser
+    parser = getattr(inspect.unwrap(definition), "__globals__", {}).get("parser")
     return parser if callable(getattr(parser, "parse_answer", None)) else Parser()
