@@ -39,7 +39,7 @@ import numpy as np
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Component, Mixture, Sample, fingerprint
-from agent_tunix.rewards.calling import PlainReward
+from agent_tunix.rewards.conventions.plain import PlainReward
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.reporter import scoring_settings, to_stored
 from agent_tunix.sampling.sampler import Completions

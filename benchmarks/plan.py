@@ -22,7 +22,7 @@ from agent_tunix.runs.reward_setup import make_reward_runner
 from agent_tunix.tracking import read_rows
 from agent_tunix.training.pilot import run_pilot
 from agent_tunix.training.train import train
-from agent_tunix.workbench.planning import make_plan
+from agent_tunix.workbench.group_plan import make_plan
 
 LARGEST_DISTANCE = 3.0
 

@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 
 from agent_tunix.rewards import Sample, resolve_reward
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import make_runner
+from agent_tunix.rewards.sample import Reward
 from agent_tunix.rewards.uploaded import UploadedSource
 
 CODE = """

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from agent_tunix.distributed import Processes
-from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
-from agent_tunix.rewards.sample import Term
-from agent_tunix.training.score_sharing import pack_scores, score_together, unpack_scores, why_first_scores
+from agent_tunix.rewards import Mixture, Sample, Score, resolve_reward
+from agent_tunix.training.score_sharing import score_together, why_first_scores
 from tests.distributed.conftest import Together
 from tests.tracking.rollouts.support import in_no_time, same
 
@@ -73,25 +72,6 @@ def test_scores_of_a_real_mixture_are_the_same_as_those_of_one_process(together:
 
 def mixture_of(components: Mapping[str, Any]) -> Mixture:
     return resolve_reward(components)
-
-
-def test_every_field_of_a_score_survives_the_journey() -> None:
-    part = Score.failed(Outcome.TIMEOUT, "slow", 0.25)
-    score = Score(
-        0.1 + 0.2,
-        {"a": None, "b": -0.0},
-        detail="why",
-        extras={"shown": [1, {"x": "ü"}], "set": {1, 2}},
-        seconds=1.5,
-        parts={"a": part, "b": Score(-0.0, metrics={"m": 1e-300})},
-        terms={
-            "a": Term(0.5, None, Outcome.TIMEOUT, detail="slow"),
-            "b": Term(2.0, 0.0, Outcome.NOT_APPLICABLE, gate_shut=True),
-        },
-        metrics={"n": 3.0},
-    )
-    (found,) = unpack_scores(pack_scores([score]))
-    assert same(found, score)
 
 
 def test_a_reward_of_single_completions_or_groups_is_divided() -> None:

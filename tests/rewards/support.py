@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_tunix.rewards import Component
-from agent_tunix.rewards.calling import PlainReward
+from agent_tunix.rewards.conventions import PlainReward
 
 
 def component(name: str, function: Callable[..., Any], **settings: Any) -> Component:

@@ -12,7 +12,7 @@ import pytest
 
 from agent_tunix.errors import BadReferenceError, RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, Sample, Score
-from agent_tunix.rewards.calling import PlainReward
+from agent_tunix.rewards.conventions import PlainReward
 
 SAMPLE = Sample(
     "the response",

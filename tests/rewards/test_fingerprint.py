@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import agent_tunix
-from agent_tunix.rewards import Component, Mixture, fingerprint, resolve_reward
-from agent_tunix.rewards.calling import PlainReward
-from agent_tunix.rewards.fingerprint import _imported_by, changes
+from agent_tunix.rewards import Component, Mixture, fingerprint, resolve_reward, sources
+from agent_tunix.rewards.conventions import PlainReward
+from agent_tunix.rewards.fingerprint import changes
 
 FILE = '''\
 import numpy as np
@@ -176,8 +176,10 @@ def test_a_function_is_known_by_what_it_has_caught_and_an_object_by_its_class() 
     ("line", "expected"),
     [("from . import helpers", [".helpers"]), ("from .helpers import short", [".helpers", ".helpers.short"])],
 )
-def test_relative_imports_name_their_files(line: str, expected: list[str]) -> None:
-    assert _imported_by(line.encode()) == expected
+def test_relative_imports_name_their_files(tmp_path: Path, line: str, expected: list[str]) -> None:
+    file = tmp_path / "reward.py"
+    file.write_text(line)
+    assert sources.imported_names(file) == expected
 
 
 def test_a_closure_over_unusual_keys_is_told_apart() -> None:

@@ -71,11 +71,11 @@ class ConfiguredReward(abc.ABC, Generic[A]):
         """Raise RewardError if the reward lacks arguments, a column or anything else that it requires."""
 
     @property
-    def given(self) -> type[Self]:
+    def definition(self) -> type[Self]:
         """The class of the reward, which holds its code."""
         return type(self)
 
-    function = given
+    function = definition
 
     def __call__(self, response: str, **columns: Any) -> float | None:
         """Score one response: `reward("It is 4.", prompt="What is 2 + 2?")`.

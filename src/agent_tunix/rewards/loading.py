@@ -95,17 +95,7 @@ def _check_neighbours(path: Path) -> None:
 
 def imported_by(file: Path) -> set[str]:
     """Return the first names of the modules that a file imports."""
-    try:
-        tree = ast.parse(sources.read(file))
-    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says so
-        return set()
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return names
+    return {name.partition(".")[0] for name in sources.imported_names(file) if not name.startswith(".")}
 
 
 def _file_of(name: str) -> Path | None:

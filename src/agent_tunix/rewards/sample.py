@@ -1,4 +1,4 @@
-"""Input and output of a reward: `Sample` and `Score`.
+"""Protocol of a reward, its input `Sample` and its output `Score`.
 
 A *sample* is one completion with everything known about it; a *score* is one reward's result for it. If the policy
 acted over several turns, the sample is the whole episode, and its response is the text of the last turn. A score has a
@@ -7,9 +7,9 @@ number only if its outcome is `SCORED`. Every other outcome carries a reason, so
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agent_tunix.visible_text import one_line
 
@@ -272,3 +272,21 @@ def take_time(score: Score, seconds: float) -> None:
 
 # Takes samples, returns a score for each.
 ScoringFunction = Callable[[Sequence[Sample]], list[Score]]
+
+
+@runtime_checkable
+class Reward(Protocol):
+    """Interface of a reward of any convention."""
+
+    @property
+    def name(self) -> str:
+        """Name in logs."""
+
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        """Score each sample, in order. A fault in a user's code is an outcome, not an exception."""
+
+    def check_parameters(self, columns: Collection[str]) -> None:
+        """Raise RewardSignatureError if nothing provides a required parameter."""
+
+    def describe(self) -> str:
+        """Return a description of the reward and of its place in code, for printing and storing."""

@@ -261,10 +261,7 @@ def _reached_from(file: Path) -> set[Path]:
 
 def _imports_of(file: Path) -> list[Path]:
     """Return the files of the user that a file imports."""
-    try:
-        names = _imported_names(read(file))
-    except OSError:
-        return []
+    names = imported_names(file)
     places = dict.fromkeys(os.path.abspath(place) for place in (str(file.parent), "", *sys.path))
     mine = [place for place in places if not _is_foreign(place)]
     found = (_file_of(name, directory) for name in names for directory in _starts_of(name, file, mine))
@@ -288,12 +285,22 @@ def _file_of(module: str, directory: str) -> str | None:
     return None
 
 
+def imported_names(file: Path) -> list[str]:
+    """Return the modules that a file imports anywhere in it, and their packages; relative ones start with a dot.
+
+    A file that cannot be read or parsed imports nothing: importing it tells why.
+    """
+    try:
+        return _imported_names(read(file))
+    except OSError:
+        return []
+
+
 @functools.lru_cache(maxsize=4096)
 def _imported_names(source: bytes) -> list[str]:
-    """Return the modules that a source imports anywhere in it; relative ones start with a dot."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):  # the import says so
+    except (SyntaxError, ValueError, RecursionError):
         return []
     names = []
     for node in ast.walk(tree):

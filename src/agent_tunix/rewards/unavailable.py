@@ -23,7 +23,6 @@ import functools
 import linecache
 import os
 import sys
-import sysconfig
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,8 +36,6 @@ _current: contextvars.ContextVar["CallWatch | None"] = contextvars.ContextVar("w
 _watches: list["CallWatch"] = []  # those of all calls in progress
 _lock = threading.RLock()
 _OURS = str(Path(__file__).parents[1])
-_STANDARD = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
-_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
 class CallWatch:
@@ -127,8 +124,8 @@ def note_import(frame: FrameType | None, module: str, error: str) -> None:
 @functools.lru_cache(4096)
 def _is_users(file: str) -> bool:
     """Return True for a file that is neither installed nor part of this package."""
-    is_installed = file.startswith((*_STANDARD, _OURS)) or any(part in file for part in _PACKAGES)
-    return not is_installed and os.path.isfile(file)
+    is_foreign = file.startswith(_OURS) or sources.is_installed(Path(file).resolve())
+    return not is_foreign and os.path.isfile(file)
 
 
 class _Hook:

@@ -11,9 +11,9 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import ExecutionSettings, Runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
+from agent_tunix.rewards.sample import Reward
 from agent_tunix.service.settings import ReplayLimits, TryLimits
 
 _LOOK_S = 0.25

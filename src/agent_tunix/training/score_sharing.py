@@ -10,13 +10,11 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from agent_tunix.config.schema import RewardsConfig
 from agent_tunix.distributed.group import Processes
-from agent_tunix.rewards import Mixture, Outcome, Sample, Score
-from agent_tunix.rewards.execution.wire import from_plain, to_plain
-from agent_tunix.rewards.sample import Term
+from agent_tunix.rewards import Mixture, Sample, Score
+from agent_tunix.rewards.score_data import from_data, tidy, to_data
 from agent_tunix.runs.reward_setup import make_reward_runner
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -108,8 +106,8 @@ def score_together(
     """
     shares = _divide(samples, processes.count) if divided else [samples, *[samples[:0]] * (processes.count - 1)]
     own = shares[processes.index]
-    packed = processes.each(lambda: pack_scores(score(own)) if own else [])
-    return unpack_scores([plain for share in packed for plain in share])
+    data_of_shares = processes.each(lambda: [to_data(tidy(one)) for one in score(own)] if own else [])
+    return [from_data(data) for share in data_of_shares for data in share]
 
 
 def _divide(samples: Sequence[Sample], count: int) -> list[Sequence[Sample]]:
@@ -119,45 +117,3 @@ def _divide(samples: Sequence[Sample], count: int) -> list[Sequence[Sample]]:
     ends = [*starts, len(samples)]
     bounds = [ends[len(starts) * number // count] for number in range(count + 1)]
     return [samples[start:end] for start, end in itertools.pairwise(bounds)]
-
-
-# Scores as values of built-in types, as between a run and its workers. Numbers arrive unchanged. In data that a reward
-# asks to show, values without a built-in type become text.
-Plain = tuple[Any, ...]
-
-
-def pack_scores(scores: Sequence[Score]) -> list[Plain]:
-    """Return scores, with their parts and terms, as values of built-in types."""
-    return [_pack(score) for score in scores]
-
-
-def unpack_scores(packed: Sequence[Plain]) -> list[Score]:
-    """Return the scores that `pack_scores` packed."""
-    return [_unpack(plain) for plain in packed]
-
-
-def _pack(score: Score) -> Plain:
-    terms = {
-        name: (term.weight, term.value, str(term.outcome), term.gate_shut, term.detail)
-        for name, term in score.terms.items()
-    }
-    return to_plain(score), {name: _pack(part) for name, part in score.parts.items()}, terms
-
-
-def _unpack(plain: Plain) -> Score:
-    of_itself, parts, terms = plain
-    scores = from_plain(of_itself)
-    return Score(
-        scores.value,
-        scores.components,
-        scores.outcome,
-        scores.detail,
-        scores.extras,
-        scores.seconds,
-        {name: _unpack(part) for name, part in parts.items()},
-        {
-            name: Term(weight, value, Outcome(outcome), gate_shut, detail)
-            for name, (weight, value, outcome, gate_shut, detail) in terms.items()
-        },
-        scores.metrics,
-    )

@@ -9,11 +9,12 @@ from typing import cast
 import pytest
 
 from agent_tunix.execution.isolation import problems
-from agent_tunix.rewards import Outcome, Sample
+from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.rewards.execution import Job, make_runner
 from agent_tunix.rewards.execution.runner import IsolatedReward
 from agent_tunix.rewards.execution.tasks import Task, Work
 from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.score_data import pack
 from tests.rewards.execution.leftovers import check_nothing_left, take_stock
 from tests.rewards.isolation.uploads import attack, resolve_uploads, score_upload, upload
 from tests.tiers import in_tiers
@@ -119,16 +120,15 @@ def test_a_worker_that_its_upload_spoiled_gives_errors_and_does_not_end_the_run(
 
 @pytest.mark.slow
 def test_what_is_logged_beyond_all_measure_is_an_error() -> None:
-    (score,) = score_upload(
-        """
+    code = """
         def reward(completions, log_extra, **kwargs):
             for number in range(1000):
-                log_extra(f"column_{number}", ["x" * 20_000])
-            return [1.0]
+                log_extra(f"column_{number}", ["x" * 20_000] * len(completions))
+            return [1.0] * len(completions)
         """
-    )
-    assert score.outcome is Outcome.ERROR
-    assert "take more than 1 MB" in score.detail
+    for score in score_upload(code, [str(number) for number in range(20)]):
+        assert score.outcome is Outcome.ERROR
+        assert "take more than 1 MB" in score.detail
 
 
 @pytest.mark.slow
@@ -254,8 +254,9 @@ def test_nothing_is_left_of_workers_or_their_files(monkeypatch: pytest.MonkeyPat
 def test_lying_about_its_own_scores_is_all_that_it_can() -> None:
     liar = upload(
         """
-        import agent_tunix.rewards.execution.wire as wire
-        wire.to_plain = lambda score: (1e6, "scored", "", {}, 0.0, {}, {})
+        from agent_tunix.rewards.execution import worker
+        from agent_tunix.rewards.score_data import pack
+        worker._pack = lambda score: pack(score) | {"value": 1e6}
         def reward(completions, **kwargs): return [0.0] * len(completions)
         """,
         1,
@@ -268,7 +269,7 @@ def test_lying_about_its_own_scores_is_all_that_it_can() -> None:
     assert [score.parts[name].value for name in names] == [1e6, 0.5]
 
 
-_GOOD_SCORE = [9.0, "scored", "", {}, 0.0, {}, {}]
+_GOOD_SCORE = pack(Score(9.0))
 
 # What code writes to the connection of its worker, as if it were the worker, and the outcomes that can come of it.
 FORGED: dict[str, tuple[list[object], set[Outcome]]] = {
@@ -283,7 +284,7 @@ FORGED: dict[str, tuple[list[object], set[Outcome]]] = {
     "scores of a call before the first": (["ended", -1, [_GOOD_SCORE]], {Outcome.ERROR}),
     "scores of a call that it was not given": (["ended", 7, [_GOOD_SCORE]], {Outcome.ERROR}),
     "more scores than completions": (["ended", 0, [_GOOD_SCORE] * 2], {Outcome.ERROR}),
-    "a score of 400 digits": (["ended", 0, [[10**400, *_GOOD_SCORE[1:]]]], {Outcome.ERROR}),
+    "a score of 400 digits": (["ended", 0, [_GOOD_SCORE | {"value": 10**400}]], {Outcome.ERROR}),
     "its own score": (["ended", 0, [_GOOD_SCORE]], {Outcome.SCORED}),
 }
 

@@ -20,9 +20,9 @@ from agent_tunix.rewards import (
     list_reward_functions,
     resolve_reward,
 )
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution import make_runner
 from agent_tunix.rewards.judges import JUDGES, base, load_judge
+from agent_tunix.rewards.sample import Reward
 from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Answer, Request, chat, grade

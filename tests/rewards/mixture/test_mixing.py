@@ -11,9 +11,9 @@ import pytest
 from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Component, Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.advantages import SCALINGS
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.routes import Route
 from agent_tunix.rewards.mixture.schedules import Schedule
+from agent_tunix.rewards.sample import Reward
 from agent_tunix.rewards.transforms import Clip, Map
 from tests.raising import raises
 from tests.rewards.support import by_column, component, one

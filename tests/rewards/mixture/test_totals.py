@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.rewards import Component, Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.advantages import SCALINGS
-from agent_tunix.rewards.calling import PlainReward
+from agent_tunix.rewards.conventions import PlainReward
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
 from agent_tunix.rewards.transforms import Clip, Map, Normalize, Rank, Transform
 

@@ -77,13 +77,6 @@ def test_logs_and_extras_are_shown_with_their_component_or_else_the_reward() -> 
     assert '"note"' in shown.more
 
 
-@pytest.mark.parametrize("stored", [None, "", "null", "[]", "{", '{"a":' * 5000, '{"answer": NaN}', '{"correct": 5}'])
-def test_invalid_stored_json_is_skipped(stored: str | None) -> None:
-    show(row(columns=stored, extras=stored, logged=stored), 100)
-    show(row(episode=stored, messages=stored), 100)
-    show(row(episode='{"calls": {"items": 5}, "error": 5}', messages=stored), 100)
-
-
 def test_a_long_response_is_shown_by_its_ends() -> None:
     shown = show(row(response="a" * 500 + "<answer>7</answer>"), 100)
     text = "".join(piece.text for piece in shown.response)

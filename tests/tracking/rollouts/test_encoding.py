@@ -1,23 +1,20 @@
-"""Any value as JSON text and back, and Arrow arrays from their buffers."""
+"""Any value as JSON text and back."""
 
 import collections
 import datetime
 import decimal
 import enum
-import json
 import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from agent_tunix.tracking.rollouts.arrays import make_array
 from agent_tunix.tracking.rollouts.encoding import Opaque, decode, encode
 from tests.tracking.rollouts.support import same
 
@@ -110,14 +107,6 @@ def circle() -> list[Any]:
     return value
 
 
-def nest(depth: int, width: int) -> list[Any]:
-    """`depth` lists, each with `width` of the one before: 2^55 leaves for (55, 2)."""
-    value: list[Any] = [1]
-    for _ in range(depth):
-        value = [value] * width
-    return value
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -140,10 +129,8 @@ def test_what_cannot_be_stored_says_what_it_was(value: Any) -> None:
     assert found.kind.endswith(type(value).__qualname__)
 
 
-@pytest.mark.slow
-def test_circles_and_giants_end_in_words() -> None:
-    for value in (circle(), nest(55, 2), nest(3_000, 1)):
-        assert "opaque" in encode(value)
+def test_a_circle_ends_in_words() -> None:
+    assert "opaque" in encode(circle())
 
 
 def test_subclasses_come_back_as_what_they_are_a_kind_of() -> None:
@@ -151,77 +138,7 @@ def test_subclasses_come_back_as_what_they_are_a_kind_of() -> None:
     assert same(found, ["yes", (1,), {"a": 1}, {"b": 2}])
 
 
-ARRAY_OF_32_MB = f'{{"$type":"array","dtype":"<U1024","shape":[8192],"values":{[1] * 8192}}}'
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"$type":"scalar","dtype":"<U500000000","value":"a"}',
-        f'{{"$type":"array","dtype":"<U900","shape":[100000],"values":{[0] * 100_000}}}',
-        '{"$type":"array","dtype":"(9,)i4","shape":[1],"values":[1]}',
-        f'{{"$type":"array","dtype":"<U1024","shape":[1],"values":[{[1] * 100_000}]}}',
-        f"[{','.join([ARRAY_OF_32_MB] * 4)}]",
-    ],
-)
-def test_an_array_that_takes_far_more_memory_than_its_text_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a stored value"):
-        decode(text)
-
-
-@pytest.mark.parametrize("kind", ["set", "frozenset", "mapping"])
-def test_members_with_equal_hashes_are_refused(kind: str) -> None:
-    """Python compares each with all others: twenty thousand of them would take seconds, a million hours."""
-    numbers = [(2**61 - 1) * number for number in range(20_000)]
-    items = [[number, 1] for number in numbers] if kind == "mapping" else numbers
-    with pytest.raises(ValueError, match="is not a stored value"):
-        decode(json.dumps({"$type": kind, "items": [*items]}))
-
-
 @pytest.mark.parametrize("text", ["", "{", '{"$type":"no such"}', '{"$type":"bytes","base64":"é"}', '{"$type":"int"}'])
 def test_text_that_was_not_written_so_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a stored value"):
         decode(text)
-
-
-INT32 = st.integers(-(2**31), 2**31 - 1)
-VALUES = {
-    pa.string(): st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    pa.bool_(): st.booleans(),
-    pa.int32(): INT32,
-    pa.float32(): st.floats(width=32, allow_nan=False),
-    pa.float64(): st.floats(allow_nan=False),
-}
-
-
-@pytest.mark.parametrize("kind", VALUES, ids=str)
-@given(data=st.data())
-def test_it_is_what_pyarrow_makes_of_the_values(kind: pa.DataType, data: st.DataObject) -> None:
-    values = data.draw(st.lists(VALUES[kind] | st.none(), max_size=20))
-    made = make_array(values, kind)
-    made.validate(full=True)
-    assert made.equals(pa.array(values, kind))
-
-
-def test_not_a_number_stays_one_and_is_no_null() -> None:
-    made = make_array(np.array([np.nan, -0.0], np.float32), pa.float32())
-    assert made.null_count == 0
-    np.testing.assert_array_equal(made.to_numpy(), np.array([np.nan, -0.0], np.float32))
-    assert np.signbit(made.to_numpy()[1])
-
-
-@pytest.mark.parametrize(
-    ("values", "kind", "error"),
-    [
-        ([1.5], pa.int32(), TypeError),
-        (["1"], pa.int32(), TypeError),
-        ([2**31], pa.int32(), OverflowError),
-        (["1"], pa.float64(), TypeError),
-        ([1.0], pa.bool_(), TypeError),
-        ([1], pa.string(), AttributeError),
-        (["\ud800"], pa.string(), UnicodeEncodeError),
-    ],
-)
-def test_what_the_type_cannot_hold_is_refused(values: list[Any], kind: pa.DataType, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        make_array(values, kind)

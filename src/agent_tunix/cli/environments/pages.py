@@ -9,6 +9,7 @@ from typing import Any
 from agent_tunix.environments import EnvironmentAdapter, EpisodeResult, Tool
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.sample import message_lines
+from agent_tunix.rewards.score_data import show_fields
 from agent_tunix.visible_text import one_line
 
 _FORMS = {
@@ -59,7 +60,7 @@ def episode_data(result: EpisodeResult) -> dict[str, Any]:
     return {
         "messages": result.messages,
         "stop_reason": result.stop_reason.value,
-        "score": None if result.score is None else _score_data(result.score),
+        "score": result.score and show_fields(result.score, "value", "components", "outcome", "detail"),
         "calls": [
             {
                 "turn": call.turn,
@@ -104,12 +105,3 @@ def _score_text(score: Score) -> str:
         return f"{score.outcome.value}: {score.detail}"
     parts = ", ".join(f"{name} {value:g}" for name, value in score.components.items() if value is not None)
     return f"{score.value:g}{f' ({parts})' if parts else ''}"
-
-
-def _score_data(score: Score) -> dict[str, Any]:
-    return {
-        "value": score.value,
-        "components": dict(score.components),
-        "outcome": score.outcome.value,
-        "detail": score.detail,
-    }

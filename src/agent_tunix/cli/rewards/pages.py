@@ -18,6 +18,7 @@ from agent_tunix.rewards.kinds import (
     show_kind,
 )
 from agent_tunix.rewards.mixture import Component
+from agent_tunix.rewards.score_data import show_fields
 
 _GIVEN = {
     "response": "the completion's text",
@@ -80,10 +81,13 @@ def reward_page(mixture: Mixture) -> str:
 def score_data(mixture: Mixture, score: Score, step: int) -> dict[str, Any]:
     """Return a score and its components for JSON."""
     weights = mixture.weights(step)
+    names = ("value", "outcome", "detail", "extras", "seconds")
     return {
-        **_one_score(score),
+        **show_fields(score, *names),
         "components": {
-            name: {"weight": weights[name], **_one_score(part)} for name, part in score.parts.items() if name in weights
+            name: {"weight": weights[name], **show_fields(part, *names)}
+            for name, part in score.parts.items()
+            if name in weights
         },
     }
 
@@ -114,16 +118,6 @@ def _explain(score: Score, indent: str) -> Iterator[str]:
 
 def _value(score: Score) -> str:
     return score.outcome.value if score.value is None else f"{score.value:g}"
-
-
-def _one_score(score: Score) -> dict[str, Any]:
-    return {
-        "value": score.value,
-        "outcome": score.outcome.value,
-        "detail": score.detail,
-        "extras": dict(score.extras),
-        "seconds": score.seconds,
-    }
 
 
 def _describe_component(component: Component) -> dict[str, Any]:

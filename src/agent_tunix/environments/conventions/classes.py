@@ -29,8 +29,8 @@ from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvir
 from agent_tunix.environments.outcomes import Message, to_text
 from agent_tunix.environments.tools import USER_FAULTS, FunctionTool, Tool
 from agent_tunix.rewards.conventions.values import to_score
-from agent_tunix.rewards.execution import wire
 from agent_tunix.rewards.sample import Score
+from agent_tunix.rewards.score_data import plain_mapping
 
 _PLAIN = (bool, int, float, str, list, tuple, set, frozenset, dict, type(None))
 NOT_TOOLS = ("reset", "get_reward", "close")
@@ -105,7 +105,7 @@ class ClassEnvironment(EpisodeEnvironment):
         for name, value in getattr(self._instance, "__dict__", {}).items():
             if not name.startswith("_") and (isinstance(value, _PLAIN) or hasattr(value, "tolist")):
                 with contextlib.suppress(*USER_FAULTS):  # an item's `__repr__` may raise anything
-                    values |= wire.plain_mapping({name: value})
+                    values |= plain_mapping({name: value}, shown=False)
         return values
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment
 from agent_tunix.environments.outcomes import DEFAULT_MAX_RESULT_CHARS, CallOutcome, CallResult, Message, Reply
 from agent_tunix.environments.tools import DeclaredTool, Tool
-from agent_tunix.rewards.execution import wire
 from agent_tunix.rewards.sample import Score
+from agent_tunix.rewards.score_data import pack, unpack
 
 Read = TypeVar("Read")
 
@@ -37,7 +37,7 @@ def answer_request(episode: EpisodeEnvironment, method: str, *arguments: Any) ->
         return None if reply.text is None else str(reply.text), bool(reply.done)
     if method == "score":
         score = episode.score(*arguments)
-        return None if score is None else wire.to_plain(score), episode.state()
+        return None if score is None else pack(score), episode.state()
     assert method == "close", method
     return episode.close()
 
@@ -114,7 +114,7 @@ class RemoteEpisode(EpisodeEnvironment):
 
         def read(value: Any) -> Score | None:
             plain, self._state = value
-            return None if plain is None else wire.from_plain(plain)
+            return None if plain is None else unpack(plain)
 
         return self.ask("the score", read, "score", list(messages), stop_reason)
 

@@ -11,10 +11,14 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from agent_tunix.visible_text import one_line
+
 _HEADER = struct.Struct("!4sI")
 _MARK = b"ATRW"
 HEADER_BYTES = _HEADER.size
 LARGEST_REPLY_BYTES = 64 * 2**20
+LARGEST_JSON_BYTES = 2 * 2**20
+_LONGEST_TEXT = 4000
 _MOST_PIECES = 50_000
 
 
@@ -97,6 +101,23 @@ def load_plain(content: bytes) -> Any:
         return _PlainUnpickler(io.BytesIO(content)).load()
     except Exception as error:  # a damaged pickle may raise nearly anything
         raise BrokenFrameError(str(error)) from error
+
+
+def load_json(content: bytes) -> list[Any]:
+    """Return a reply of other people's code: its kind and its parts, with texts cut and on one line.
+
+    JSON can only hold numbers, texts, lists and mappings, and reading it runs no code. The receiver checks the parts.
+
+    Raises:
+        BrokenFrameError: The content is not a reply.
+    """
+    try:
+        reply = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BrokenFrameError(f"a reply that is not JSON: {str(error)[:100]}") from None
+    if not isinstance(reply, list) or not reply or not isinstance(reply[0], str):
+        raise BrokenFrameError("a reply without a kind")
+    return [one_line(part[:_LONGEST_TEXT]) if isinstance(part, str) else part for part in reply]
 
 
 def _as_list(value: object) -> list[Any]:

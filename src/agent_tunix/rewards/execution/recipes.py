@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.builtin import BUILTINS
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.recipe import RewardRecipe
+from agent_tunix.rewards.sample import Reward
 
 
 def is_builtin(reward: Reward) -> bool:

@@ -10,7 +10,6 @@ from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.answers.verifiers import VERIFIERS
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.execution.calls import Executor, Job, divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
 from agent_tunix.rewards.execution.inline import EventLoopThread
@@ -19,7 +18,7 @@ from agent_tunix.rewards.execution.recipes import is_uploaded, needs_sandbox, re
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.sample import Reward, Sample, Score
 from agent_tunix.rewards.uploaded import UploadedSource
 
 logger = logging.getLogger("agent_tunix.rewards")

@@ -23,16 +23,16 @@ from typing import Any
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.execution.isolation.requirements import REMEDY_FOR_UPLOADS, unavailable
 from agent_tunix.execution.workers.connection import Connection
-from agent_tunix.execution.workers.frames import BrokenFrameError, FrameReader
+from agent_tunix.execution.workers.frames import LARGEST_JSON_BYTES, BrokenFrameError, FrameReader, load_json
 from agent_tunix.execution.workers.nursery_client import NurseryClient
 from agent_tunix.execution.workers.output import OutputLimit, OutputLog
-from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution import worker as worker_program
 from agent_tunix.rewards.execution.calls import Job
 from agent_tunix.rewards.execution.settings import ExecutionSettings
 from agent_tunix.rewards.execution.tasks import Backlog, Death, Task, last_frame, renumber
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Score
+from agent_tunix.rewards.score_data import unpack
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -273,8 +273,8 @@ class Supervisor:
                 self._wait_for_call(worker, worker.task)
             case ("beat",) if worker.ready and worker.task.share and not self._settings.sandboxed:
                 self._wait_for_call(worker, worker.task)
-            case ("ended", int(number), list(plain)) if worker.ready and worker.task.has(number):
-                self._backlog.record(worker.task, number, [wire.from_plain(score) for score in plain])
+            case ("ended", int(number), list(scores)) if worker.ready and worker.task.has(number):
+                self._backlog.record(worker.task, number, [unpack(score) for score in scores])
                 worker.log.num_bytes = 0
                 self._wait_for_call(worker, worker.task)
             case ("broke", str(why)):
@@ -336,7 +336,7 @@ class Supervisor:
         number = next(self._numbers)
         reader = FrameReader()
         if self._settings.sandboxed:
-            reader = FrameReader(plain_wire.load, plain_wire.LARGEST_REPLY_BYTES)
+            reader = FrameReader(load_json, LARGEST_JSON_BYTES)
         log = OutputLog(f"reward worker {number}", self._output_limit)
         connection = Connection(log, self._selector, lambda: self._listen(worker), reader)
         worker = self._workers[number] = _Worker(number, connection, log)

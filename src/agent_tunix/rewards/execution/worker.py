@@ -16,20 +16,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from agent_tunix.execution.workers.frames import LARGEST_JSON_BYTES
 from agent_tunix.execution.workers.limits import WorkerLimits, WorkerPlace
 from agent_tunix.execution.workers.process import WorkerProcess
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.conventions import CallSettings
-from agent_tunix.rewards.execution import plain_wire, wire
 from agent_tunix.rewards.execution.calls import Call
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.execution.recipes import library_of
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.finding import Finder
 from agent_tunix.rewards.recipe import RewardRecipe
-from agent_tunix.rewards.sample import Outcome, Sample, Score
+from agent_tunix.rewards.sample import Outcome, Reward, Sample, Score
+from agent_tunix.rewards.score_data import ScoreData, pack
 from agent_tunix.rewards.uploaded import build_uploaded
 
 _BEATS_A_LIMIT = 4
@@ -139,15 +139,11 @@ class _Worker:
 
     def ended(self, number: int, scores: list[Score]) -> None:
         self._num_calls += 1
-        plain = [_to_plain(score) for score in scores]
-        if self._process.is_isolated and (
-            plain_wire.has_too_many_items(plain) or len(self._process.pack(plain)) > plain_wire.LARGEST_REPLY_BYTES // 2
-        ):
-            detail = (
-                f"the scores and their logs take more than {plain_wire.LARGEST_REPLY_BYTES >> 21} MB or are too many"
-            )
-            plain = [wire.to_plain(Score.failed(Outcome.ERROR, detail)) for _ in scores]
-        self._process.send("ended", number, plain)
+        packed = [_pack(score) for score in scores]
+        if self._process.is_isolated and len(self._process.pack(packed)) > LARGEST_JSON_BYTES // 2:
+            detail = f"the scores and their logs take more than {LARGEST_JSON_BYTES >> 21} MB"
+            packed = [pack(Score.failed(Outcome.ERROR, detail)) for _ in scores]
+        self._process.send("ended", number, packed)
 
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
@@ -180,13 +176,13 @@ class _Worker:
         self._process.send("done", tired or ("tasks that cannot be cancelled kept running" if self._strays else ""))
 
 
-def _to_plain(score: Score) -> wire.PlainScore:
+def _pack(score: Score) -> ScoreData:
     try:
         if score.detail.startswith("MemoryError"):
             score = Score.failed(score.outcome, f"{score.detail}; rewards.memory_mb is the limit", score.seconds)
-        return wire.to_plain(score)
+        return pack(score)
     except BaseException as error:  # a user's object may raise anything when it is read
-        return wire.to_plain(Score.failed(Outcome.ERROR, f"the score cannot be read: {describe_fault(error)}"))
+        return pack(Score.failed(Outcome.ERROR, f"the score cannot be read: {describe_fault(error)}"))
 
 
 def build_reward(recipe: RewardRecipe) -> Reward:

@@ -10,7 +10,6 @@ Paths, line endings, the order of keys and other differences between processes a
 anything that a function reads when it is called (a file, a service, a module with a computed name).
 """
 
-import ast
 import functools
 import importlib.metadata
 import inspect
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.rewards import sources
-from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, is_installed, read_source
+from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, read_source
 from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
@@ -229,12 +228,12 @@ def _files_of(component: Component) -> set[Path]:
         return set()
     start = Path(file).resolve()
     own = start.is_relative_to(_PACKAGE)
-    if not own and is_installed(start):
+    if not own and sources.is_installed(start):
         return {start}
     found, waiting = {start}, [start]
     while waiting:
         current = waiting.pop()
-        for imported in _imports(current):
+        for imported in sources.imported_names(current):
             path = _own_file(imported) if own else _neighbour(current, imported)
             if path is not None and path not in found:
                 found.add(path)
@@ -267,32 +266,11 @@ def _as_file(path: Path) -> Path | None:
     return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
 
 
-def _imports(file: Path) -> list[str]:
-    """Return the modules that a file imports anywhere in it; relative ones start with a dot."""
-    try:
-        return _imported_by(sources.read(file))
-    except (OSError, SyntaxError, ValueError):
-        return []
-
-
-@functools.lru_cache
-def _imported_by(source: bytes) -> list[str]:
-    tree = ast.parse(source)
-    names = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            names += [module, *(f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)]
-    return [name for name in names if name.strip(".")]
-
-
 def _versions(files: Iterable[Path], further: Iterable[str]) -> dict[str, str]:
     """Return distribution → version of the further modules and of the files' imports, without the standard library."""
     files = set(files)
     modules = set(further) | {
-        name.partition(".")[0] for file in files for name in _imports(file) if not name.startswith(".")
+        name.partition(".")[0] for file in files for name in sources.imported_names(file) if not name.startswith(".")
     }
     if any(file.is_relative_to(_PACKAGE) for file in files):
         modules.add("agent_tunix")

@@ -18,7 +18,6 @@ import hashlib
 import inspect
 import json
 import sys
-import sysconfig
 import textwrap
 import types
 from collections.abc import Mapping
@@ -28,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
+from agent_tunix.rewards import sources
 from agent_tunix.rewards.loading import shown_name
 
 HASH_LENGTH = 16
 _PACKAGE = Path(__file__).resolve().parents[2]
-_STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
 _DEEPEST = 60
 _TENSORS = ("torch", "jax", "jaxlib")
 _GENERATORS = ("Random", "SystemRandom", "Generator", "RandomState", "BitGenerator", "SeedSequence")
@@ -56,12 +55,6 @@ def read_source(definition: Any) -> str | None:
         return textwrap.dedent(inspect.getsource(definition)).replace("\r\n", "\n").strip()
     except (OSError, TypeError, IndexError, SyntaxError):
         return None
-
-
-def is_installed(file: Path) -> bool:
-    """Return True if a file belongs to an installed package or to Python itself."""
-    outside = "site-packages" in file.parts or "dist-packages" in file.parts
-    return outside or file.is_relative_to(_STANDARD)
 
 
 class _OpaqueError(Exception):
@@ -307,7 +300,7 @@ def _is_foreign(definition: Any) -> bool:
     file = code.co_filename if code is not None else getattr(module, "__file__", None)
     if file is not None and not file.startswith("<"):
         path = Path(file).resolve()
-        return is_installed(path) or path.is_relative_to(_PACKAGE)
+        return sources.is_installed(path) or path.is_relative_to(_PACKAGE)
     name = str(getattr(definition, "__module__", None)).partition(".")[0]
     return name != "__main__" and name in sys.stdlib_module_names
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.advantages import compute_advantages
 from agent_tunix.rewards.builtin import Kind
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.gates import OPEN, GateVerdict, Parts, Verdicts, decide, order_of
 from agent_tunix.rewards.mixture.routes import ALL_ROWS, Route
 from agent_tunix.rewards.mixture.schedules import Schedule, Weight, may_train, weight_at
@@ -30,7 +29,7 @@ from agent_tunix.rewards.mixture.totals import (
     totals_that_train,
     weighed,
 )
-from agent_tunix.rewards.sample import Outcome, Sample, Score, Term
+from agent_tunix.rewards.sample import Outcome, Reward, Sample, Score, Term
 from agent_tunix.rewards.transforms import Transform
 
 logger = logging.getLogger("agent_tunix.rewards")

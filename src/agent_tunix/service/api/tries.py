@@ -1,7 +1,5 @@
 """The endpoint that tries an uploaded function."""
 
-import math
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Request
@@ -10,13 +8,12 @@ from starlette.responses import Response
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
+from agent_tunix.rewards.score_data import show_fields
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.problems import Json
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.service.tries import TrialRow, Tried, cannot_be_tried, check_size
-
-_DEEPEST = 20
-_LONGEST_NUMBER = 200
+from agent_tunix.tracking.rollouts.encoding import to_json
 
 
 async def try_function(
@@ -52,30 +49,7 @@ def _answer(id: str, tried: Tried) -> Response:
 
 
 def score_data(score: Score) -> dict[str, Any]:
-    """Return a score as a JSON object."""
-    return {
-        "value": score.value,
-        "outcome": score.outcome.value,
-        "detail": score.detail,
-        "seconds": score.seconds,
-        "components": dict(score.components),
-        "metrics": dict(score.metrics),
-        "extras": {str(name): plain(value) for name, value in score.extras.items()},
-    }
-
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """Return the JSON form of a value that uploaded code made. Values that JSON cannot express become text."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**63 else hex(value)[:_LONGEST_NUMBER]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if depth == _DEEPEST:
-        return "…"
-    if isinstance(value, Mapping):
-        return {str(key)[:_LONGEST_NUMBER]: plain(one, depth + 1) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one, depth + 1) for one in value]
-    return str(value)
+    """Return a score as a JSON object; values of its extras that JSON cannot express have the key `$type`."""
+    names = ("value", "outcome", "detail", "seconds", "components", "metrics", "extras")
+    data: dict[str, Any] = to_json(show_fields(score, *names))
+    return data

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_tunix.rewards.answers import Source, find_answer
-from agent_tunix.tracking.report.conversation import ShownTurn, as_text, show_conversation
+from agent_tunix.tracking.report.conversation import ShownTurn, show_conversation
 from agent_tunix.tracking.report.cutting import cut
+from agent_tunix.tracking.rollouts.encoding import decode
+from agent_tunix.tracking.rollouts.rows import restore_response
 
 _LONGEST_NOTE = 4000
 _MOST_HITS = 200
@@ -64,8 +66,8 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
         longest: Maximum characters of a text; a longer one loses its middle.
         query: The text that was searched for.
     """
-    columns, extras, logged = (_object(row[name]) for name in ("columns", "extras", "logged"))
-    episode = _object(row.get("episode") or "")
+    columns, extras, logged = (json.loads(row[name]) for name in ("columns", "extras", "logged"))
+    episode = decode(row["episode"]) if row.get("episode") else None
     names = [part["name"] for part in row["components"]]
     found = find_answer(row["response"])
     return Shown(
@@ -75,9 +77,9 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
         reference=_text(columns["answer"]) if "answer" in columns else None,
         response=list(pieces(cut(row["response"], longest), query)),
         turns=_turns(row, episode, longest, query) if episode else (),
-        fault=cut(as_text(episode.get("error")), _LONGEST_NOTE),
+        fault=cut(episode["error"], _LONGEST_NOTE) if episode else "",
         found=found.source.value if found and found.text else None,
-        parts=[_part(part, extras.get(part["name"]), logged.get(part["name"])) for part in row["components"]],
+        parts=[_part(part, extras.get(part["name"]), logged.get(part["name"], {})) for part in row["components"]],
         more=_pretty({name: value for name, value in extras.items() if name not in names}),
     )
 
@@ -86,16 +88,10 @@ def _turns(
     row: Mapping[str, Any], episode: Mapping[str, Any], longest: int, query: str
 ) -> list[tuple[ShownTurn, list[TextPiece]]]:
     """Return the turns of an episode; the policy's last one is the response, which is searched and scored."""
-    messages = _loaded(row["messages"])
-    end = messages[-1] if isinstance(messages, list) and messages else None
-    if isinstance(end, dict) and end.get("content") == {"$type": "response"}:
-        end["content"] = row["response"]
-    # A tuple, as `encode` writes it, is a dict.
-    calls, unread = (
-        value.get("items") if isinstance(value := episode.get(name), dict) else value
-        for name in ("calls", "unread_calls")
+    messages = restore_response(decode(row["messages"]), row["response"])
+    turns = show_conversation(
+        messages, episode["calls"], episode["num_prompt_messages"], longest, episode.get("unread_calls", ())
     )
-    turns = show_conversation(messages, calls, episode.get("num_prompt_messages"), longest, unread)
     last = max((number for number, turn in enumerate(turns) if turn.role == "assistant"), default=None)
     return [
         (turn, list(pieces(turn.text, query)) if number == last else [TextPiece(turn.text)])
@@ -161,8 +157,7 @@ def _hits(text: str, query: str) -> Iterable[tuple[int, int]]:
         yield match.span()
 
 
-def _part(stored: Mapping[str, Any], extras: Any, logged: Any) -> Part:
-    logged = logged if isinstance(logged, dict) else {}
+def _part(stored: Mapping[str, Any], extras: Any, logged: Mapping[str, Any]) -> Part:
     said = {"metrics": logged["metrics"]} if logged.get("metrics") else {}
     if extras not in (None, {}):
         said["extras"] = extras
@@ -178,20 +173,6 @@ def _part(stored: Mapping[str, Any], extras: Any, logged: Any) -> Part:
         log=cut(_text(logged.get("text", "")), _LONGEST_NOTE),
         more=_pretty(said),
     )
-
-
-def _object(stored: str) -> dict[str, Any]:
-    """Return a stored JSON object; empty if it is not one."""
-    loaded = _loaded(stored)
-    return loaded if isinstance(loaded, dict) else {}
-
-
-def _loaded(stored: str) -> Any:
-    """Return a stored JSON value without decoding its `$type`s, which could build large arrays; None if invalid."""
-    try:
-        return json.loads(stored)
-    except (TypeError, ValueError, RecursionError):  # TypeError: null in a stranger's file
-        return None
 
 
 def _text(value: Any) -> str:

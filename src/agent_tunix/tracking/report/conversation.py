@@ -1,20 +1,18 @@
-"""Conversation of an episode for display: turns of the policy with their tool calls, and replies of the environment.
-
-The messages may come from a stranger's run. Values of any type become text without an error.
-"""
+"""Conversation of an episode for display: turns of the policy with their tool calls, and replies of the environment."""
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_tunix.tracking.report.cutting import cut, fair_length
+from agent_tunix.tracking.rollouts.encoding import to_json
+
+Record = Mapping[str, Any]
 
 _MOST_TURNS = 100
 _MOST_CALLS = 200
 _LONGEST_NAME = 200
-_LONGEST_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,9 @@ class ShownTurn:
             yield from (call.arguments, call.result)
 
 
-def show_conversation(messages: Any, calls: Any, first: Any, longest: int, unread: Any = ()) -> list[ShownTurn]:
+def show_conversation(
+    messages: Sequence[Record], calls: Sequence[Record], first: int, longest: int, unread: Sequence[Record] = ()
+) -> list[ShownTurn]:
     """Return the turns of an episode, of about `longest` characters together.
 
     The n-th `tool` message answers the n-th call. The call's arguments are in the turn before, under the same id; a
@@ -72,95 +72,72 @@ def show_conversation(messages: Any, calls: Any, first: Any, longest: int, unrea
         longest: Limit on the number of characters; longer texts lose their middle.
         unread: Turns that seem to contain a call that was not read, as in `EpisodeSummary.unread_calls`.
     """
-    begin = first if isinstance(first, int) and first > 0 else 0
-    records = (record if isinstance(record, Mapping) else {} for record in _items(calls))
+    records = iter(calls)
     turns: list[_Turn] = []
-    for message in _items(messages)[begin:]:
-        given = message if isinstance(message, Mapping) else {"content": message}
-        if as_text(given.get("role")) == "tool":
-            if not turns:
-                turns.append(_Turn({"role": "assistant"}))
-            turns[-1].answer(given, next(records, {}))
+    for message in messages[first:]:
+        if message["role"] == "tool":
+            turns[-1].answer(message, next(records, {}))
         else:
             if turns:
                 turns[-1].end(iter(()))
-            turns.append(_Turn(given))
+            turns.append(_Turn(message))
     if turns:
         turns[-1].end(records)
-    _mark_unread([turn for turn in turns if as_text(turn.message.get("role")) == "assistant"], unread)
+    of_policy = [turn for turn in turns if turn.message["role"] == "assistant"]
+    for record in unread:
+        of_policy[record["turn"]].calls.append(ShownCall("", outcome=f"not read, form {record['form']}"))
     return _shorten([turn.shown() for turn in turns], longest)
 
 
-def _mark_unread(turns: "Sequence[_Turn]", unread: Any) -> None:
-    for record in _items(unread):
-        given = record if isinstance(record, Mapping) else {}
-        number = given.get("turn")
-        if isinstance(number, int) and 0 <= number < len(turns):
-            turns[number].calls.append(ShownCall("", outcome=f"not read, form {as_text(given.get('form'))}"))
-
-
 def as_text(value: Any) -> str:
-    """Return a value as text: strings unchanged, None as "", everything else as JSON or by its type."""
+    """Return a value as text: strings unchanged, None as "", everything else as JSON."""
     if isinstance(value, str):
         return value
-    try:
-        return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return f"({type(value).__name__})"
+    return "" if value is None else json.dumps(to_json(value), ensure_ascii=False)
 
 
 @dataclass
 class _Turn:
     """A turn whose calls are being answered; the arguments of open calls are kept by id."""
 
-    message: Mapping[Any, Any]
+    message: Record
     calls: list[ShownCall] = field(default_factory=list)
-    # An ordered dict finds its first item at once, even after many removals.
-    open: OrderedDict[str, ShownCall] = field(default_factory=OrderedDict)
+    open: dict[str, ShownCall] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for number, call in enumerate(_items(self.message.get("tool_calls"))):
-            given = call if isinstance(call, Mapping) else {}
-            function = given.get("function", given)
-            if isinstance(function, Mapping):
-                made = ShownCall(as_text(function.get("name")), as_text(function.get("arguments")))
-                self.open[as_text(given.get("id", number))] = made
+        for number, call in enumerate(self.message.get("tool_calls") or ()):
+            function = call.get("function", call)
+            shown = ShownCall(as_text(function.get("name")), as_text(function.get("arguments")))
+            self.open[as_text(call.get("id", number))] = shown
 
-    def answer(self, message: Mapping[Any, Any], record: Mapping[Any, Any]) -> None:
+    def answer(self, message: Record, record: Record) -> None:
         """Add the call that a `tool` message answers."""
         call = ShownCall(as_text(message.get("name", record.get("name"))))
         if "tool_call_id" in message:
             call = self.open.pop(as_text(message["tool_call_id"]), call)
-        elif self.open and as_text(record.get("outcome")) != "malformed":
-            call = self.open.popitem(last=False)[1]
+        elif self.open and record.get("outcome") != "malformed":
+            call = self.open.pop(next(iter(self.open)))
         self.calls.append(_with_record(replace(call, result=_content(message)), record))
 
-    def end(self, records: Iterator[Mapping[Any, Any]]) -> None:
+    def end(self, records: Iterator[Record]) -> None:
         """Add the calls that were not answered, because the episode ended."""
         self.calls += [_with_record(call, next(records, {})) for call in self.open.values()]
 
     def shown(self) -> ShownTurn:
-        return ShownTurn(as_text(self.message.get("role")) or "unknown", _content(self.message), tuple(self.calls))
+        return ShownTurn(self.message["role"], _content(self.message), tuple(self.calls))
 
 
-def _with_record(call: ShownCall, record: Mapping[Any, Any]) -> ShownCall:
-    seconds = record.get("seconds")
-    if not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_SECONDS:  # NaN is not
-        seconds = None
-    return replace(call, seconds=seconds, outcome=as_text(record.get("outcome")))
+def _with_record(call: ShownCall, record: Record) -> ShownCall:
+    return replace(call, seconds=record.get("seconds") or None, outcome=record.get("outcome", ""))
 
 
-def _content(message: Mapping[Any, Any]) -> str:
+def _content(message: Record) -> str:
     """Return the text of a message, which may have its parts in a list."""
     content = message.get("content")
     if not isinstance(content, list | tuple):
         return as_text(content)
     texts = (part.get("text", part) if isinstance(part, Mapping) else part for part in content)
     return "\n".join(as_text(text) for text in texts)
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 def _shorten(turns: Sequence[ShownTurn], longest: int) -> list[ShownTurn]:

@@ -13,9 +13,9 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
-from agent_tunix.tracking.report.conversation import as_text, show_conversation
+from agent_tunix.tracking.report.conversation import show_conversation
 from agent_tunix.tracking.report.cutting import cut, to_inert_json
-from agent_tunix.tracking.rollouts.encoding import encode
+from agent_tunix.tracking.rollouts.encoding import to_json
 
 NUM_OF_EACH = 150
 NUM_UNIFORM = 6000
@@ -220,19 +220,13 @@ def _said(sample: Sample) -> Record:
             ]
             for turn in turns
         ],
-        "stop": cut(as_text(episode.stop_reason), LONGEST_NOTE),
-        "error": cut(as_text(episode.error), LONGEST_NOTE),
+        "stop": cut(episode.stop_reason, LONGEST_NOTE),
+        "error": cut(episode.error, LONGEST_NOTE),
     }
 
 
 def _short_json(value: Mapping[str, Any]) -> str:
-    if not value:
-        return ""
-    try:
-        text = json.dumps(value, indent=1, ensure_ascii=False, default=str)
-    except ValueError:  # Python writes no integers of more than 4300 digits
-        text = encode(value)
-    return cut(text, LONGEST_COLUMNS)
+    return cut(json.dumps(to_json(value), indent=1, ensure_ascii=False), LONGEST_COLUMNS) if value else ""
 
 
 def _draw(sample: Sample) -> Rank:

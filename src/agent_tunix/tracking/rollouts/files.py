@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _LOGGER = logging.getLogger("agent_tunix.rollouts")
-# Most bytes of a step's columns in memory.
-_MOST_BYTES = 4 * 2**30
-_MOST_ROWS_AT_ONCE = 65_536
 _NAME = re.compile(r"step_(\d+)-(\d+)\.parquet")
 
 
@@ -172,31 +169,12 @@ def _keep_until(file: RolloutFile, step: int) -> None:
         target.finish()
 
 
-def read_row_group(
-    file: "pq.ParquetFile", row_group: int, columns: Sequence[str] | None = None, most_bytes: int = _MOST_BYTES
-) -> "pa.Table":
-    """Read columns of a row group in this thread; None reads all of them.
+def read_row_group(file: "pq.ParquetFile", row_group: int, columns: Sequence[str] | None = None) -> "pa.Table":
+    """Read columns of a row group; None reads all of them.
 
-    A thread of PyArrow's own may end the process with SIGABRT, if it starts at exit or the file is damaged. A text
-    that many rows share is stored once, so a few kilobytes may become gigabytes: rows are read in batches.
-
-    Raises:
-        ValueError: The columns have more than `most_bytes` bytes in memory.
+    In this thread: a thread of PyArrow's own may end the process with SIGABRT, if it starts at exit.
     """
-    import pyarrow as pa
-
-    names = None if columns is None else list(columns)
-    largest_row = max(file.metadata.row_group(row_group).total_byte_size, 1)
-    batch_size = min(max(most_bytes // largest_row, 1), _MOST_ROWS_AT_ONCE)
-    batches, size = [], 0
-    for batch in file.iter_batches(batch_size, [row_group], names, use_threads=False):
-        batches.append(batch)
-        size += batch.nbytes
-        if size > most_bytes:
-            raise ValueError(f"a step has more than {most_bytes:,} bytes")
-    if not batches:
-        return file.read_row_group(row_group, names, use_threads=False)
-    return pa.Table.from_batches(batches)
+    return file.read_row_group(row_group, None if columns is None else list(columns), use_threads=False)
 
 
 def step_of(file: "pq.ParquetFile", row_group: int) -> int:

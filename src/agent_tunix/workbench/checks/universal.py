@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from agent_tunix.rewards.calling import Convention, RewardRecipe
+from agent_tunix.rewards.conventions import Convention
 from agent_tunix.rewards.execution.runner import PlacedReward
 from agent_tunix.rewards.kinds import format_range
 from agent_tunix.rewards.mixture import Component, Mixture
+from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.workbench.checks.problems import CheckProblem
 from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Component, Mixture, Outcome, Sample, Score
-from agent_tunix.rewards.calling import Reward
 from agent_tunix.rewards.mixture.gates import read_requires
 from agent_tunix.rewards.mixture.routes import read_route
 from agent_tunix.rewards.mixture.schedules import read_weight
+from agent_tunix.rewards.sample import Reward
 from agent_tunix.rewards.transforms import read_transforms
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.workbench.replay.replaying import RecordedStep, Unreplayable
