@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.service.inspector.support import showing, visiting
-from tests.service.runs.support import write_many
+from tests.tracking.rollouts.many import write_many
 
 from agent_tunix.config.compose import to_yaml
 from agent_tunix.config.schema import Config

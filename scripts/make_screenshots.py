@@ -21,8 +21,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from agent_tunix.service.runs.rollouts import StoredRollouts
 from agent_tunix.tracking.report import write_report
+from agent_tunix.tracking.rollouts.pages import RolloutPages
 from agent_tunix.tracking.stored_run import StoredRun
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,7 +90,7 @@ def shoot_episode(browser: Browser, scratch: Path) -> None:
 
 def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
     """Make the screenshots of the inspector: pages of a run, and of a function replayed on it."""
-    stored = StoredRollouts(run / "rollouts")
+    stored = RolloutPages(run / "rollouts")
     first, last = stored.span() or (1, 1)
     other = next(step for step in range(last, first - 1, -1) if stored.shared_prompts(first, step)[0])
     pages = {

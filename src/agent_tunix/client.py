@@ -82,15 +82,18 @@ class Client(Closing):
         """Close the connections."""
         self._http.close()
 
-    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
+    def create(
+        self, name: str, source: bytes, format: Format, if_changed: bool = False, function: str = "reward"
+    ) -> RewardFunctionRecord:
         """Upload a file. If the name is yours already, the file becomes its next version.
 
         Args:
             name: At most 64 letters, digits, `_`, `.` and `-`.
             source: The file's bytes.
-            format: Convention by which `reward` is called.
+            format: Convention by which the function is called.
             if_changed: Make no new version if the newest one has the same file, but return that one. This makes it safe
                 to repeat the upload if its answer is lost.
+            function: Name of the function in the file.
 
         Raises:
             UploadError: The file or the name cannot be used.
@@ -98,7 +101,8 @@ class Client(Closing):
             AccessDeniedError: The key is not valid, or may not write.
             StoreError: The server cannot be reached, or failed.
         """
-        fields = {"name": name, "format": format} | ({"if_changed": "true"} if if_changed else {})
+        fields = {"name": name, "format": format, "function": function}
+        fields |= {"if_changed": "true"} if if_changed else {}
         files = {"file": ("reward.py", source, "text/x-python")}
         try:
             return _record(self._ask("POST", _PATH, may_repeat=if_changed, data=fields, files=files))

@@ -105,8 +105,8 @@ def unfit(text):
     return 1.0
 
 
-def formed(response, format):
-    return 1.0
+def scored(data_source, solution_str, ground_truth, extra_info=None):
+    return 1 / len(solution_str)
 """
 
 
@@ -131,7 +131,9 @@ def test_a_file_with_one_registered_function_is_uploaded_under_its_name(run: Run
     assert run("rewards", "try", id, "--response", "a", "--allow-unsandboxed").exit_code == 2
 
 
-@pytest.mark.parametrize(("function", "format"), [("brevity", "trl"), ("batch", "trl"), ("hosted", "miles")])
+@pytest.mark.parametrize(
+    ("function", "format"), [("brevity", "plain"), ("batch", "trl"), ("hosted", "miles"), ("scored", "verl")]
+)
 def test_a_function_of_a_file_is_uploaded_by_its_name(function: str, format: str, run: Run) -> None:
     Path("support.py").write_text(SUPPORT)
     result = run("store", "upload", f"support.py:{function}", "--json")
@@ -140,13 +142,13 @@ def test_a_function_of_a_file_is_uploaded_by_its_name(function: str, format: str
     assert (made["name"], made["format"]) == (function, format)
     assert (
         sandboxed(run, made["id"], "--response", "four")["value"]
-        == {"brevity": 0.5, "batch": 0.2, "hosted": 1}[function]
+        == {"brevity": 0.5, "batch": 0.2, "hosted": 1, "scored": 0.25}[function]
     )
 
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [("absent", "keywords, brevity"), ("Judged", "no function"), ("unfit", "unfit(text)"), ("formed", "`format`")],
+    [("absent", "keywords, brevity"), ("Judged", "no function"), ("unfit", "unfit(text)")],
 )
 def test_what_no_upload_can_call_is_refused_with_what_to_write(function: str, words: str, run: Run) -> None:
     Path("support.py").write_text(SUPPORT)
@@ -161,7 +163,7 @@ def test_what_no_upload_can_call_is_refused_with_what_to_write(function: str, wo
 MIXTURE = """
 components:
   found: {function: support.py:keywords, kind: quality}
-  brevity: {function: support.py:brevity, weight: 0.5}
+  brevity: {function: support.py:brevity, weight: 0.5, args: {limit: 4}}
   tags: {function: format, weight: 0.1}
 """
 
@@ -189,8 +191,7 @@ def test_a_mixture_is_uploaded_with_the_files_that_it_names(run: Run) -> None:
     ("component", "words"),
     [
         ("{function: keywords_found}", "x: {function: FILE.py:keywords_found}"),
-        ("{function: absent.py:f}", "absent.py cannot be read"),
-        ("{function: support.py:brevity, args: {limit: 4}}", "as defaults of the parameters of `brevity`"),
+        ("{function: absent.py:f}", "absent.py is no file"),
     ],
 )
 def test_a_mixture_that_cannot_be_uploaded_says_what_to_write(component: str, words: str, run: Run) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.pools import WorkThreads
 from agent_tunix.service.problems import Problem
+from agent_tunix.service.threads import StoreCalls, WorkThreads
 from agent_tunix.store import Key, open_store
 from agent_tunix.store.opening import Store
 
@@ -63,7 +62,7 @@ def test_hundreds_of_uploads_at_once_are_queued(store: Store) -> None:
 
 
 def test_reads_of_a_database_that_does_not_answer_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.service.calls.READ_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("agent_tunix.service.threads.READ_TIMEOUT_S", 0.05)
     monkeypatch.setattr(store.engine.dialect, "name", "postgresql")  # a database that may be slow is read in threads
     is_over = threading.Event()
 

@@ -16,5 +16,5 @@ def test_the_calls_of_the_page_are_answered_as_it_shows(
     monkeypatch.setenv("KEY", server.secret)
     blocks = read_blocks(ROOT / "docs" / "inspector.md")
     shown = [block for block in blocks if block.title or block.reason_not_to_run == "server"]
-    assert len(shown) == 4
+    assert len(shown) == 7
     run_blocks(shown, tmp_path)

@@ -61,7 +61,7 @@ def test_an_impossible_request_gets_its_error(
         ({"format": None}, (400, "missing_parameter", "format")),
         ({"name": "../../etc/passwd"}, (400, "invalid_name", "name")),
         ({"name": "\udcff\x00"}, (400, "invalid_name", "name")),
-        ({"format": "verl"}, (400, "invalid_format", "format")),
+        ({"format": "castform"}, (400, "invalid_format", "format")),
         ({"format": "miles"}, (400, "wrong_kind", "format")),
         ({"file": b"def reward("}, (400, "syntax_error", "file")),
         ({"file": b"x = 1"}, (400, "no_reward_function", "file")),

@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from agent_tunix.service import ServiceSettings
-from agent_tunix.service.buckets import FailedLogins, TokenBuckets, network_of
+from agent_tunix.service.gate import FailedLogins, TokenBuckets, network_of
 from agent_tunix.service.problems import Problem
 from tests.service.support import Server, serving
 from tests.service.test_authentication import error_of

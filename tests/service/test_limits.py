@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.rewards import Score
-from agent_tunix.service import ServiceSettings, TryLimits, trying
-from agent_tunix.service.trying import Tried
+from agent_tunix.service import ServiceSettings, TryLimits, tries
+from agent_tunix.service.tries import Tried
 from tests.service.abuse.cases import read_all
 from tests.service.support import Server, serving, upload
 from tests.service.test_authentication import error_of
@@ -114,7 +114,7 @@ def test_tries_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.
         assert may_end.wait(PATIENT_S)
         return Tried([[Score(1.0)]], 0.0)
 
-    monkeypatch.setattr(trying, "try_reward", wait)
+    monkeypatch.setattr(tries, "try_reward", wait)
     with serving(tmp_path, ServiceSettings(tries=TryLimits(at_once=1))) as server, server.client() as client:
         path = f"{LIST}/{upload(client).json()['id']}/try"
         body = {"rows": [{"completions": ["a"]}]}

@@ -35,6 +35,7 @@ def test_an_upload_returns_the_new_function(client: httpx.Client) -> None:
         "sha256": hashlib.sha256(BREVITY).hexdigest(),
         "size": len(BREVITY),
         "owner": "",
+        "function": "reward",
     }
     assert client.get(f"/v1/reward_functions/{made['id']}").json() == made
 

@@ -111,7 +111,7 @@ def test_a_server_that_is_frozen_whole_is_an_error(server: str, monkeypatch: pyt
 
 def test_the_service_answers_503_while_the_server_is_frozen(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_tunix.store.database.CONNECT_TIMEOUT_S", 2)
-    monkeypatch.setattr("agent_tunix.service.calls.READ_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("agent_tunix.service.threads.READ_TIMEOUT_S", 2.0)
     monkeypatch.setattr(bounded.BoundedConnection, "limit_s", 1.0)
     with open_store(server) as store, running(store) as service, service.client() as client:
         assert client.get("/v1/reward_functions").status_code == 200

@@ -1,12 +1,11 @@
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent_tunix.errors import UploadError
 from agent_tunix.store import Format, check_upload, detect_format
-from agent_tunix.store.adapting import adapt_source, hidden_files
+from agent_tunix.store.local_files import hidden_files
 from agent_tunix.store.uploads import MAX_BYTES
 from tests.raising import raises
 
@@ -229,25 +228,3 @@ def test_a_good_function_has_no_warning(format: Format, text: str) -> None:
 def test_a_file_that_does_not_compile_has_no_format() -> None:
     with raises(UploadError, "syntax_error"):
         detect_format(b"1 +")
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_only_the_registration_of_a_file_is_left_out(end: str) -> None:
-    source = end.join(
-        [
-            "from agent_tunix.rewards import register_reward_function",
-            "\f",
-            "SPACE = '\u2028\x85'",
-            "def half(value):",
-            "    return value / 2",
-            "@register_reward_function('halved')",
-            "def halved(response):",
-            "    return half(len(response))",
-        ]
-    )
-    adapted = adapt_source(source.encode()).source.decode()
-    assert "@register_reward_function" not in adapted
-    defined: dict[str, Any] = {}
-    exec(adapted, defined)
-    assert [score.value for score in defined["reward"](completions=["four"])] == [2.0]
-    assert defined["SPACE"] == "\u2028\x85"

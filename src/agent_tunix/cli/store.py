@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PAGE = 100
-_FORMATS = ["auto", "trl", "miles"]
+_FORMATS = ["auto", "trl", "miles", "plain", "environment", "verl", "openrlhf", "verifiers", "benchmax"]
 
 
 class StoreGroup(ErrorGroup):
@@ -66,7 +66,7 @@ def _place_options(command: Command) -> Command:
     "given_format",
     type=click.Choice(_FORMATS),
     default="auto",
-    help="Calling convention of `reward`; auto: miles if it is async, otherwise trl.",
+    help="Calling convention of the function; auto: the one that its parameters fit.",
 )
 @click.option(
     "--if-changed",
@@ -80,32 +80,31 @@ def upload(
 ) -> None:
     """Upload FILE, FILE:FUNCTION or a mixture, and print its id (rf_…).
 
-    FILE has a function `reward`, or one function of another name. If its name differs or it takes a single response, a
-    `reward` that calls it is added to the upload. The file is checked but never run. A name that is your own gets its
-    next version. Advice for a better reward is printed on standard error. With --if-changed the command is safe to
-    repeat, for example if it is not known whether it completed.
+    FILE has a function `reward`, or one function of another name, in any convention. The file is stored as it is; it is
+    checked but never run. A name that is your own gets its next version. Advice for a better reward is printed on
+    standard error. With --if-changed the command is safe to repeat, for example if it is not known whether it
+    completed.
 
     A mixture is a file of conf/reward (.yaml). The files that it names are uploaded as MIXTURE.COMPONENT, and the
     mixture with their ids is printed, to be kept as another file of conf/reward.
     """
-    from agent_tunix.store.adapting import adapt_mixture, adapt_source
+    from agent_tunix.store.local_files import read_mixture
 
     path, function = _split(file)
     if path.suffix in (".yaml", ".yml"):
-        components, parts = adapt_mixture(path)
+        components, parts = read_mixture(path)
+        uploads = {
+            component: _check(part, of_part, f"{name or path.stem}.{component}", "auto")
+            for component, (part, of_part) in parts.items()
+        }
         with _opened(url, key) as access:
-            for part in parts:
-                _warn_of_hidden_files(part.source.source, part.path)
-                made = _create(access, f"{name or path.stem}.{part.component}", part.source.source, "auto", if_changed)
-                components[part.component]["function"] = made.id
+            for component, upload in uploads.items():
+                components[component]["function"] = access.create(**upload, if_changed=if_changed).id
         _print_mixture(components, as_json)
         return
-    adapted = adapt_source(_read(path), function)
-    _warn_of_hidden_files(adapted.source, path)
-    if adapted.function is not None:
-        echo(f"a `reward` that calls {adapted.function} was added to the upload", err=True)
+    upload = _check(path, function, name, given_format)
     with _opened(url, key) as access:
-        made = _create(access, name or adapted.name or path.stem, adapted.source, given_format, if_changed)
+        made = access.create(**upload, if_changed=if_changed)
     if as_json:
         echo_json(made.to_data())
         return
@@ -122,31 +121,19 @@ def _split(file: str) -> tuple[Path, str | None]:
     return found, function if str(found) != file else None
 
 
-def _read(file: Path) -> bytes:
-    from agent_tunix.store.uploads import MAX_BYTES
+def _check(path: Path, function: str | None, name: str | None, given_format: str) -> dict[str, Any]:
+    """Check a file, print advice, and return the arguments of its upload."""
+    from agent_tunix.store.local_files import choose_function, hidden_files
+    from agent_tunix.store.uploads import HIDDEN_FILES, MAX_BYTES, check_upload, detect_format
 
-    with file.open("rb") as opened:
-        return opened.read(MAX_BYTES + 1)  # one byte too many is enough to refuse it
-
-
-def _create(
-    access: "StoreAccess", name: str, source: bytes, given_format: str, if_changed: bool
-) -> "RewardFunctionRecord":
-    from agent_tunix.store.uploads import check_upload, detect_format
-
-    chosen = detect_format(source) if given_format == "auto" else given_format
-    checked = check_upload(source, chosen)  # type: ignore[arg-type]
-    for warning in checked.warnings:
-        echo(f"advice: {warning}", err=True)
-    return access.create(name, source, checked.format, if_changed)
-
-
-def _warn_of_hidden_files(source: bytes, path: Path) -> None:
-    from agent_tunix.store.adapting import hidden_files
-    from agent_tunix.store.uploads import HIDDEN_FILES
-
-    for hidden in hidden_files(source, [path.parent, Path()]):
-        echo(f"advice: it uses {hidden}, but {HIDDEN_FILES}", err=True)
+    with path.open("rb") as opened:
+        source = opened.read(MAX_BYTES + 1)  # one byte too many is enough to refuse it
+    function, suggested = choose_function(source, function)
+    format: Any = detect_format(source, function) if given_format == "auto" else given_format
+    hidden = [f"it uses {file}, but {HIDDEN_FILES}" for file in hidden_files(source, [path.parent, Path()])]
+    for advice in (*hidden, *check_upload(source, format, function).warnings):
+        echo(f"advice: {advice}", err=True)
+    return {"name": name or suggested or path.stem, "source": source, "format": format, "function": function}
 
 
 def _print_mixture(components: dict[str, dict[str, Any]], as_json: bool) -> None:

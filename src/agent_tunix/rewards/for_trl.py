@@ -66,7 +66,7 @@ def score_each(
 ) -> list[Score]:
     """Score a batch with a function of one response. A fault affects only its own completion.
 
-    `agent-tunix store upload` writes a `reward` that calls this function with the arguments that TRL passes.
+    Uploads of earlier versions have a `reward` that calls this function with the arguments that TRL passes.
 
     Args:
         function: A function in the plain convention, such as `keywords(response, words)`.

@@ -22,10 +22,11 @@ class UploadedSource:
 
     id: str  # `rf_…`
     name: str
-    format: str  # its convention: `trl` or `miles`
+    format: str  # its convention
     version: int
     content: bytes
     origin: str  # place that it was fetched from, for a person
+    function: str = "reward"  # name of the function in the file
 
     @property
     def sha256(self) -> str:

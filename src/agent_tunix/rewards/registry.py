@@ -11,6 +11,7 @@ An installed package offers rewards without being imported, by entry points of t
     is_polite = "polite_rewards:is_polite"
 """
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
@@ -18,7 +19,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from agent_tunix.errors import RewardError, UnknownRewardError
@@ -92,6 +93,21 @@ def register_reward_function(
         return function
 
     return register if fn is None else register(fn)
+
+
+@contextlib.contextmanager
+def registered_apart() -> Iterator[None]:
+    """Forget the registrations of the block at its end; those from before do not exist in it.
+
+    Several uploads of one file in a process would otherwise register the same names.
+    """
+    before = dict(_registered)
+    _registered.clear()
+    try:
+        yield
+    finally:
+        _registered.clear()
+        _registered.update(before)
 
 
 def get_reward_function(name: str) -> Convention:

@@ -138,12 +138,13 @@ def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[Reco
             f"no step of {steps} is stored in {stored.rollouts.directory}; steps {available[0]} to {available[-1]} are",
             code="empty_step_range",
         )
-    return map(_recorded, stored.rollouts.iterate(steps=wanted))
+    return map(to_recorded, stored.rollouts.iterate(steps=wanted))
 
 
-def _recorded(found: StoredStep) -> RecordedStep:
-    totals = totals_that_train(found.scores, found.settings.on_failure)
-    return RecordedStep(found.step, found.samples, found.scores, totals, found.advantages, found.is_whole)
+def to_recorded(stored: StoredStep) -> RecordedStep:
+    """Return a stored step as a replay takes it."""
+    totals = totals_that_train(stored.scores, stored.settings.on_failure)
+    return RecordedStep(stored.step, stored.samples, stored.scores, totals, stored.advantages, stored.is_whole)
 
 
 def _range(steps: str | None) -> tuple[int, int | None]:

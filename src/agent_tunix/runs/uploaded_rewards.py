@@ -56,6 +56,7 @@ def pin_uploaded(mixture: Mixture, root: Path) -> list[dict[str, Any]]:
             "name": source.name,
             "version": source.version,
             "format": source.format,
+            "function": source.function,
             "sha256": source.sha256,
             "origin": source.origin,
             "file": f"{DIRECTORY}/{source.file}",
@@ -89,7 +90,15 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
             continue
         except OSError as error:
             raise RunDirectoryError(f"{file} cannot be read: {error}", code="unreadable_file") from error
-        source = UploadedSource(entry["id"], entry["name"], entry["format"], entry["version"], content, entry["origin"])
+        source = UploadedSource(
+            entry["id"],
+            entry["name"],
+            entry["format"],
+            entry["version"],
+            content,
+            entry["origin"],
+            entry.get("function", "reward"),
+        )
         if source.sha256 != entry["sha256"]:
             _LOGGER.warning("%s has changed since it was downloaded from %s", file, source.origin)
         yield source

@@ -10,12 +10,9 @@ from starlette.types import Scope
 from agent_tunix import __version__
 from agent_tunix.service import inspector
 from agent_tunix.service.api import documentation, failures, functions, runs
-from agent_tunix.service.bodies import Bodies
-from agent_tunix.service.envelope import Envelope
 from agent_tunix.service.gate import Gate, is_api
-from agent_tunix.service.hosts import LOOPBACK, Hosts
-from agent_tunix.service.inspector import access, errors
-from agent_tunix.service.inspector.headers import OwnCookie, PageHeaders
+from agent_tunix.service.inspector import access, pages
+from agent_tunix.service.middleware import LOOPBACK, Bodies, Envelope, Hosts, OwnCookie, PageHeaders
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store
@@ -48,13 +45,13 @@ def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
     functions.add_routes(app)
     runs.add_routes(app)
     inspector.mount(app)
-    failures.add_handlers(app, errors.answer)
+    failures.add_handlers(app, pages.answer)
     app.openapi = partial(documentation.make_document, app)  # type: ignore[method-assign]  # FastAPI's own way
     # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
     app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
-    app.add_middleware(Envelope, errors.answer)
+    app.add_middleware(Envelope, pages.answer)
     app.add_middleware(PageHeaders)
     app.add_middleware(OwnCookie)
     return app

@@ -17,6 +17,7 @@ from agent_tunix.errors import (
     StoreError,
     StoreRequestError,
 )
+from agent_tunix.tracking.rollouts.pages import RolloutQueryError
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OTHER_TYPE, _SERVER_TYPE = "invalid_request_error", "server_error"
@@ -61,6 +62,8 @@ def store_unavailable() -> Problem:
 
 def problem_of(error: AgentTunixError) -> Problem:
     """Return the problem for an error of the package; errors that may contain internals become general ones."""
+    if isinstance(error, RolloutQueryError):
+        return Problem(400, error.code, str(error), error.param)
     if not isinstance(error, StoreRequestError):
         if isinstance(error, StoreError):
             return store_unavailable()

@@ -59,6 +59,11 @@ class ServiceSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ServiceError(f"the port must be 0 to 65535, not {self.port}", code="invalid_port")
+        for name in self.allowed_hosts:
+            if "*" in name.removeprefix("*.") and name != "*":
+                raise ServiceError(
+                    f"an allowed host must be a name, *.NAME or *, not {name!r}", code="invalid_allowed_host"
+                )
         for what, rate, burst in (
             ("requests", self.requests_per_second, self.burst),
             ("failed keys", self.failed_keys_per_second, self.failed_keys_burst),

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent_tunix.service.buckets import FailedLogins, TokenBuckets
-from agent_tunix.service.calls import StoreCalls
-from agent_tunix.service.pools import WorkThreads
-from agent_tunix.service.replaying.running import Replays
-from agent_tunix.service.runs.index import RunIndex
+from agent_tunix.service.gate import FailedLogins, TokenBuckets
+from agent_tunix.service.replays import Replays
+from agent_tunix.service.runs import RunIndex
 from agent_tunix.service.settings import ServiceSettings
-from agent_tunix.service.trying import Tries
+from agent_tunix.service.threads import StoreCalls, WorkThreads
+from agent_tunix.service.tries import Tries
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 

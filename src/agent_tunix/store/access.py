@@ -19,7 +19,9 @@ KEY_VARIABLE = "AGENT_TUNIX_KEY"
 class StoreAccess(Protocol):
     """Operations on reward functions; see the methods of `RewardFunctions` for details and errors."""
 
-    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
+    def create(
+        self, name: str, source: bytes, format: Format, if_changed: bool = False, function: str = "reward"
+    ) -> RewardFunctionRecord:
         """Store a file; with `if_changed`, return the name's newest version if it is the same file."""
 
     def get(self, id: str) -> RewardFunctionRecord:
@@ -57,10 +59,12 @@ class LocalAccess:
         self._key = None if secret is None else store.keys.authenticate(secret)
         self._owner = self._key or store.keys.local()
 
-    def create(self, name: str, source: bytes, format: Format, if_changed: bool = False) -> RewardFunctionRecord:
+    def create(
+        self, name: str, source: bytes, format: Format, if_changed: bool = False, function: str = "reward"
+    ) -> RewardFunctionRecord:
         """Store a file; with `if_changed`, return the name's newest version if it is the same file."""
         self._require("write")
-        return self._functions.create(self._owner, name, source, format, if_changed)
+        return self._functions.create(self._owner, name, source, format, if_changed, function)
 
     def get(self, id: str) -> RewardFunctionRecord:
         """Return the record of an id."""

@@ -69,7 +69,7 @@ def _fetch(access: StoreAccess, id: str) -> UploadedSource:
     record, content = access.get(id), access.source(id)
     if record.id != id:
         raise StoreError(f"{describe_place()} answers for {id} with another reward function, {record.id}")
-    source = UploadedSource(record.id, record.name, record.format, record.version, content, describe_place())
+    source = record.to_uploaded(content, describe_place())
     if source.sha256 != record.sha256:
         raise StoreError(
             f"the source of {id} at {describe_place()} differs from the uploaded one; upload it again",

@@ -6,10 +6,10 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from agent_tunix.errors import AccessDeniedError
-from agent_tunix.rewards.uploaded import FUNCTION_PREFIX, is_function_id
+from agent_tunix.rewards.uploaded import FUNCTION_PREFIX, UploadedSource, is_function_id
 
 _ID_LENGTH = 24  # of base 32: 120 bits
 _SECRET_LENGTH = 40  # of letters and digits: 238 bits
@@ -55,8 +55,9 @@ def _draw(alphabet: str, length: int) -> str:
     return "".join(secrets.choice(alphabet) for _ in range(length))
 
 
-Format = Literal["trl", "miles"]
-FORMATS: tuple[Format, ...] = ("trl", "miles")
+# Calling conventions that functions of a file can have.
+Format = Literal["trl", "miles", "plain", "environment", "verl", "openrlhf", "verifiers", "benchmax"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 # Permissions of a key: to read, to upload and delete, to run uploaded functions.
 SCOPES = ("read", "write", "try")
@@ -88,12 +89,13 @@ class RewardFunctionRecord:
 
     id: str  # `rf_` and 24 letters and digits; never reused
     name: str  # name of the function, which belongs to one key
-    format: Format  # calling convention: `trl` or `miles`
+    format: Format  # calling convention
     created_at: datetime  # upload time, UTC, to the microsecond
     version: int  # 1 for the first upload under the name; numbers are never reused
     sha256: str  # hash of the source's bytes, in hexadecimal
     size: int  # size of the source in bytes
     owner_id: str  # id of the key that owns the name
+    function: str = "reward"  # name of the function in the file
 
     def to_data(self) -> dict[str, Any]:
         """Return the record as JSON data; `created_at` is in ISO 8601, UTC, to the second."""
@@ -107,7 +109,12 @@ class RewardFunctionRecord:
             "sha256": self.sha256,
             "size": self.size,
             "owner": self.owner_id,
+            "function": self.function,
         }
+
+    def to_uploaded(self, content: bytes, origin: str) -> UploadedSource:
+        """Return the function with the content of its file, as rewards are made of it."""
+        return UploadedSource(self.id, self.name, self.format, self.version, content, origin, self.function)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "RewardFunctionRecord":
@@ -127,6 +134,7 @@ class RewardFunctionRecord:
             sha256=str(data["sha256"]),
             size=int(data["size"]),
             owner_id=str(data["owner"]),
+            function=str(data.get("function", "reward")),
         )
 
 

@@ -25,6 +25,7 @@ _RECORD = (
     _table.sha256,
     _table.size,
     _table.owner_id,
+    _table.function,
 )
 
 
@@ -62,7 +63,13 @@ class RewardFunctions:
         self._engine = engine
 
     def create(
-        self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False
+        self,
+        owner: Key,
+        name: str,
+        source: bytes,
+        format: Format,
+        if_changed: bool = False,
+        function: str = "reward",
     ) -> RewardFunctionRecord:
         """Store a file; an existing name of the same owner gets the next version under a new id.
 
@@ -70,9 +77,10 @@ class RewardFunctions:
             owner: Owner of the function.
             name: At most 64 letters, digits, `_`, `.` and `-`.
             source: Bytes of the file; `check_upload` checks them, and they are never run.
-            format: Calling convention of its `reward`.
-            if_changed: If the name's newest version has the same bytes and format, return it and create none. An upload
-                with an unknown result can be repeated safely this way.
+            format: Calling convention of the function.
+            if_changed: If the name's newest version has the same bytes, format and function, return it and create none.
+                An upload with an unknown result can be repeated safely this way.
+            function: Name of the function in the file.
 
         Raises:
             UploadError: The file or the name is not valid.
@@ -81,12 +89,16 @@ class RewardFunctions:
         """
         if not is_name(name):
             raise UploadError("invalid_name", f"{name!r} cannot name a reward function; use {NAME_RULE}", "name")
-        check_upload(source, format)
+        check_upload(source, format, function)
         digest = hashlib.sha256(source).hexdigest()
         with writing(self._engine) as connection:
             last_version = _take_name(connection, owner, name)
             newest = connection.execute(_LATEST, {"name": name}).first() if if_changed else None
-            if newest is not None and (newest.sha256, newest.format) == (digest, format):
+            if newest is not None and (newest.sha256, newest.format, newest.function) == (
+                digest,
+                format,
+                function,
+            ):
                 return _record(newest)
             version = last_version + 1
             connection.execute(update(names).where(names.c.name == name).values(last_version=version))
@@ -100,6 +112,7 @@ class RewardFunctions:
                 sha256=digest,
                 size=len(source),
                 owner_id=owner.id,
+                function=function,
             )
             connection.execute(reward_functions.insert().values({c: getattr(made, c.name) for c in _RECORD}))
         return made

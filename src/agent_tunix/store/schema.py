@@ -14,7 +14,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 # The newest migration; a database at this revision is opened without Alembic.
-HEAD = "0001"
+HEAD = "0002"
 
 # The owner of uploads without a key, made by anyone who can write the database itself.
 LOCAL_KEY_ID = "key_local"
@@ -97,6 +97,7 @@ reward_functions = Table(
     Column("created_at", UtcDateTime(), nullable=False),
     Column("deleted_at", UtcDateTime()),
     Column("deleted_by", String(64), ForeignKey("keys.id")),
+    Column("function", String(100), nullable=False, server_default="reward"),
     Index("ix_reward_functions_newest", "created_at", "id", sqlite_where=_LIVE, postgresql_where=_LIVE),
     Index("ix_reward_functions_named", "name", "created_at", "id", sqlite_where=_LIVE, postgresql_where=_LIVE),
     Index("ux_reward_functions_version", "name", "version", unique=True),

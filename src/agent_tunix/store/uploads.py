@@ -3,7 +3,8 @@
     trl     def reward(completions, answer=None, **kwargs) -> list[float]
     miles   async def reward(args, sample, **kwargs) -> float
 
-The function must be at the top level, and its first line must start with `def reward(` or `async def reward(`.
+The function must be at the top level. In these two formats, the first line of `reward` must start with `def reward(` or
+`async def reward(`. Functions of other names and of the other conventions of `rewards.conventions` are stored as well.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from agent_tunix.rewards.uploaded import FileFacts, FunctionFacts, inspect_file
 from agent_tunix.store.records import FORMATS, Format
 
 MAX_BYTES = 256 * 1024
+REWARD = "reward"
 
 _OPENING = {"trl": "def reward(", "miles": "async def reward("}
 _EXAMPLE = {
@@ -40,17 +42,18 @@ class CheckedUpload:
     """A file that is a valid reward function."""
 
     source: bytes
-    format: Format  # calling convention of its `reward`
+    format: Format  # calling convention of the function
     sha256: str  # hash of the bytes, in hexadecimal
     warnings: tuple[str, ...]
 
 
-def check_upload(source: bytes, format: Format) -> CheckedUpload:
+def check_upload(source: bytes, format: Format, function: str = REWARD) -> CheckedUpload:
     """Check a file; its code is compiled in a separate process, and never run.
 
     Args:
         source: The file: UTF-8, with or without a byte order mark, at most 256 KB.
-        format: Calling convention of its `reward`.
+        format: Calling convention of the function.
+        function: Name of the function.
 
     Raises:
         UploadError: The file is not valid. `code` is one of `invalid_format`, `file_too_large`, `empty_file`,
@@ -59,21 +62,37 @@ def check_upload(source: bytes, format: Format) -> CheckedUpload:
     if format not in FORMATS:
         raise UploadError("invalid_format", f"format must be {' or '.join(FORMATS)}, not {format!r}", "format")
     _check_bytes(source)
-    facts = _inspect(source)
-    function = _find_function(facts, format)
-    _check_signature(function, format)
-    return CheckedUpload(source, format, hashlib.sha256(source).hexdigest(), tuple(_advice(function, facts, format)))
+    facts = _inspect(source, function)
+    found = _find_function(facts, format, function)
+    _check_signature(found, format, function)
+    digest = hashlib.sha256(source).hexdigest()
+    return CheckedUpload(source, format, digest, tuple(_advice(found, facts, format, function)))
 
 
-def detect_format(source: bytes) -> Format:
-    """Return the format of a file's `reward`: `miles` if it is async, else `trl`.
+def detect_format(source: bytes, function: str = REWARD) -> Format:
+    """Return the format that the parameters of a function fit; if none or several do, `miles` if it is async, or `trl`.
 
     Raises:
         UploadError: The file is too large, empty, not UTF-8, or not valid Python.
     """
     _check_bytes(source)
-    function = _inspect(source).function
-    return "miles" if function is not None and function.is_async else "trl"
+    facts = _inspect(source, function).function
+    if facts is None:
+        return "trl"
+    fits = [name for name in _fitting(facts) if name in FORMATS]
+    if len(fits) == 1:
+        return fits[0]
+    return "miles" if facts.is_async else "trl"
+
+
+def _fitting(facts: FunctionFacts) -> list[str]:
+    parameters = facts.signature.parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    return fitting(names, _takes_any(facts))
+
+
+def _takes_any(facts: FunctionFacts) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in facts.signature.parameters.values())
 
 
 def _check_bytes(source: bytes) -> None:
@@ -100,8 +119,8 @@ def _check_bytes(source: bytes) -> None:
         raise UploadError("invalid_encoding", "the file must be Python source, but has NUL bytes; upload text", "file")
 
 
-def _inspect(source: bytes) -> FileFacts:
-    facts = inspect_file(source)
+def _inspect(source: bytes, function: str) -> FileFacts:
+    facts = inspect_file(source, function)
     if facts.error is not None:
         raise UploadError(
             "syntax_error", f"the file must be Python source, but cannot be compiled: {facts.error}", "file"
@@ -109,50 +128,46 @@ def _inspect(source: bytes) -> FileFacts:
     return facts
 
 
-def _find_function(facts: FileFacts, format: Format) -> FunctionFacts:
-    """Return the function that is named `reward` once the file has run."""
+def _find_function(facts: FileFacts, format: Format, name: str) -> FunctionFacts:
+    """Return the function that has the name once the file has run."""
     found = facts.function
+    opening = _OPENING.get(format, f"def {name}(") if name == REWARD else f"def {name}("
     if found is None:
         hint = f"; the one in line {facts.functions[0].line} is nested" if facts.functions else ""
         raise UploadError(
-            "no_reward_function",
-            f"the file must have `{_OPENING[format]}` at its top level, but does not{hint}",
-            "file",
+            "no_reward_function", f"the file must have `{opening}` at its top level, but does not{hint}", "file"
         )
-    if found.is_async != (format == "miles"):
-        kind, needed, other = ("async", "not async", "miles") if found.is_async else ("not async", "async", "trl")
-        raise UploadError(
-            "wrong_kind",
-            f"line {found.line}: a {format} function must be {needed}, but `reward` is {kind}; write "
-            f"`{_EXAMPLE[format]}`, or upload it as {other}",
-            "format",
-        )
-    if not found.is_literal:
-        raise UploadError(
-            "no_reward_function", f"line {found.line} must begin exactly with `{_OPENING[format]}`", "file"
-        )
+    if name == REWARD and format in _OPENING:
+        if found.is_async != (format == "miles"):
+            kind, needed, other = ("async", "not async", "miles") if found.is_async else ("not async", "async", "trl")
+            raise UploadError(
+                "wrong_kind",
+                f"line {found.line}: a {format} function must be {needed}, but `reward` is {kind}; write "
+                f"`{_EXAMPLE[format]}`, or upload it as {other}",
+                "format",
+            )
+        if not found.is_literal:
+            raise UploadError("no_reward_function", f"line {found.line} must begin exactly with `{opening}`", "file")
     if found.is_generator:
         raise UploadError(
             "wrong_kind",
-            f"line {found.line}: `reward` is a generator; return the values instead of yielding them",
+            f"line {found.line}: `{name}` is a generator; return the values instead of yielding them",
             "file",
         )
     return found
 
 
-def _check_signature(function: FunctionFacts, format: Format) -> None:
+def _check_signature(function: FunctionFacts, format: Format, name: str) -> None:
     """Check with the rewards' own adapters that the convention can call the function."""
-    line, example = function.line, _EXAMPLE[format]
+    line, example = function.line, _EXAMPLE.get(format, _EXAMPLE["trl"])
     try:
-        convention = adapt(_stand_in(function), "reward", settings=CallSettings(convention=format)).convention
+        convention = adapt(_stand_in(function), name, settings=CallSettings(convention=format)).convention
     except RewardError as error:
         raise UploadError("invalid_signature", f"line {line}: {error}", "file") from error
-    parameters = function.signature.parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    if convention != format or not (takes_any or format in fitting([parameter.name for parameter in parameters])):
+    if convention != format or not (_takes_any(function) or format in _fitting(function)):
         raise UploadError(
             "invalid_signature",
-            f"line {line}: `reward{function.signature}` cannot be called with the arguments of {format} functions; "
+            f"line {line}: `{name}{function.signature}` cannot be called with the arguments of {format} functions; "
             f"write `{example}`",
             "file",
         )
@@ -170,10 +185,12 @@ def _stand_in(function: FunctionFacts) -> Any:
     return chosen
 
 
-def _advice(function: FunctionFacts, facts: FileFacts, format: Format) -> Iterator[str]:
+def _advice(function: FunctionFacts, facts: FileFacts, format: Format, name: str) -> Iterator[str]:
     """Yield advice that improves training and that the file visibly does not follow."""
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in function.signature.parameters.values()):
-        yield f"line {function.line}: `reward` takes no **kwargs, so trainers that pass more arguments cannot call it"
+    if format in _OPENING and not any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in function.signature.parameters.values()
+    ):
+        yield f"line {function.line}: `{name}` takes no **kwargs, so trainers that pass more arguments cannot call it"
     constants = {value.number for value in facts.values if value.kind == "constant"}
     if facts.values and all(value.kind in ("constant", "truth") for value in facts.values) and constants <= {0.0, 1.0}:
         yield (

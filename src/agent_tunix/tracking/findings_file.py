@@ -5,12 +5,13 @@ The file has one JSON object per finding, written immediately, as rows of `metri
 A resumed run removes the findings after its checkpoint; the repeated steps produce them again.
 """
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, read_rows, remove_damaged_lines
+from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, parse_row, read_rows, remove_damaged_lines
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, diagnose
 
@@ -66,6 +67,17 @@ def read_findings(path: Path) -> list[Finding]:
         return [Finding.from_data(row) for row in read_rows(path)] if path.exists() else []
     except ValueError as error:
         raise RunDirectoryError(f"{path} must contain one finding per line, but {error}; remove the line") from error
+
+
+def read_intact_findings(path: Path) -> tuple[list[Finding], int]:
+    """Return the findings of a run, which may be in progress, and the number of damaged lines, which are left out."""
+    findings: list[Finding] = []
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last part is not complete yet
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            row = parse_row(line)
+            findings.append(Finding.from_data({} if isinstance(row, Exception) else row))
+    return findings, len(lines) - len(findings)
 
 
 def diagnose_run(run: StoredRun) -> list[Finding]:

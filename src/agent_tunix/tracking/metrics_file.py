@@ -137,11 +137,15 @@ def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
-    for row in iterate_rows(path):
-        yield {
-            name: value if is_metric(value) and is_histogram(value) == name.endswith("/histogram") else None
-            for name, value in row.items()
-        }
+    return map(to_metrics, iterate_rows(path))
+
+
+def to_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row in which each value that is not a metric is None."""
+    return {
+        name: value if is_metric(value) and is_histogram(value) == name.endswith("/histogram") else None
+        for name, value in row.items()
+    }
 
 
 def cut_after(path: Path, step: int) -> None:
@@ -173,7 +177,7 @@ def remove_damaged_lines(path: Path) -> None:
         _LOGGER.warning("%s does not exist; a new one begins", path)
         return
     with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
-        lines = [(number, line, _parse(line)) for number, line in enumerate(_lines_of(file), start=1)]
+        lines = [(number, line, parse_row(line)) for number, line in enumerate(_lines_of(file), start=1)]
     damaged = [number for number, _, row in lines if isinstance(row, Exception)]
     if not damaged:
         return
@@ -228,7 +232,7 @@ def _lines_of(file: BinaryIO) -> Iterator[bytes]:
 def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
         for number, line in enumerate(_lines_of(file), start=1):
-            row = _parse(line)
+            row = parse_row(line)
             if isinstance(row, Exception):
                 if len(line) < _LONGEST_LINE and not file.readline(1):  # the last line may be incomplete
                     return
@@ -240,7 +244,7 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             yield line, row
 
 
-def _parse(line: bytes) -> dict[str, Any] | Exception:
+def parse_row(line: bytes) -> dict[str, Any] | Exception:
     """Return the row of a line, or the reason why it is none."""
     try:
         row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)

@@ -67,18 +67,25 @@ def find_runs(directory: Path) -> list[Path]:
             f"{directory} must be a directory of runs, such as multirun/…, but is not a directory; give another",
             code="missing_directory",
         )
-    found = []
-    for root, names, _ in os.walk(directory):
-        if is_run(Path(root)):
-            found.append(Path(root))
-            names.clear()  # do not look for runs inside a run
-    if not found:
+    runs = list(iterate_runs(directory))
+    if not runs:
         raise RunDirectoryError(
             f"{directory} must contain the directory of a run, with a config.yaml and a metrics.jsonl, but contains "
             "none; give another",
             code="missing_run",
         )
-    return sorted(found, key=lambda run: _natural(str(run)))
+    return sorted(runs, key=lambda run: _natural(str(run)))
+
+
+def iterate_runs(directory: Path, depth: int | None = None) -> Iterator[Path]:
+    """Yield the runs in a directory, which may itself be one, down to a depth, without following links."""
+    for root, names, _ in os.walk(directory):
+        path = Path(root)
+        if is_run(path):
+            yield path
+            names.clear()  # do not look for runs inside a run
+        elif depth is not None and len(path.relative_to(directory).parts) >= depth:
+            names.clear()
 
 
 def read_table(runs: Sequence[tuple[str, Path]], metric: str, mode: str = "max") -> list[RunRow]:

@@ -36,7 +36,7 @@ HELD_ELSEWHERE: dict[str, list[str]] = {
     ],
     "tests/service/test_protocol.py": ["headers that arrive slowly"],
     "tests/service/test_reward_functions.py": ["deleting another key's function", "uploading under another key's name"],
-    "tests/service/test_trying.py": ["more rows or completions than a try accepts"],
+    "tests/service/test_tries.py": ["more rows or completions than a try accepts"],
     "tests/service/inspector/test_login.py": [
         "a login with many invalid keys",
         "a login with SQL or markup as the key",
@@ -47,11 +47,8 @@ HELD_ELSEWHERE: dict[str, list[str]] = {
         "a change from another site, or without the session's token",
     ],
     "tests/service/inspector/test_functions.py": ["a change in a page that the scopes do not allow"],
-    "tests/service/runs": [
-        "a cursor of another query",
-        "an invented cursor, or one of another list",
-        "a number out of range",
-    ],
+    "tests/tracking/rollouts/test_pages.py": ["a cursor of another query"],
+    "tests/service/test_run_endpoints.py": ["an invented cursor, or one of another list", "a number out of range"],
     "tests/store/test_reward_functions.py": [
         "a name or a file name that leads out of the store",
         *(f"SQL in {place}" for place in ("an id", "an uploaded name", "a searched name")),

@@ -12,7 +12,7 @@ from agent_tunix.service.inspector import functions
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store.uploads import MAX_BYTES
 from tests.service.inspector.support import EVIL, Visitor, visiting
-from tests.service.replaying.support import DOUBLED, POLITENESS, PROMPT, G, saved, write_run
+from tests.service.replay_support import DOUBLED, POLITENESS, PROMPT, G, saved, write_run
 from tests.service.support import Server, new_name, serving
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from agent_tunix.service import ReplayLimits, ServiceSettings, TryLimits
 from tests.chromium import needs_chromium
 from tests.service.inspector.support import EVIL, Seen, looking
-from tests.service.replaying.support import DOUBLED, POLITENESS, G, saved, write_run
+from tests.service.replay_support import DOUBLED, POLITENESS, G, saved, write_run
 from tests.service.support import Server, new_name, serving
 
 pytestmark = [needs_chromium, pytest.mark.slow]

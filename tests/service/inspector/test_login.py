@@ -7,8 +7,8 @@ from starlette import requests
 
 from agent_tunix.errors import StoreError
 from agent_tunix.service import ServiceSettings
-from agent_tunix.service.inspector.headers import COOKIE, HEADERS
-from agent_tunix.service.runs.index import RunIndex
+from agent_tunix.service.middleware import COOKIE, HEADERS
+from agent_tunix.service.runs import RunIndex
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
 from tests.service.inspector.support import BROWSER, visiting

@@ -1,7 +1,7 @@
 import dataclasses
 from datetime import UTC, datetime
 
-from agent_tunix.service.inspector.sessions import Sessions
+from agent_tunix.service.inspector.access import Sessions
 from agent_tunix.store import Key
 
 

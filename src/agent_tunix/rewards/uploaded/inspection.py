@@ -17,20 +17,20 @@ _PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True, slots=True)
 class FunctionFacts:
-    """Facts about a function called `reward`."""
+    """Facts about a function of the inspected name."""
 
     is_async: bool
     line: int  # line of its `def`, from 1
-    is_literal: bool  # True if this line begins with exactly `def reward(` or `async def reward(`
+    is_literal: bool  # True if this line begins with exactly `def NAME(` or `async def NAME(`
     is_generator: bool
-    is_nested: bool  # True if it is inside another block, so it is not the module's `reward`
+    is_nested: bool  # True if it is inside another block, so it is not the module's own
     signature: inspect.Signature  # Its parameters. Defaults are replaced by None.
     doc: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """Facts about a value that `reward` returns, or adds to its result."""
+    """Facts about a value that the function returns, or adds to its result."""
 
     kind: str  # `constant`, `truth` (a comparison), `length` or `other`
     number: float  # the value of a constant
@@ -50,24 +50,24 @@ class FileFacts:
     """Facts about a Python file."""
 
     error: str | None  # reason why it cannot be compiled; None if it can
-    functions: Sequence[FunctionFacts] = ()  # the functions called `reward`
-    needs_batch: bool = False  # True if it sets `reward.needs_batch = True`
+    functions: Sequence[FunctionFacts] = ()  # the functions of the inspected name
+    needs_batch: bool = False  # True if it sets `NAME.needs_batch = True`
     imports: Sequence[str] = ()  # top-level names of the modules that it imports
     values: Sequence[ValueFacts] = ()  # values that `function` returns, as far as its source shows them
     reads: Sequence[ReadFacts] = ()  # expressions that read files, as far as the source shows them
 
     @property
     def function(self) -> FunctionFacts | None:
-        """The function that `reward` names after the file has run: the last one at the top level."""
+        """The function that has the name after the file has run: the last one at the top level."""
         return next((function for function in reversed(self.functions) if not function.is_nested), None)
 
 
-def inspect_file(source: bytes) -> FileFacts:
-    """Inspect a file in UTF-8, with or without a byte order mark, without running it.
+def inspect_file(source: bytes, function: str = "reward") -> FileFacts:
+    """Inspect a function of a file in UTF-8, with or without a byte order mark, without running the file.
 
     The call returns within `TIMEOUT_S`, whatever the file holds: a process with limits of its own compiles it.
     """
-    command = [sys.executable, "-I", "-S", "-B", "-W", "ignore", str(_PROGRAM)]
+    command = [sys.executable, "-I", "-S", "-B", "-W", "ignore", str(_PROGRAM), function]
     try:
         done = subprocess.run(command, input=source, capture_output=True, timeout=TIMEOUT_S, check=False, env={})
     except subprocess.TimeoutExpired:

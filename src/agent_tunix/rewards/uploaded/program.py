@@ -1,8 +1,8 @@
-"""A program that describes a Python file without running it. It uses only the standard library.
+"""A program that describes a function of a Python file without running it. It uses only the standard library.
 
-It reads the source from standard input and writes one JSON object. Some sources (thousands of nested brackets, a chain
-of a hundred thousand operators) exhaust the compiler's stack, memory or time. So it runs in a process with limits of
-its own, apart from the service.
+Its argument is the function's name. It reads the source from standard input and writes one JSON object. Some sources
+(thousands of nested brackets, a chain of a hundred thousand operators) exhaust the compiler's stack, memory or time. So
+it runs in a process with limits of its own, apart from the service.
 
     {"error": null | {"message": str, "line": int | null},
      "functions": [{"is_async": bool, "line": int, "is_literal": bool, "is_generator": bool, "is_nested": bool,
@@ -24,7 +24,6 @@ CPU_LIMIT_S = 5
 MEMORY_LIMIT_BYTES = 1 << 30
 # Files that are slow to compile must not delay the caller, such as a server with other requests.
 _NICENESS = 10
-FUNCTION = "reward"
 
 # Calls that read a file, by their name, or by the object and the name.
 _READERS = {
@@ -66,10 +65,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     source = sys.stdin.buffer.read().decode("utf-8-sig")
-    json.dump(inspect_source(source), sys.stdout)
+    json.dump(inspect_source(source, sys.argv[1]), sys.stdout)
 
 
-def inspect_source(source: str) -> dict[str, Any]:
+def inspect_source(source: str, name: str) -> dict[str, Any]:
     """Return the facts about a source, as the module's docstring shows them."""
     error: dict[str, Any] | None = None
     try:
@@ -78,12 +77,12 @@ def inspect_source(source: str) -> dict[str, Any]:
         tree = ast.parse(source)
         # Columns count bytes of UTF-8, in lines with Python's line endings.
         lines = [line.encode() for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-        functions = list(_functions(tree))
+        functions = list(_functions(tree, name))
         main = [function for function, is_nested in functions if not is_nested]
         return {
             "error": None,
             "functions": [_describe(function, is_nested, lines) for function, is_nested in functions],
-            "needs_batch": any(_says_needs_batch(node) for node in tree.body),
+            "needs_batch": any(_says_needs_batch(node, name) for node in tree.body),
             "imports": sorted(set(_imports(tree))),
             "values": [value for function in main[-1:] for value in _values_of(function)],
             "reads": list(_reads(tree)),
@@ -97,17 +96,17 @@ def inspect_source(source: str) -> dict[str, Any]:
     return {"error": error, "functions": [], "needs_batch": False, "imports": [], "values": [], "reads": []}
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[_Function, bool]]:
-    """Yield each function called `reward`, and whether it is nested."""
+def _functions(tree: ast.Module, name: str) -> Iterator[tuple[_Function, bool]]:
+    """Yield each function of a name, and whether it is nested."""
     top = set(map(id, tree.body))
     for node in ast.walk(tree):
-        if isinstance(node, _Function) and node.name == FUNCTION:
+        if isinstance(node, _Function) and node.name == name:
             yield node, id(node) not in top
 
 
 def _describe(function: _Function, is_nested: bool, lines: list[bytes]) -> dict[str, Any]:
     is_async = isinstance(function, ast.AsyncFunctionDef)
-    literal = f"{'async ' if is_async else ''}def {FUNCTION}(".encode()
+    literal = f"{'async ' if is_async else ''}def {function.name}(".encode()
     start = lines[function.lineno - 1][function.col_offset :]
     return {
         "is_async": is_async,
@@ -120,13 +119,13 @@ def _describe(function: _Function, is_nested: bool, lines: list[bytes]) -> dict[
     }
 
 
-def _says_needs_batch(node: ast.stmt) -> bool:
-    """Return True for `reward.needs_batch = True`."""
+def _says_needs_batch(node: ast.stmt, name: str) -> bool:
+    """Return True for `NAME.needs_batch = True`."""
     return (
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
         and node.value.value is True
-        and any(ast.unparse(target) == f"{FUNCTION}.needs_batch" for target in node.targets)
+        and any(ast.unparse(target) == f"{name}.needs_batch" for target in node.targets)
     )
 
 

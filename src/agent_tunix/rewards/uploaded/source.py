@@ -18,11 +18,9 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.recipe import RewardRecipe, UploadedSource
+from agent_tunix.rewards.registry import registered_apart
 from agent_tunix.rewards.shims import served_imports
 from agent_tunix.rewards.uploaded.inspection import inspect_file
-
-_FUNCTION = "reward"
-
 
 # Maps the text in a configuration to the uploaded reward that it names; None if no reward has that name or id.
 Fetch = Callable[[str], UploadedSource | None]
@@ -35,20 +33,20 @@ def adapt_uploaded(source: UploadedSource, name: str, settings: CallSettings, re
 
     Raises:
         RewardSignatureError: The function cannot be called as its format requires.
-        RewardError: The file cannot be compiled, or has no `reward`.
+        RewardError: The file cannot be compiled, or has no such function.
     """
-    facts = inspect_file(source.content)
+    facts = inspect_file(source.content, source.function)
     function = facts.function
     if facts.error is not None or function is None:
-        reason = facts.error or f"it has no function `{_FUNCTION}` at its top level"
+        reason = facts.error or f"it has no function `{source.function}` at its top level"
         raise RewardError(
             f"the uploaded reward {source.name!r} ({source.id}, {source.origin}) cannot be used: {reason}"
         )
     _remember_lines(source)
     template: Any = _not_here_async if function.is_async else _not_here
     code = template.__code__.replace(co_filename=source.file, co_firstlineno=function.line)
-    stand_in: Any = FunctionType(code, {**globals(), "__name__": f"{source.name}@{source.id}"}, _FUNCTION)
-    stand_in.__qualname__ = _FUNCTION
+    stand_in: Any = FunctionType(code, {**globals(), "__name__": f"{source.name}@{source.id}"}, source.function)
+    stand_in.__qualname__ = source.function
     stand_in.__signature__ = function.signature
     stand_in.__doc__ = function.doc
     stand_in.needs_batch = facts.needs_batch
@@ -80,15 +78,15 @@ def build_uploaded(source: UploadedSource, name: str, settings: CallSettings) ->
     module.__file__ = source.file
     sys.modules[module.__name__] = module  # dataclasses and pickle look up their module here
     try:
-        with served_imports():
+        with served_imports(), registered_apart():
             exec(compile(source.text, source.file, "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:  # the file may raise anything
         raise RewardError(
             f"the uploaded reward {source.name!r} ({source.id}) failed: {describe_fault(error, source.file)}"
         ) from error
-    function = getattr(module, _FUNCTION, None)
+    function = getattr(module, source.function, None)
     if not callable(function):
-        raise RewardError(f"the uploaded reward {source.name!r} ({source.id}) has no function `{_FUNCTION}`")
+        raise RewardError(f"the uploaded reward {source.name!r} ({source.id}) has no function `{source.function}`")
     return adapt(function, name, settings=replace(settings, convention=source.format))
 
 

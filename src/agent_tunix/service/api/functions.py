@@ -13,7 +13,7 @@ from agent_tunix.service.api.tries import try_function
 from agent_tunix.service.gate import API
 from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.state import key_of, service_of
-from agent_tunix.store import Key
+from agent_tunix.store import Format, Key
 from agent_tunix.store.reward_functions import MAX_LIMIT
 from agent_tunix.store.uploads import MAX_BYTES
 
@@ -50,7 +50,7 @@ async def create(
     key: Asking,
     name: Annotated[str, Form(description="Name of your own function, or a new one", json_schema_extra=_NAME)],
     file: Annotated[UploadFile, File(description="Python in UTF-8, of at most 256 KB; it is checked, and never run")],
-    format: Annotated[models.Format, Form(description="Calling convention of its `reward`")],
+    format: Annotated[Format, Form(description="Calling convention of the function")],
     if_changed: Annotated[
         bool,
         Form(
@@ -59,6 +59,7 @@ async def create(
             )
         ),
     ] = False,
+    function: Annotated[str, Form(max_length=100, description="Name of the function in the file")] = "reward",
 ) -> Response:
     """Upload a reward function. A name that belongs to your key gets its next version.
 
@@ -71,7 +72,8 @@ async def create(
         )
     service = service_of(request)
     source = await file.read()
-    made = await service.calls.write(service.store.reward_functions.create, key, name, source, format, if_changed)
+    upload = (name, source, format, if_changed, function)
+    made = await service.calls.write(service.store.reward_functions.create, key, *upload)
     return Json(made.to_data(), 201)
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agent_tunix.store.records import Format
+
 ID = "^rf_[a-z2-7]{24}$"
 KEY_ID = "^key_[a-z0-9]+$"
 _MOST_UNKNOWN = 20
@@ -14,7 +16,6 @@ _MOST_UNKNOWN = 20
 _MOST_ITEMS = 1000
 NAME = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"
 
-Format = Literal["trl", "miles"]
 Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout"]
 
 
@@ -61,6 +62,7 @@ class RewardFunction(Model):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file's bytes.")]
     size: Annotated[int, Field(ge=1, description="Size of the file, in bytes.")]
     owner: Annotated[str, Field(pattern=KEY_ID, description="The key that owns the name.")]
+    function: Annotated[str, Field(description="Name of the function in the file.")]
 
 
 class RewardFunctionList(Model):

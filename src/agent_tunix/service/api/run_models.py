@@ -51,11 +51,11 @@ class RunDetail(Run):
         list[str], Field(description="Components of the reward; each has metrics `rewards/<component>/…`.")
     ]
     evaluations: Annotated[
-        list[Metrics], Field(description="Metrics `eval/…` of the steps that have any; at most 5,000 and 8 MB.")
+        list[Metrics], Field(description="Metrics `eval/…` of the steps that have any; at most 5,000.")
     ]
     evaluations_left_out: Annotated[
         int,
-        Field(ge=0, description="Evaluations beyond these limits, of more than 5,000 metrics, or in rows above 1 MB."),
+        Field(ge=0, description="Evaluations beyond this limit, without the first and the latest."),
     ]
     first_rollouts: Annotated[int | None, Field(description="First step with stored rollouts.")]
     last_rollouts: Annotated[int | None, Field(description="Last step with stored rollouts.")]

@@ -10,14 +10,14 @@ from agent_tunix.service.api import run_models
 from agent_tunix.service.api.documentation import FUNCTION, documented
 from agent_tunix.service.gate import API
 from agent_tunix.service.problems import Json
-from agent_tunix.service.runs.index import MAX_LIMIT
-from agent_tunix.service.runs.metrics import MAX_ROWS
-from agent_tunix.service.runs.queries import MAX_LIMIT as MAX_ROLLOUTS
-from agent_tunix.service.runs.queries import MAX_QUERY, Order, Outcome, RolloutQuery, StopReason
+from agent_tunix.service.runs import MAX_LIMIT
 from agent_tunix.service.state import key_of, service_of
+from agent_tunix.tracking.metrics_tail import MAX_ROWS
+from agent_tunix.tracking.rollouts.pages import MAX_TEXT, Order, Outcome, RolloutQuery, StopReason
 
 PATH = f"{API}/runs"
 _LAST_STEP = 2**31 - 1
+_MAX_ROLLOUTS = 100
 _ID = {"pattern": run_models.RUN_ID}
 
 RunId = Annotated[str, Path(description="`run_…`", json_schema_extra=_ID)]
@@ -42,10 +42,11 @@ async def get(request: Request, id: RunId) -> Response:
     def look() -> dict[str, Any]:
         run = service.runs.get(id)
         first, last = run.rollouts.span() or (None, None)
+        evaluations, num_left_out = run.metrics.evaluations()
         return service.runs.summary(id).to_data() | {
             "components": run.components(),
-            "evaluations": [_metrics(row) for row in run.evaluations()],
-            "evaluations_left_out": run.evaluations_left_out(),
+            "evaluations": [_metrics(row) for row in evaluations],
+            "evaluations_left_out": num_left_out,
             "first_rollouts": first,
             "last_rollouts": last,
             "config": run.config,
@@ -62,7 +63,7 @@ async def metrics(
 ) -> Response:
     """List a run's metrics, step by step. To get new ones, pass as `after` the last step received."""
     service = service_of(request)
-    page = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).metrics(after, limit))
+    page = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).metrics.page(after, limit))
     return Json(
         {
             "object": "list",
@@ -83,11 +84,11 @@ async def rollouts(
     outcome: Annotated[Outcome | None, Query()] = None,
     min_reward: Annotated[float | None, Query(description="Only with at least this reward")] = None,
     max_reward: Annotated[float | None, Query(description="Only with at most this reward")] = None,
-    q: Annotated[str, Query(max_length=MAX_QUERY, description="Only responses that contain this text")] = "",
+    q: Annotated[str, Query(max_length=MAX_TEXT, description="Only responses that contain this text")] = "",
     sort: Annotated[Order, Query(description="The order within a step; with `-` in descending order")] = "place",
     stop_reason: Annotated[StopReason | None, Query(description="Only with this reason why it ended")] = None,
-    tool: Annotated[str, Query(max_length=MAX_QUERY, description="Only episodes that called this tool")] = "",
-    limit: Annotated[int, Query(ge=1, le=MAX_ROLLOUTS, description="Most rollouts to return")] = 20,
+    tool: Annotated[str, Query(max_length=MAX_TEXT, description="Only episodes that called this tool")] = "",
+    limit: Annotated[int, Query(ge=1, le=_MAX_ROLLOUTS, description="Most rollouts to return")] = 20,
     after: Annotated[str | None, Query(description="`next` of the previous page of the same query")] = None,
 ) -> Response:
     """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""

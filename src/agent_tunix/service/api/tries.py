@@ -9,11 +9,10 @@ from starlette.responses import Response
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.score_data import show_fields
-from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.api.models import ID, TryRequest
 from agent_tunix.service.problems import Json
 from agent_tunix.service.state import key_of, service_of
-from agent_tunix.service.trying import TrialRow, Tried, cannot_be_tried, check_size
+from agent_tunix.service.tries import TrialRow, Tried, cannot_be_tried, check_size
 from agent_tunix.tracking.rollouts.encoding import to_json
 
 
@@ -32,7 +31,7 @@ async def try_function(
         for row in body.rows
     ]
     check_size(rows, service.settings.tries)
-    source = UploadedSource(record.id, record.name, record.format, record.version, content, "this server")
+    source = record.to_uploaded(content, "this server")
     try:
         tried = await service.tries.run(key_of(request), source, rows, body.step)
     except RewardError as error:

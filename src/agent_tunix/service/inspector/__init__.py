@@ -7,7 +7,7 @@ of the store and have its permissions.
 from fastapi import FastAPI
 
 from agent_tunix.service.inspector import assets, editing, functions, login, rollouts, runs
-from agent_tunix.service.inspector.sessions import Sessions
+from agent_tunix.service.inspector.access import Sessions
 
 
 def mount(app: FastAPI) -> None:

@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.rewards import Score
 from agent_tunix.service.api.tries import score_data
-from agent_tunix.service.inspector.errors import wants_page
 from agent_tunix.service.inspector.function_pages import (
     EXPECTED,
     OpenedFunction,
@@ -26,14 +25,13 @@ from agent_tunix.service.inspector.function_pages import (
     text_of,
 )
 from agent_tunix.service.inspector.functions import PATH
-from agent_tunix.service.inspector.pages import add_page, render
+from agent_tunix.service.inspector.pages import add_page, render, wants_page
 from agent_tunix.service.inspector.showing import place_of
 from agent_tunix.service.problems import Json, Problem
-from agent_tunix.service.replaying.reviewing import Review, sha256_of
-from agent_tunix.service.replaying.running import ReplayRequest
-from agent_tunix.service.replaying.selection import StepRange
+from agent_tunix.service.replays import ReplayRequest, StepRange
+from agent_tunix.service.reviews import Review, sha256_of
 from agent_tunix.service.state import key_of, service_of
-from agent_tunix.service.trying import TrialRow, check_size
+from agent_tunix.service.tries import TrialRow, check_size
 from agent_tunix.tracking.report.cutting import cut
 
 _MOST = 500
@@ -104,6 +102,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
     if not text_of(form, "run"):
         raise Problem(400, "missing_parameter", "choose the run whose completions to score", "run")
     run = await service.run_reads.run_for(key_of(request), service.runs.get, text_of(form, "run"))
+    indexed = service.runs.find(text_of(form, "run"))
     asked = ReplayRequest(
         opened.as_uploaded(),
         _bytes_of(form),
@@ -121,7 +120,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
         }
         for mover in replayed.totals.movers
     ]
-    return {"replayed": {"run": run, "of": replayed, "movers": movers}, "review": review}
+    return {"replayed": {"run": indexed, "of": replayed, "movers": movers}, "review": review}
 
 
 def _number(form: FormData, name: str) -> int | None:
@@ -140,7 +139,7 @@ async def review_source(request: Request, opened: OpenedFunction, form: FormData
 
 async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
     reviews = service_of(request).reviews
-    return await reviews.run_for(key_of(request), Review.of, opened.text, source_of(form), opened.record.format)
+    return await reviews.run_for(key_of(request), Review.of, opened.text, source_of(form), opened.record)
 
 
 async def save(request: Request, id: str) -> Response:
@@ -157,7 +156,8 @@ async def save(request: Request, id: str) -> Response:
             )
         name = opened.record.name if opened.is_mine else text_of(form, "name").strip()
         create = service.store.reward_functions.create
-        made = await service.calls.write(create, key_of(request), name, _bytes_of(form), opened.record.format)
+        upload = (name, _bytes_of(form), opened.record.format, False, opened.record.function)
+        made = await service.calls.write(create, key_of(request), *upload)
     except EXPECTED as error:
         return await _refuse(request, opened, form, error)
     return RedirectResponse(f"{PATH}/{made.id}?new=1", 303)

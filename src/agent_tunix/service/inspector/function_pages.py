@@ -12,10 +12,10 @@ from agent_tunix.errors import AgentTunixError, NotStoredError, RewardError, Sto
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.inspector.pages import render
 from agent_tunix.service.problems import Problem, problem_of
-from agent_tunix.service.replaying.differences import normalise
-from agent_tunix.service.runs.view import RunSummary
+from agent_tunix.service.reviews import normalise
+from agent_tunix.service.runs import RunSummary
 from agent_tunix.service.state import Service, key_of, service_of
-from agent_tunix.service.trying import cannot_be_tried
+from agent_tunix.service.tries import cannot_be_tried
 from agent_tunix.store import Page, RewardFunctionRecord
 
 _RUNS_OFFERED = 100
@@ -38,10 +38,7 @@ class OpenedFunction:
 
     def as_uploaded(self, content: bytes | None = None) -> UploadedSource:
         """Return the function, with other content if given, as a source that can be called."""
-        of = self.record
-        return UploadedSource(
-            of.id, of.name, of.format, of.version, self.content if content is None else content, "this server"
-        )
+        return self.record.to_uploaded(self.content if content is None else content, "this server")
 
 
 async def open_function(request: Request, id: str) -> OpenedFunction:

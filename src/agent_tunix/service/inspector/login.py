@@ -9,8 +9,8 @@ from starlette.responses import RedirectResponse, Response
 
 from agent_tunix.errors import AccessDeniedError
 from agent_tunix.service.inspector.access import check_origin, find_session, sessions_of
-from agent_tunix.service.inspector.headers import COOKIE
 from agent_tunix.service.inspector.pages import add_page, render
+from agent_tunix.service.middleware import COOKIE
 from agent_tunix.service.problems import Json
 from agent_tunix.service.state import service_of
 

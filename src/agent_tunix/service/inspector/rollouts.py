@@ -14,10 +14,16 @@ from agent_tunix.rewards.advantages import group_std
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
 from agent_tunix.service.problems import Problem
-from agent_tunix.service.runs.queries import MAX_QUERY, Outcome, RolloutQuery, StopReason
-from agent_tunix.service.runs.rollouts import RolloutPage
-from agent_tunix.service.runs.view import RunView
 from agent_tunix.service.state import key_of, service_of
+from agent_tunix.tracking.live_run import LiveRun
+from agent_tunix.tracking.rollouts.pages import (
+    MAX_TEXT,
+    Outcome,
+    RolloutPage,
+    RolloutQuery,
+    RolloutQueryError,
+    StopReason,
+)
 
 _ROLLOUTS_A_PAGE = 20
 _LONGEST_IN_LIST = 20_000
@@ -33,11 +39,11 @@ async def list_rollouts(request: Request, id: str) -> Response:
     """List a run's completions; the query string holds filter and order."""
     service = service_of(request)
     params = request.query_params
-    refusal: Problem | None = None
+    refusal: RolloutQueryError | None = None
     try:
         query = query_of(params)
-    except Problem as problem:  # shown beside the form, which keeps its values
-        refusal, query = problem, RolloutQuery()
+    except RolloutQueryError as error:  # shown beside the form, which keeps its values
+        refusal, query = error, RolloutQuery()
 
     asked = {name: value for name, value in params.items() if value and name != "after"}
 
@@ -55,9 +61,9 @@ async def list_rollouts(request: Request, id: str) -> Response:
         return render(
             request,
             "rollouts.html",
-            200 if refusal is None else refusal.status,
-            refusal=refusal and refusal.message,
-            run=run,
+            200 if refusal is None else 400,
+            refusal=refusal and str(refusal),
+            run=service.runs.find(id),
             span=run.rollouts.span(),
             rollouts=rollouts,
             has_episodes=any(shown.turns for shown in rollouts) or _has_environment(run),
@@ -70,19 +76,19 @@ async def list_rollouts(request: Request, id: str) -> Response:
             address=address,
             outcomes=get_args(Outcome),
             stop_reasons=[reason for reason in get_args(StopReason) if reason not in ("stop", "length")],
-            max_query=MAX_QUERY,
+            max_query=MAX_TEXT,
         )
 
     return await service.run_reads.run_for(key_of(request), look)
 
 
-def _has_environment(run: RunView) -> bool:
+def _has_environment(run: LiveRun) -> bool:
     environment = (run.config or {}).get("environment")
     return isinstance(environment, dict) and any(environment.get(key) for key in ("name", "tools", "mcp"))
 
 
 def query_of(params: Mapping[str, str]) -> RolloutQuery:
-    """Return the query of a form, in which empty fields do not filter; raise Problem if a field is invalid."""
+    """Return the query of a form, in which empty fields do not filter; raise RolloutQueryError for an invalid one."""
     return RolloutQuery(
         step=_whole(params, "step"),
         group=_whole(params, "group"),
@@ -102,7 +108,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
 
     def look() -> Response:
         run = service.runs.get(id)
-        page = run.rollouts.group(step, group, in_full=True)
+        page = run.rollouts.group(step, group)
         if not page.rows:
             said = [f"no completions of group {group} of step {step} can be shown", *page.problems]
             raise Problem(404, "group_not_found", "; ".join(said), "group")
@@ -112,7 +118,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
         return render(
             request,
             "group.html",
-            run=run,
+            run=service.runs.find(id),
             span=run.rollouts.span(),
             step=step,
             group=group,
@@ -145,7 +151,7 @@ async def compare(
         return render(
             request,
             "compare.html",
-            run=run,
+            run=service.runs.find(id),
             span=run.rollouts.span(),
             step=first,
             other=second,
@@ -158,9 +164,9 @@ async def compare(
     return await service.run_reads.run_for(key_of(request), look)
 
 
-def _side(run: RunView, step: int, group: int, problems: list[str]) -> dict[str, Any]:
+def _side(run: LiveRun, step: int, group: int, problems: list[str]) -> dict[str, Any]:
     """Return the completions of a group, highest reward first; add what was left out to the problems."""
-    page = run.rollouts.group(step, group, in_full=True)
+    page = run.rollouts.group(step, group)
     problems += page.problems
     rows = page.rows[:_MOST_OF_A_GROUP]
     shown = sorted((show(row, _LONGEST_IN_LIST) for row in rows), key=_by_reward)
@@ -188,7 +194,7 @@ def _whole(params: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _LAST):
-        raise Problem(400, f"invalid_{name}", f"{name} must be a whole number from 0 on, not {text[:40]!r}", name)
+        raise RolloutQueryError(name, f"{name} must be a whole number from 0 on, not {text[:40]!r}")
     return int(text)
 
 
@@ -199,7 +205,7 @@ def _real(params: Mapping[str, str], name: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise Problem(400, f"invalid_{name}", f"{name} must be a number, not {text[:40]!r}", name) from None
+        raise RolloutQueryError(name, f"{name} must be a number, not {text[:40]!r}") from None
 
 
 def add_routes(app: FastAPI) -> None:

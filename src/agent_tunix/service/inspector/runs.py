@@ -11,9 +11,9 @@ from starlette.responses import Response
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import anchor_of, place_of
 from agent_tunix.service.problems import Json
-from agent_tunix.service.runs.curves import Look
-from agent_tunix.service.runs.files import finite
 from agent_tunix.service.state import key_of, service_of
+from agent_tunix.tracking.metrics_file import to_plain
+from agent_tunix.tracking.report.live import Look
 from agent_tunix.tracking.report.pictures import chart_to_data
 from agent_tunix.workbench.diagnosis import Finding
 
@@ -74,7 +74,7 @@ async def curves(
         # Read before the curves: a run that ends in between is reported by the next look, with all its rows.
         state = service.runs.summary(id).state
         found = service.runs.get(id).curves.look((step, version) if version else None)
-        return Json(finite({"state": state} | ({} if found is None else _drawn(found))))
+        return Json(to_plain({"state": state} | ({} if found is None else _drawn(found))))
 
     return await service.run_reads.run_for(key_of(request), look)
 

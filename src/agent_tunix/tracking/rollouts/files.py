@@ -196,7 +196,8 @@ def opened(path: Path) -> "Iterator[pq.ParquetFile]":
     """Open a file for reading."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    # PyArrow itself opens no path that is not valid Unicode.
+    with path.open("rb") as stream, pq.ParquetFile(stream) as file:
         yield file
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking.rollouts.files import explained, list_files, opened, read_row_group, step_of
 from agent_tunix.tracking.rollouts.rows import from_table
-from agent_tunix.tracking.rollouts.schema import ScoringSettings, StoredStep, read_settings
+from agent_tunix.tracking.rollouts.schema import COLUMNS, ScoringSettings, StoredStep, read_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,14 +23,34 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("agent_tunix.rollouts")
 
 
+Footers = dict[tuple[Path, int, int], "list[StepPlace]"]
+
+
 @dataclass(frozen=True, slots=True)
-class _Place:
+class StepPlace:
     """Position of a step on disk."""
 
+    step: int
     path: Path
     row_group: int
     num_rows: int
     settings: ScoringSettings
+
+    def read(self, columns: Sequence[str]) -> "pa.Table":
+        """Return columns of the step, of an older run without `episode`.
+
+        Raises:
+            RunDirectoryError: The file is damaged, or lacks another column.
+        """
+        with explained(self.path, "read"), opened(self.path) as file:
+            table = read_row_group(file, self.row_group, columns)
+            return table.select([name for name in columns if name != "episode" or name in table.column_names])
+
+    def read_step(self, num_rows: int | None = None) -> StoredStep:
+        """Return the completions of the step, or only the first ones; raise RunDirectoryError if they are damaged."""
+        table = self.read([column.name for column in COLUMNS])
+        with explained(self.path, "read"):
+            return from_table(table.slice(0, num_rows), self.settings)
 
 
 class RolloutReader:
@@ -39,16 +59,17 @@ class RolloutReader:
     Args:
         directory: `rollouts/` of the run's directory; if it does not exist, there are no steps.
         skips_damaged: True to leave out files that cannot be read, with a warning, instead of raising an error.
+        footers: Footers that were read before, which several readers may share.
 
     Attributes:
         damaged: Files that were left out so far.
     """
 
-    def __init__(self, directory: Path, *, skips_damaged: bool = False) -> None:
+    def __init__(self, directory: Path, *, skips_damaged: bool = False, footers: Footers | None = None) -> None:
         self.directory = directory
         self.damaged: list[Path] = []
         self._skips_damaged = skips_damaged
-        self._footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
+        self._footers: Footers = {} if footers is None else footers
 
     def steps(self) -> list[int]:
         """Return the steps that can be read, in order.
@@ -85,8 +106,7 @@ class RolloutReader:
                 f" with each checkpoint, and rollouts.share=0 stores none",
                 code="missing_step",
             )
-        (stored,) = _read_steps([index[step]])
-        return stored
+        return index[step].read_step()
 
     def iterate(
         self,
@@ -108,7 +128,7 @@ class RolloutReader:
             # Ids are "<step>_<prompt>_<generation>", so other steps need not be read.
             named = {int(first) for first in (name.partition("_")[0] for name in rollout_ids) if first.isdecimal()}
             steps = named if steps is None else named & set(steps)
-        wanted = [place for step, place in sorted(self._index().items()) if steps is None or step in steps]
+        wanted = [place for place in self.places() if steps is None or place.step in steps]
         for stored in self._read(wanted):
             if groups is not None or rollout_ids is not None:
                 rows = [
@@ -131,16 +151,16 @@ class RolloutReader:
         Raises:
             RunDirectoryError: A file is damaged, or of a later version.
         """
-        for _, table in _read_tables([place for _, place in sorted(self._index().items())], columns):
+        for _, table in _read_tables(list(self.places()), columns):
             yield table
 
-    def _read(self, places: Iterable[_Place]) -> Iterator[StoredStep]:
+    def _read(self, places: Iterable[StepPlace]) -> Iterator[StoredStep]:
         for path, of_file in itertools.groupby(places, key=lambda place: place.path):
-            with self._skipping(path):
+            with self.skipping(path):
                 yield from _read_steps(of_file)
 
     @contextlib.contextmanager
-    def _skipping(self, path: Path) -> Iterator[None]:
+    def skipping(self, path: Path) -> Iterator[None]:
         """Leave out a file that turns out to be damaged, if the reader does so."""
         try:
             yield
@@ -151,32 +171,48 @@ class RolloutReader:
                 self.damaged.append(path)
                 _LOGGER.warning("%s; its completions are left out", error)
 
-    def _index(self) -> dict[int, _Place]:
-        """Return the position of each step."""
-        index: dict[int, _Place] = {}
-        footers: dict[tuple[Path, int, int], dict[int, _Place]] = {}
-        for found in list_files(self.directory):
-            with self._skipping(found.path), explained(found.path, "read"):
-                try:
-                    status = found.path.stat()
-                    key = (found.path, status.st_ino, status.st_mtime_ns)
-                    footers[key] = self._footers[key] if key in self._footers else _read_footer(found.path)
-                except FileNotFoundError:  # a resuming run has just removed it
-                    continue
+    def places(self, first: int = 0, last: int | None = None) -> Iterator[StepPlace]:
+        """Yield the positions of the steps of a range in order; only the files of the range are opened.
+
+        Raises:
+            RunDirectoryError: A file is damaged, or of a later version.
+        """
+        files = list_files(self.directory)
+        paths = {file.path for file in files}
+        for key in [key for key in self._footers if key[0] not in paths]:
+            self._footers.pop(key, None)
+        for file in files:
+            if file.last < first or (last is not None and file.first > last):
+                continue
+            places: list[StepPlace] = []
+            with self.skipping(file.path), explained(file.path, "read"), contextlib.suppress(FileNotFoundError):
+                places = self._footer(file.path)  # a resuming run may just have removed it
+            for place in places:
                 # If two files have the same step, its rows are equal in both: a cut was interrupted.
-                index = footers[key] | index
-        self._footers = footers
-        return index
+                if first <= place.step and (last is None or place.step <= last):
+                    first = place.step + 1
+                    yield place
+
+    def _footer(self, path: Path) -> list[StepPlace]:
+        status = path.stat()
+        key = (path, status.st_ino, status.st_mtime_ns)
+        if key not in self._footers:
+            self._footers[key] = _read_footer(path)
+        return self._footers[key]
+
+    def _index(self) -> dict[int, StepPlace]:
+        """Return the position of each step."""
+        return {place.step: place for place in self.places()}
 
 
-def _read_steps(places: Iterable[_Place]) -> Iterator[StoredStep]:
+def _read_steps(places: Iterable[StepPlace]) -> Iterator[StoredStep]:
     for place, table in _read_tables(places, None):
         with explained(place.path, "read"):
             stored = from_table(table, place.settings)
         yield stored
 
 
-def _read_tables(places: Iterable[_Place], columns: Sequence[str] | None) -> "Iterator[tuple[_Place, pa.Table]]":
+def _read_tables(places: Iterable[StepPlace], columns: Sequence[str] | None) -> "Iterator[tuple[StepPlace, pa.Table]]":
     """Yield the tables of some steps; a file is opened once for consecutive steps."""
     for path, of_file in itertools.groupby(places, key=lambda place: place.path):
         with explained(path, "read"), opened(path) as file:
@@ -184,10 +220,11 @@ def _read_tables(places: Iterable[_Place], columns: Sequence[str] | None) -> "It
                 yield place, read_row_group(file, place.row_group, columns)
 
 
-def _read_footer(path: Path) -> dict[int, _Place]:
+def _read_footer(path: Path) -> list[StepPlace]:
     with opened(path) as file:
         settings = read_settings(file.schema_arrow.metadata)
-        return {
-            step_of(file, number): _Place(path, number, file.metadata.row_group(number).num_rows, settings)
+        places = [
+            StepPlace(step_of(file, number), path, number, file.metadata.row_group(number).num_rows, settings)
             for number in range(file.num_row_groups)
-        }
+        ]
+    return sorted(places, key=lambda place: place.step)
