@@ -350,7 +350,7 @@ def test_the_page_of_builtins_has_every_builtin_with_its_range(generated_pages: 
 
 def test_the_page_of_errors_has_codes_of_classes_and_of_calls(generated_pages: dict[str, str]) -> None:
     page = generated_pages["errors"]
-    for code in ("unknown_reward", "directory_holds_run", "untrusted_run", "invalid_name", "lost_process"):
+    for code in ("unknown_reward", "directory_taken", "untrusted_run", "invalid_name", "lost_process"):
         assert f"\n| `{code}` | " in page
 
 

@@ -74,7 +74,7 @@ def test_the_proxy_of_a_request_is_named(
 
 def test_the_client_of_a_store_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://proxy:1080")
-    with raises(StoreError, "unusable_proxy"):
+    with raises(StoreError, "unreachable_server"):
         Client("http://store.example", "vk_x")
     Client("http://127.0.0.1:1", "vk_x").close()
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")

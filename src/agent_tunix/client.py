@@ -57,12 +57,9 @@ class Client(Closing):
     def __init__(self, url: str, key: str, timeout_s: float = TIMEOUT_S) -> None:
         self._shown = shown_url(url)
         if not key.strip():
-            raise StoreError(
-                f"{self._shown} requires a key, but it is empty; give one from `agent-tunix keys create`",
-                code="missing_key",
-            )
+            raise StoreError(f"{self._shown} requires a key, but it is empty; give one from `agent-tunix keys create`")
         if problem := problem_with_proxies(url):
-            raise StoreError(f"{self._shown} cannot be reached: {problem}", code="unusable_proxy")
+            raise StoreError(f"{self._shown} cannot be reached: {problem}", code="unreachable_server")
         try:
             self._http = httpx.Client(
                 base_url=url.rstrip("/"),
@@ -74,7 +71,7 @@ class Client(Closing):
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise StoreError(
                 f"{self._shown!r} and the key cannot be used ({error}); give http://HOST:PORT and vk_…",
-                code="invalid_address",
+                code="unreachable_server",
             ) from error
         self._proxy = describe_proxy(url)
 
@@ -203,12 +200,14 @@ class Client(Closing):
             return StoreError(
                 f"{self._shown} must be the address of `agent-tunix serve`, but answered with status "
                 f"{response.status_code} and an unknown body; check the address",
-                code="unexpected_answer",
+                code="unreachable_server",
             )
         kind = _KINDS.get(response.status_code)
         if kind is not None:
             return kind(code, message, param)
-        return StoreError(f"{self._shown} refused ({response.status_code}, {code}): {message}", code="refused_request")
+        return StoreError(
+            f"{self._shown} refused ({response.status_code}, {code}): {message}", code="unreachable_server"
+        )
 
 
 _KINDS: dict[int, type[StoreRequestError]] = {
@@ -231,7 +230,7 @@ def _understood() -> Iterator[None]:
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(
             f"the server must answer as a reward store, but sent an unexpected answer: {error!r}",
-            code="unexpected_answer",
+            code="unreachable_server",
         ) from error
 
 

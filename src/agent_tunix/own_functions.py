@@ -38,7 +38,7 @@ class OwnFunctions(Generic[Function]):
             raise ConfigError(
                 f"the name of a {self._kind} must have at most 100 letters, digits and `_`, and start with a letter or "
                 f"`_`, but is {name!r}; choose another name",
-                code="invalid_function_name",
+                code="invalid_function",
             )
 
         def register(function: Function) -> Function:
@@ -48,7 +48,7 @@ class OwnFunctions(Generic[Function]):
                 owner = previous if is_taken else "built in"
                 raise ConfigError(
                     f"a {self._kind} must have a name of its own, but {name!r} is {owner}; choose another name",
-                    code="duplicate_function",
+                    code="invalid_function",
                 )
             self._found[name] = function
             return function
@@ -73,7 +73,7 @@ class OwnFunctions(Generic[Function]):
             f"{self._key} must be one of {', '.join(known)}, not {name!r}"
             f"{f'; did you mean {near[0]}?' if near else ''}; name your own as file.py:function, or register it in a "
             "module of grpo.modules",
-            code="unknown_function",
+            code="invalid_function",
         )
 
 

@@ -51,7 +51,7 @@ def test_an_environment_of_wrong_types_is_an_error_of_ours(environment: Any, wor
 
 def test_nested_json_is_an_error_of_ours(world: World) -> None:
     (world.run / "environment.json").write_text("[" * 100_000)
-    with raises(RunDirectoryError, "unreadable_environment"):
+    with raises(RunDirectoryError, "damaged_run"):
         _ = StoredRun(world.run).environment
     (world.run / "status.json").write_text("[" * 100_000)
     assert read_outcome(world.run).status is RunStatus.UNREADABLE

@@ -30,13 +30,13 @@ def test_a_directory_has_the_training_rows(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused() -> None:
-    with raises(DataError, "missing_file"):
+    with raises(DataError, "missing_data"):
         load_problems("nowhere", 4, None, None)
 
 
 def test_columns_are_asked_for_by_the_options_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"task": "p", "solution": "4"}\n')
-    with raises(DataError, "no_usable_rows") as caught:
+    with raises(DataError, "no_rows") as caught:
         load_problems(str(tmp_path / "rows.jsonl"), 4, None, None)
     assert "no column 'question' " in str(caught.value)
     assert str(caught.value).endswith("set --prompt-column and --answer-column")

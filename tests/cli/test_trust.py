@@ -316,7 +316,7 @@ def test_compiled_programs_are_the_users(world: World) -> None:
 
 
 def test_a_module_is_named_without_a_function() -> None:
-    with raises(RewardError, "module_with_colon"):
+    with raises(RewardError, "invalid_reward"):
         find_code_parts("math", modules=["good.py:x"], working_directory=Path.cwd())
 
 

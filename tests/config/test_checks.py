@@ -33,7 +33,7 @@ def set_key(config: Config, key: str, value: Any) -> None:
 
 
 def refusal_of(config: Config) -> str:
-    with raises(ConfigError, "invalid_setting") as caught:
+    with raises(ConfigError, "invalid_config") as caught:
         check(config)
     return str(caught.value)
 

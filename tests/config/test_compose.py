@@ -170,7 +170,7 @@ def test_a_choice_that_is_not_there_is_refused(override: str) -> None:
         ("+batch_size=3", "unknown_key", "did you mean training.batch_size or evaluation.batch_size?"),
         ("model.path=???", "missing_value", "set model.path=VALUE"),
         ("seed=???", "missing_value", "set seed=VALUE"),
-        ("model.path=${nowhere}", "unresolved_value", "nowhere"),
+        ("model.path=${nowhere}", "invalid_override", "nowhere"),
     ],
 )
 def test_a_key_that_nothing_reads_and_a_value_that_is_missing(override: str, code: str, words: str) -> None:
@@ -235,20 +235,20 @@ def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> Non
 @pytest.mark.parametrize(
     ("content", "code", "words"),
     [
-        (b"", "damaged_run_config", "no keys"),
-        (b"- a\n- b\n", "damaged_run_config", "no keys"),
+        (b"", "invalid_run_config", "no keys"),
+        (b"- a\n- b\n", "invalid_run_config", "no keys"),
         (b"text", "unknown_key", "no key text"),
-        (b"seed: [1", "damaged_run_config", "config"),
-        (b"seed: \xff\xfe", "damaged_run_config", "config"),
-        (b"seed: many\n", "wrong_type", "seed"),
+        (b"seed: [1", "invalid_run_config", "config"),
+        (b"seed: \xff\xfe", "invalid_run_config", "config"),
+        (b"seed: many\n", "invalid_config", "seed"),
         (b"training: {batchsize: 3}\n", "unknown_key", "did you mean training.batch_size"),
-        (b"seed: 1\nseed: 2\n", "damaged_run_config", "duplicate key"),
+        (b"seed: 1\nseed: 2\n", "invalid_run_config", "duplicate key"),
         (
             b"seed: !!python/object/apply:os.system ['true']\n",
-            "damaged_run_config",
+            "invalid_run_config",
             "a constructor",
         ),
-        (b"prompt: {few_shot: [{prompt: '${oc.env:HOME}'}]}\n", "stored_interpolation", "${oc.env:HOME}"),
+        (b"prompt: {few_shot: [{prompt: '${oc.env:HOME}'}]}\n", "invalid_run_config", "${oc.env:HOME}"),
         (b"project_name: ???\n", "missing_value", "project_name"),
     ],
 )
@@ -262,5 +262,5 @@ def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: 
 
 
 def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:
-    with raises(ConfigError, "missing_run_config"):
+    with raises(ConfigError, "invalid_run_config"):
         from_yaml(tmp_path / "config.yaml")

@@ -18,7 +18,7 @@ def mixture(**sets: Any) -> Config:
 
 
 def refusal_of(config: Config) -> str:
-    with raises(ConfigError, "invalid_setting") as caught:
+    with raises(ConfigError, "invalid_config") as caught:
         check(config)
     return str(caught.value)
 

@@ -114,5 +114,5 @@ def test_steps_of_a_run(num_rows: int, num_batches: int | None, num_epochs: int,
 
 
 def test_fewer_rows_than_a_batch_are_refused_with_the_remedy() -> None:
-    with raises(DataError, "too_few_rows", "training.batch_size=9"):
+    with raises(DataError, "no_rows", "training.batch_size=9"):
         count_steps(9, 16, 100, 1)

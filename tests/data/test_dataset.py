@@ -111,7 +111,7 @@ def test_one_heading_among_the_answers_marks_no_dataset(tmp_path: Path, caplog: 
         ([], "no_rows", ["train.jsonl"]),
         (
             [{"problem": "q", "answer": "1"}, [], {"problem": "p", "answer": "2"}],
-            "no_usable_rows",
+            "no_rows",
             [
                 "none of the 3",
                 "1 × not a JSON object",
@@ -203,7 +203,7 @@ def test_an_environment_has_another_problem_for_each_row(tmp_path: Path) -> None
     write(tmp_path / "rows.jsonl", games)
     config = config_for(tmp_path / "rows.jsonl", 0.7)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, answer_column=None))
-    with raises(DataError, "too_few_problems"):
+    with raises(DataError, "no_rows"):
         load_splits(config)
     config = dataclasses.replace(config, environment=EnvironmentConfig(name="guess_number"))
     train, evaluation, _ = load_splits(config)
@@ -236,8 +236,8 @@ LOST = [{"problem": "p"}, {"problem": "q"}]
 @pytest.mark.parametrize(
     ("objects", "fraction", "code", "words"),
     [
-        (rows(1), 0.5, "too_few_problems", "there is 1; set it to 1"),
-        ([*rows(1), *LOST], 0.5, "too_few_problems", "were dropped: 2 × no column 'question' or 'answer' (lines 2, 3"),
+        (rows(1), 0.5, "no_rows", "there is 1; set it to 1"),
+        ([*rows(1), *LOST], 0.5, "no_rows", "were dropped: 2 × no column 'question' or 'answer' (lines 2, 3"),
     ],
 )
 def test_what_cannot_be_divided(objects: list[Any], fraction: float, code: str, words: str, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_peeking_refuses_a_split_without_usable_rows(split: str, tmp_path: Path)
     write(tmp_path / "train.jsonl", rows(1))
     write(tmp_path / "test.jsonl", rows(1))
     write(tmp_path / f"{split}.jsonl", [{}])
-    with raises(DataError, "no_usable_rows", f"{split}.jsonl"):
+    with raises(DataError, "no_rows", f"{split}.jsonl"):
         peek_example(config_for(tmp_path))
 
 
@@ -325,13 +325,13 @@ def test_columns_of_each_set_are_known_before_loading(tmp_path: Path) -> None:
 def test_a_set_without_a_usable_row_is_refused_with_its_name(tmp_path: Path) -> None:
     config = mixture(tmp_path, prompt_column="question")
     for split, read in (("test", peek_examples), ("train", lambda config: load_examples(config, "train"))):
-        with raises(DataError, "no_usable_rows", f"{split} rows of data.mixture.hard"):
+        with raises(DataError, "no_rows", f"{split} rows of data.mixture.hard"):
             read(config)
 
 
 def test_a_column_that_says_otherwise_where_rows_come_from_must_be_renamed(tmp_path: Path) -> None:
     config = mixture(tmp_path, columns={"data_source": "problem", "problem": "level"})
-    with raises(DataError, "no_usable_rows", "rename it, for example data.mixture.hard.columns.origin=data_source"):
+    with raises(DataError, "no_rows", "rename it, for example data.mixture.hard.columns.origin=data_source"):
         load_examples(config, "train")
 
 
@@ -375,5 +375,5 @@ def test_about_a_fraction_of_a_stream_trains_and_the_rest_is_held_out(tmp_path: 
     config.seed = 1
     assert load_evaluation(config).examples != held_out
     config.training.train_fraction = 0.999999999
-    with raises(DataError, "no_evaluation_rows"):
+    with raises(DataError, "no_rows"):
         load_evaluation(config)

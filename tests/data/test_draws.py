@@ -81,7 +81,7 @@ def test_rows_of_equal_difficulty_do_not_keep_their_order() -> None:
 
 
 def test_more_stages_than_rows_are_refused() -> None:
-    with raises(DataError, "too_many_stages", "set data.curriculum.stages=3"):
+    with raises(DataError, "invalid_config", "set data.curriculum.stages=3"):
         CurriculumDraws([1.0] * 3, 10, CurriculumConfig(column="level"), (0, 1))
 
 

@@ -146,7 +146,7 @@ def test_the_format_of_calls_has_a_reason(
 def test_a_format_whose_tags_are_special_tokens_is_refused(tmp_path: Path) -> None:
     make = functools.partial(chat.byte_level, (*chat.CHATML_TOKENS, "<tool_call>", "</tool_call>"))
     pair = make_pair("qwen2", tmp_path, template=CALLING.replace("CALL", SMOLLM3), make=make)
-    with raises(ConfigError, "unreadable_call_format"):
+    with raises(ConfigError, "invalid_chat_template"):
         EpisodeEncoder(pair.ours, pair.prompt, call_format="qwen_xml")
     assert EpisodeEncoder(pair.ours, pair.prompt, call_format="gemma").call_format is ToolCallFormat.GEMMA
 

@@ -68,8 +68,8 @@ TALK = [Example("x", {}, 1, ({"role": "user", "content": "x"},))]
 @pytest.mark.parametrize(
     ("count", "examples", "code", "words"),
     [
-        (3, EXAMPLES[:3], "too_few_problems", "set it below 3"),
-        (1, TALK, "conversation_rows", "write worked examples in prompt.few_shot"),
+        (3, EXAMPLES[:3], "no_rows", "set it below 3"),
+        (1, TALK, "invalid_prompt", "write worked examples in prompt.few_shot"),
     ],
 )
 def test_what_cannot_be_drawn_from(count: int, examples: list[Example], code: str, words: str) -> None:

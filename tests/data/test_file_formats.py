@@ -90,4 +90,4 @@ def test_a_large_file_or_row_is_not_held_in_memory(suffix: str, values: list[byt
 @every_format
 def test_a_directory_in_place_of_a_file(suffix: str, write: Write, tmp_path: Path) -> None:
     (tmp_path / f"train.{suffix}").mkdir()
-    assert "a directory" in refusal("not_a_regular_file", tmp_path)
+    assert "a directory" in refusal("unsupported_data", tmp_path)

@@ -78,7 +78,7 @@ def test_longest_row_that_is_allowed(end: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b'[\n  {"question": "q"}\n]\n', b'\n [{"question": "q"}]', b"\xef\xbb\xbf[]"])
 def test_a_file_that_is_a_json_array_is_refused_with_the_remedy(content: bytes, tmp_path: Path) -> None:
-    assert "jq -c '.[]' rows.json > rows.jsonl" in refusal("json_array", tmp_path / "rows.json", content)
+    assert "jq -c '.[]' rows.json > rows.jsonl" in refusal("invalid_row", tmp_path / "rows.json", content)
 
 
 def test_a_json_file_may_hold_an_object_a_line(tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_json_file_may_hold_an_object_a_line(tmp_path: Path) -> None:
 def test_an_unknown_source_names_the_nearest_and_training_comes_before_the_group(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_bytes(GOOD)
     config = Config(data=DataConfig(source="json", path=str(tmp_path)))
-    with raises(ConfigError, "unknown_source") as caught:
+    with raises(ConfigError, "invalid_config") as caught:
         read_rows(config, "train", Dropped())
     assert str(caught.value).startswith("data.source must be one of auto, synthetic, jsonl, csv")
     assert "did you mean jsonl?" in str(caught.value)
     config.training = TrainingConfig(data_source="jsonl")
     assert len(list(read_rows(config, "train", Dropped()))) == 1
     config.training.data_source = "tfsd"
-    with raises(ConfigError, "unknown_source") as caught:
+    with raises(ConfigError, "invalid_config") as caught:
         read_rows(config, "train", Dropped())
     assert str(caught.value).startswith("training.data_source must be")
 
@@ -105,7 +105,7 @@ def test_an_unknown_source_names_the_nearest_and_training_comes_before_the_group
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").touch(mode=0)
-    assert "Permission denied" in refusal("unreadable_file", tmp_path)
+    assert "Permission denied" in refusal("damaged_data", tmp_path)
 
 
 def test_synthetic_rows_follow_the_configuration() -> None:

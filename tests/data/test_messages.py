@@ -68,7 +68,7 @@ def test_a_missing_column_is_refused_by_name(columns: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("template", ["{", "}", "{}", "{0}", "{name!r}", "{name:>9}", "{a.b}", "{a[0]}"])
 def test_a_template_that_is_none_is_refused(template: str) -> None:
-    with raises(ConfigError, "invalid_template") as caught:
+    with raises(ConfigError, "invalid_prompt") as caught:
         messages_for(PromptConfig(template=template), example())
     assert str(caught.value).endswith("; write {{ and }} for braces")
     if "name" in template:
@@ -122,10 +122,10 @@ def test_worked_examples_are_put_as_the_question_is() -> None:
 @pytest.mark.parametrize(
     ("shot", "code", "words"),
     [
-        ({"answer": "4"}, "incomplete_example", "must have a prompt, but has answer"),
-        ({"prompt": "x"}, "incomplete_example", "must have an answer, but has prompt"),
-        ({}, "incomplete_example", "has nothing"),
-        ({"prompt": "x", "answer": 4}, "missing_column", "has no 'unit'"),
+        ({"answer": "4"}, "invalid_prompt", "must have a prompt, but has answer"),
+        ({"prompt": "x"}, "invalid_prompt", "must have an answer, but has prompt"),
+        ({}, "invalid_prompt", "has nothing"),
+        ({"prompt": "x", "answer": 4}, "invalid_prompt", "has no 'unit'"),
     ],
 )
 def test_a_worked_example_that_lacks_something_is_refused(shot: dict[str, Any], code: str, words: str) -> None:
@@ -193,5 +193,5 @@ def test_a_conversation_that_cannot_be_continued_says_why(talk: Any, reason: str
 
 
 def test_a_template_for_questions_is_refused_for_conversations() -> None:
-    with raises(ConfigError, "template_for_conversations", "set prompt.template=null"):
+    with raises(ConfigError, "invalid_prompt", "set prompt.template=null"):
         messages_for(PromptConfig(template="{question}"), example(messages=TALK))

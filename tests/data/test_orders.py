@@ -59,7 +59,7 @@ def test_sets_of_equal_size_are_not_shuffled_alike() -> None:
 
 
 def test_a_set_that_lost_all_its_rows_is_refused_with_its_name() -> None:
-    with raises(DataError, "no_usable_rows", "data.mixture.small"):
+    with raises(DataError, "no_rows", "data.mixture.small"):
         make_order(examples(40, "large"), config_for(mixture=MIXTURE))
 
 
@@ -86,5 +86,5 @@ def test_each_set_of_a_mixture_has_its_own_curriculum() -> None:
 
 
 def test_fewer_rows_than_a_batch_are_refused() -> None:
-    with raises(DataError, "too_few_rows"):
+    with raises(DataError, "no_rows"):
         make_order([*examples(2, "large"), *examples(1, "small")], config_for(mixture=MIXTURE))

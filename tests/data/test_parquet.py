@@ -105,12 +105,12 @@ def break_page(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-        (lambda content: content[: len(content) // 2], "incomplete_file"),
-        (lambda content: content[:-1], "incomplete_file"),
-        (lambda content: b"", "incomplete_file"),
-        (lambda content: b"PAR1", "incomplete_file"),
-        (lambda content: b"question,answer\n", "incomplete_file"),
-        (break_page, "damaged_file"),
+        (lambda content: content[: len(content) // 2], "damaged_data"),
+        (lambda content: content[:-1], "damaged_data"),
+        (lambda content: b"", "damaged_data"),
+        (lambda content: b"PAR1", "damaged_data"),
+        (lambda content: b"question,answer\n", "damaged_data"),
+        (break_page, "damaged_data"),
     ],
 )
 def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], code: str, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], code: str, 
 def test_columns_of_the_same_name_are_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["value", "value"])
     pq.write_table(table, tmp_path / "rows.parquet")
-    refusal("duplicate_column", tmp_path / "rows.parquet")
+    refusal("invalid_row", tmp_path / "rows.parquet")
 
 
 def test_rows_are_numbered_through_row_groups(tmp_path: Path) -> None:

@@ -88,5 +88,5 @@ def test_an_unscored_row_keeps_its_rate() -> None:
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(config: Config) -> None:
-    with raises(ConfigError, "invalid_setting"):
+    with raises(ConfigError, "invalid_config"):
         check(config)

@@ -83,27 +83,27 @@ def shards(*numbers: int) -> list[str]:
 @pytest.mark.parametrize(
     ("names", "path", "split", "source", "code", "words"),
     [
-        (["rows.txt"], "rows.txt", "train", "auto", "unknown_format", ".jsonl, .ndjson"),
-        (["rows"], "rows", "train", "auto", "unknown_format", "set data.source="),
-        (["rows.parquet.gz"], "rows.parquet.gz", "train", "auto", "unknown_format", ".parquet, or set"),
-        ([], "no/rows", "train", "auto", "missing_file", "No such file"),
-        ([], "x" * 5000, "train", "jsonl", "missing_file", "File name too long"),
-        ([], "*.jsonl", "train", "jsonl", "missing_file", "correct data.path"),
-        ([], None, "test", "jsonl", "no_path", "neither data.path nor training.test_data_dir"),
-        (["train.csv", "train.jsonl"], ".", "train", "auto", "mixed_formats", "data.source=jsonl or csv"),
-        (["validation.csv"], ".", "train", "auto", "missing_split", "train.jsonl, train.csv, train.parquet"),
-        ([], ".", "train", "jsonl", "missing_split", "data.train_split"),
-        (["train.jsonl", "train.jsonl.gz"], ".", "train", "jsonl", "duplicate_split", "train.jsonl.gz"),
-        (["a.jsonl", "b.jsonl"], "*.jsonl", "test", "jsonl", "no_evaluation_rows", "matches 2 files"),
-        (["rows.jsonl"], "rows.jsonl", "test", "jsonl", "no_evaluation_rows", "training.train_fraction=0.9"),
-        (shards(0, 1, 3), ".", "train", "jsonl", "missing_shards", "lacks train-00002-of-00004.jsonl;"),
-        (shards(1, 2), ".", "train", "jsonl", "missing_shards", ", ".join(shards(0, 3))),
-        (shards(2, 3, 4), ".", "train", "jsonl", "missing_shards", "lacks train-00001-of-00004.jsonl;"),
-        (shards(0, 1, 2, 4), ".", "train", "jsonl", "unexpected_shard", shards(4)[0]),
-        (["train-0-of-999999999999.jsonl"], ".", "train", "jsonl", "missing_shards", "and 999999999993 more"),
-        ([*shards(0), "train-1.jsonl"], ".", "train", "jsonl", "mixed_shards", "train-1.jsonl;"),
-        ([*shards(0), "train-00000-of-00002.jsonl"], ".", "train", "jsonl", "mixed_shards", "one set of shards"),
-        ([*shards(0), f"{shards(0)[0]}.gz"], ".", "train", "jsonl", "mixed_shards", "one set of shards"),
+        (["rows.txt"], "rows.txt", "train", "auto", "unsupported_data", ".jsonl, .ndjson"),
+        (["rows"], "rows", "train", "auto", "unsupported_data", "set data.source="),
+        (["rows.parquet.gz"], "rows.parquet.gz", "train", "auto", "unsupported_data", ".parquet, or set"),
+        ([], "no/rows", "train", "auto", "missing_data", "No such file"),
+        ([], "x" * 5000, "train", "jsonl", "missing_data", "File name too long"),
+        ([], "*.jsonl", "train", "jsonl", "missing_data", "correct data.path"),
+        ([], None, "test", "jsonl", "missing_data", "neither data.path nor training.test_data_dir"),
+        (["train.csv", "train.jsonl"], ".", "train", "auto", "unsupported_data", "data.source=jsonl or csv"),
+        (["validation.csv"], ".", "train", "auto", "missing_data", "train.jsonl, train.csv, train.parquet"),
+        ([], ".", "train", "jsonl", "missing_data", "data.train_split"),
+        (["train.jsonl", "train.jsonl.gz"], ".", "train", "jsonl", "missing_data", "train.jsonl.gz"),
+        (["a.jsonl", "b.jsonl"], "*.jsonl", "test", "jsonl", "no_rows", "matches 2 files"),
+        (["rows.jsonl"], "rows.jsonl", "test", "jsonl", "no_rows", "training.train_fraction=0.9"),
+        (shards(0, 1, 3), ".", "train", "jsonl", "damaged_data", "lacks train-00002-of-00004.jsonl;"),
+        (shards(1, 2), ".", "train", "jsonl", "damaged_data", ", ".join(shards(0, 3))),
+        (shards(2, 3, 4), ".", "train", "jsonl", "damaged_data", "lacks train-00001-of-00004.jsonl;"),
+        (shards(0, 1, 2, 4), ".", "train", "jsonl", "damaged_data", shards(4)[0]),
+        (["train-0-of-999999999999.jsonl"], ".", "train", "jsonl", "damaged_data", "and 999999999993 more"),
+        ([*shards(0), "train-1.jsonl"], ".", "train", "jsonl", "damaged_data", "train-1.jsonl;"),
+        ([*shards(0), "train-00000-of-00002.jsonl"], ".", "train", "jsonl", "damaged_data", "one set of shards"),
+        ([*shards(0), f"{shards(0)[0]}.gz"], ".", "train", "jsonl", "damaged_data", "one set of shards"),
     ],
 )
 def test_files_that_cannot_be_a_split_are_refused(
@@ -119,7 +119,7 @@ def test_files_that_cannot_be_a_split_are_refused(
 def test_a_pipe_is_refused(path: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "train.jsonl").symlink_to("pipe.jsonl")
-    with raises(DataError, "missing_file" if "*" in path else "not_a_regular_file"):
+    with raises(DataError, "missing_data" if "*" in path else "unsupported_data"):
         find_files(config_for(tmp_path / path), "train", "jsonl")
 
 
@@ -139,7 +139,7 @@ def test_each_split_has_an_override(tmp_path: Path) -> None:
         assert find_files(config, "train", "jsonl") == [tmp_path / "train.jsonl"]
         assert find_files(config, "test", "jsonl") == [tmp_path / wanted]
     config.training.train_data_dir = "/no/such/place"
-    with raises(DataError, "missing_file", "training.train_data_dir=/no/such/place"):
+    with raises(DataError, "missing_data", "training.train_data_dir=/no/such/place"):
         find_files(config, "train", "jsonl")
 
 
@@ -192,7 +192,7 @@ def test_damaged_compression_is_refused_with_the_file(
     suffix: str, damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     path = tmp_path / f"rows.jsonl.{suffix}"
-    assert path.name in refusal("unreadable_file", path, damage(COMPRESS[suffix](LINE * 5000)))
+    assert path.name in refusal("damaged_data", path, damage(COMPRESS[suffix](LINE * 5000)))
 
 
 def test_rows_of_several_files_are_told_by_file_and_line(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_lines_are_counted_and_blank_ones_passed_over(tmp_path: Path) -> None:
         (b'{"prompt": 3}\n', "invalid_row", "no problem"),
         (b'{"prompt": ["x"]}\n', "invalid_row", "without role and content"),
         (b"\n" + b"[" * 100_000, "invalid_row", "line 2 must be"),
-        (None, "unreadable_file", "rows.jsonl"),
-        (b"\xff\xfe", "unreadable_file", "rows.jsonl"),
+        (None, "damaged_data", "rows.jsonl"),
+        (b"\xff\xfe", "damaged_data", "rows.jsonl"),
         (b"\n \n", "no_rows", "rows.jsonl"),
     ],
 )

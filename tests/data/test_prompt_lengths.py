@@ -95,13 +95,13 @@ def test_a_given_length_without_room_for_reset_is_refused_before_the_model_loads
         "environment.execution=inline",
         "generation.max_prompt_length=160",
     )
-    with raises(DataError, "over_long_prompts"):
+    with raises(DataError, "invalid_prompt"):
         lengths_of(config)
 
 
 def test_a_given_length_without_room_for_the_tools_is_refused_at_once() -> None:
     config = compose_overrides(["model=tiny_tools", "environment=calculator", "generation.max_prompt_length=40"])
-    with raises(ConfigError, "over_long_prompts"):
+    with raises(ConfigError, "invalid_prompt"):
         preflight(config, Path.cwd())
     enough = compose_overrides(["model=tiny_tools", "environment=calculator", "generation.max_prompt_length=64"])
     assert preflight(enough, Path.cwd()).config.generation.max_prompt_length == 64
@@ -117,7 +117,7 @@ def test_the_context_of_the_model_limits_prompts(tmp_path: Path) -> None:
     assert settled.generation.max_prompt_length is not None
     assert settled.generation.max_prompt_length + config.generation.max_generation_steps <= 200
     config.generation.over_long = "refuse"
-    with raises(DataError, "over_long_prompts"):
+    with raises(DataError, "invalid_prompt"):
         lengths_of(config, context=200)
 
 

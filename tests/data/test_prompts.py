@@ -311,13 +311,13 @@ def test_text_of_the_system_message_cannot_forge_a_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "changes", "code", "words"),
     [
-        ("qwen2", {}, {"template": "Hello"}, "question_left_out", "set prompt.chat_template"),
-        ("qwen2", {"num_few_shot": 2}, {}, "undrawn_examples", "num_few_shot=2"),
+        ("qwen2", {}, {"template": "Hello"}, "invalid_chat_template", "set prompt.chat_template"),
+        ("qwen2", {"num_few_shot": 2}, {}, "invalid_prompt", "num_few_shot=2"),
         (
             "gemma2",
             {"system": SYSTEM, "without_system_role": "refuse"},
             {},
-            "no_system_role",
+            "invalid_chat_template",
             "without_system_role=fold",
         ),
     ],
@@ -332,7 +332,7 @@ def test_a_template_that_does_not_fit_the_prompt_is_refused(
 
 def test_a_model_without_a_template_says_which_key_to_set(tmp_path: Path) -> None:
     pair = make_pair("qwen2", tmp_path, template=None)
-    with raises(ModelError, "missing_chat_template"):
+    with raises(ModelError, "invalid_chat_template"):
         PromptEncoder(pair.ours, pair.prompt)
 
 
@@ -362,8 +362,8 @@ def test_over_long_prompts_are_dropped_and_counted(lengths: list[int], kept: int
 @pytest.mark.parametrize(
     ("lengths", "policy", "code", "words"),
     [
-        ([10, 11, 30], "refuse", "over_long_prompts", "max_prompt_length=30 or generation.over_long=drop"),
-        ([20, 11, 30], "drop", "over_long_prompts", "set generation.max_prompt_length=30"),
+        ([10, 11, 30], "refuse", "invalid_prompt", "max_prompt_length=30 or generation.over_long=drop"),
+        ([20, 11, 30], "drop", "invalid_prompt", "set generation.max_prompt_length=30"),
     ],
 )
 def test_over_long_prompts_are_refused_with_the_length_that_would_do(
@@ -395,5 +395,5 @@ def test_tool_calls_of_a_row_are_rendered_and_forge_no_token(tmp_path: Path) -> 
 def test_a_template_that_leaves_calls_out_is_told(tmp_path: Path) -> None:
     pair = make_pair("gemma3", tmp_path)
     talk: Any = [*ask("2 + 2?"), {"role": "assistant", "content": "", "tool_calls": CALLS}, *ask("And?")]
-    with raises(ModelError, "tools_left_out"):
+    with raises(ModelError, "invalid_chat_template"):
         PromptEncoder(pair.ours, pair.prompt).encode(talk)

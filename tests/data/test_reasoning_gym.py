@@ -122,11 +122,11 @@ def test_levels_are_those_of_the_librarys_curriculum() -> None:
 @pytest.mark.parametrize(
     ("tasks", "code"),
     [
-        ({}, "no_tasks"),
-        ({"chain_sums": {}}, "unknown_task"),
-        ({"chain_sum": {"num_terms": 2}}, "invalid_task_parameter"),
-        ({"chain_sum": {"min_terms": 9}}, "invalid_task_parameter"),
-        ({"list_functions": {"levels": [1]}}, "no_levels"),
+        ({}, "invalid_tasks"),
+        ({"chain_sums": {}}, "invalid_tasks"),
+        ({"chain_sum": {"num_terms": 2}}, "invalid_tasks"),
+        ({"chain_sum": {"min_terms": 9}}, "invalid_tasks"),
+        ({"list_functions": {"levels": [1]}}, "invalid_tasks"),
     ],
 )
 def test_tasks_that_the_library_refuses(tasks: dict[str, Any], code: str) -> None:
@@ -136,7 +136,7 @@ def test_tasks_that_the_library_refuses(tasks: dict[str, Any], code: str) -> Non
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    with raises(ConfigError, "missing_dependency", "pip install agent_tunix[tasks]"):
+    with raises(ConfigError, "missing_package", "pip install agent_tunix[tasks]"):
         rows_of({"chain_sum": None})
 
 

@@ -23,21 +23,21 @@ def test_one_process_joins_nobody() -> None:
 @pytest.mark.parametrize("missing", ["coordinator_address", "num_processes", "process_id"])
 def test_manual_names_the_key_that_is_missing(missing: str) -> None:
     whole = DistributedConfig(mode="manual", coordinator_address="127.0.0.1:1", num_processes=2, process_id=0)
-    with raises(ConfigError, "missing_distributed_key", f"distributed.{missing}"):
+    with raises(ConfigError, "invalid_config", f"distributed.{missing}"):
         join(replace(whole, **{missing: None}))  # type: ignore[arg-type]
 
 
 def test_slurm_names_the_variable_that_srun_did_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delenv("SLURM_PROCID", raising=False)
-    with raises(ConfigError, "missing_slurm_variable", "SLURM_PROCID"):
+    with raises(ConfigError, "invalid_config", "SLURM_PROCID"):
         join(DistributedConfig(mode="slurm"))
 
 
 def test_mpi_without_mpi4py_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMPI_MCA_orte_hnp_uri", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with raises(ConfigError, "missing_mpi4py"):
+    with raises(ConfigError, "missing_package"):
         join(DistributedConfig(mode="mpi"))
 
 

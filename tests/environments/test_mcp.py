@@ -129,7 +129,7 @@ def test_a_server_that_dies_is_an_error_of_its_episodes_and_the_next_one_gets_a_
         result = run_episode(adapter.open(), script(call("exit"), "done"))
         assert result.stop_reason is StopReason.ERROR
         assert "was lost while exit ran" in result.error
-        with raises(EnvironmentFailedError, "mcp_server_lost"):
+        with raises(EnvironmentFailedError, "mcp_server_failed"):
             before.call("add", {"a": 1})
         second = pid_of(adapter.open())
         assert second != first
@@ -218,7 +218,7 @@ def test_a_server_over_http(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None
             assert [one.call("add", {"a": 2}).text, other.call("add", {"a": 3}).text] == ["3", "4"]
             assert one.call("refuse", {"reason": "no"}).outcome is CallOutcome.TOOL_ERROR
             assert one.call("flood", {"characters": 2_000_000}).outcome is CallOutcome.TOO_LONG
-            with raises(EnvironmentFailedError, "mcp_server_lost"):
+            with raises(EnvironmentFailedError, "mcp_server_failed"):
                 one.call("exit", {})
             with raises(EnvironmentFailedError, "mcp_server_failed"):
                 adapter.open()
@@ -249,7 +249,7 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_server_of_another_form_is_refused(given: Any) -> None:
-    with raises(InvalidEnvironmentError, "invalid_mcp_server"):
+    with raises(InvalidEnvironmentError, "invalid_environment"):
         McpServer.read(given, DIRECTORY)
 
 
@@ -289,7 +289,7 @@ def test_schemas_of_a_server_are_not_run(tmp_path: Path) -> None:
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with raises(InvalidEnvironmentError, "missing_dependency", "pip install agent_tunix[mcp]"):
+    with raises(InvalidEnvironmentError, "missing_package", "pip install agent_tunix[mcp]"):
         McpAdapter(workshop())
 
 
@@ -320,6 +320,6 @@ def test_servers_alone_are_an_environment_and_their_names_must_differ() -> None:
     before = threading.active_count()
     with EnvironmentSet(recipes, HostingLimits(num_workers=2), [workshop()]) as environments:
         assert environments.open({}).call("add", {"a": 1}).text == "2"
-    with raises(InvalidEnvironmentError, "duplicate_tool"):
+    with raises(InvalidEnvironmentError, "invalid_tool"):
         EnvironmentSet(recipes, HostingLimits(), [workshop(), workshop()])
     assert threading.active_count() == before

@@ -118,7 +118,7 @@ def resolve(directory: Path, text: str, name: str = "Env") -> EnvironmentAdapter
     ],
 )
 def test_an_environment_of_a_library_is_refused_by_name(text: str, library: str, tmp_path: Path) -> None:
-    with raises(InvalidEnvironmentError, "unsupported_environment") as raised:
+    with raises(InvalidEnvironmentError, "unsupported_library") as raised:
         resolve(tmp_path, text)
     assert library in str(raised.value)
     assert "install" not in str(raised.value)
@@ -129,7 +129,7 @@ def test_an_installed_library_changes_nothing(tmp_path: Path, monkeypatch: pytes
     package.mkdir(parents=True)
     (package / "mcp_environment.py").write_text("class MCPEnvironment:\n    def __init__(self, server): ...\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    with raises(InvalidEnvironmentError, "unsupported_environment"):
+    with raises(InvalidEnvironmentError, "unsupported_library"):
         resolve(tmp_path, OPENENV)
     for name in [name for name in sys.modules if name.partition(".")[0] == "openenv"]:
         del sys.modules[name]
@@ -174,7 +174,7 @@ if __name__ == "__main__":
     ],
 )
 def test_the_place_of_a_nested_definition_is_told(name: str, place: str, tmp_path: Path) -> None:
-    with raises(UnknownEnvironmentError, "unknown_attribute", place):
+    with raises(UnknownEnvironmentError, "unknown_environment", place):
         resolve(tmp_path, NESTED, name)
 
 
@@ -184,5 +184,5 @@ def test_a_name_that_is_nowhere_gets_the_closest_one(tmp_path: Path) -> None:
 
 
 def test_a_class_that_does_not_score_says_what_it_lacks(tmp_path: Path) -> None:
-    with raises(InvalidEnvironmentError, "abstract_environment", "compute_reward"):
+    with raises(InvalidEnvironmentError, "invalid_environment", "compute_reward"):
         resolve(tmp_path, "from benchmax.envs import BaseEnv\n\n\nclass Env(BaseEnv):\n    max_turns = 1\n")

@@ -90,7 +90,7 @@ def test_a_registered_tool_is_found_by_name() -> None:
 def test_the_same_function_may_register_twice_and_another_may_not(caplog: pytest.LogCaptureFixture) -> None:
     register_tool("one")(one)
     register_tool("one")(one)
-    with raises(InvalidEnvironmentError, "duplicate_environment"):
+    with raises(InvalidEnvironmentError, "invalid_environment"):
         register_tool("one")(two)
     register_tool("one", overwrite=True)(two)
     assert resolve_environment("one").definition is two
@@ -105,7 +105,7 @@ def test_a_built_in_s_name_can_be_replaced_which_is_told(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("name", ["", "a b", "1a", "a.b", "a:b", "x" * 101])
 def test_a_malformed_name_is_refused(name: str) -> None:
-    with raises(InvalidEnvironmentError, "invalid_environment_name"):
+    with raises(InvalidEnvironmentError, "invalid_environment"):
         register_environment(name)
 
 
@@ -113,9 +113,9 @@ def test_what_is_no_environment_cannot_be_registered() -> None:
     class Nothing:
         pass
 
-    with raises(InvalidEnvironmentError, "not_an_environment"):
+    with raises(InvalidEnvironmentError, "invalid_environment"):
         register_environment("nothing")(Nothing)
-    with raises(InvalidEnvironmentError, "unknown_environment_convention"):
+    with raises(InvalidEnvironmentError, "invalid_environment"):
         register_environment("one", convention="gym")(one)
 
 
@@ -141,10 +141,10 @@ def test_a_specification_is_resolved(directory: Path, spec: str, convention: str
     ("spec", "code", "part"),
     [
         ("gues_number", "unknown_environment", "did you mean 'guess_number'?"),
-        ("mine.py:Roo", "unknown_attribute", "did you mean 'Room'?"),
-        ("mine.py", "unknown_attribute", "mine.py:Room"),
-        ("mine.Nothing", "unknown_attribute", "There are"),
-        ("nowhere.Room", "unknown_environment_module", "nowhere"),
+        ("mine.py:Roo", "unknown_environment", "did you mean 'Room'?"),
+        ("mine.py", "unknown_environment", "mine.py:Room"),
+        ("mine.Nothing", "unknown_environment", "There are"),
+        ("nowhere.Room", "unknown_environment", "nowhere"),
         ("nowhere.py:Room", "missing_environment_file", "nowhere.py"),
     ],
 )
@@ -158,11 +158,11 @@ def test_an_unknown_name_lists_the_closest(directory: Path, spec: str, code: str
     [
         ("broken.py:Room", {}, "environment_import_failed"),
         ("broken.Room", {}, "environment_import_failed"),
-        ("mine.py:value", {}, "not_an_environment"),
-        ("mine.py:Room", {"size": 3}, "unknown_environment_argument"),
-        ("mine.py:shout", {"size": 3}, "unknown_environment_argument"),
-        ("theirs.py:Game", {}, "unsupported_environment"),
-        ("theirs.py:load_environment", {}, "unsupported_environment"),
+        ("mine.py:value", {}, "invalid_environment"),
+        ("mine.py:Room", {"size": 3}, "invalid_environment"),
+        ("mine.py:shout", {"size": 3}, "invalid_environment"),
+        ("theirs.py:Game", {}, "unsupported_library"),
+        ("theirs.py:load_environment", {}, "unsupported_library"),
     ],
 )
 def test_what_cannot_be_used_is_an_error(directory: Path, spec: str, args: dict[str, int], code: str) -> None:
@@ -171,5 +171,5 @@ def test_what_cannot_be_used_is_an_error(directory: Path, spec: str, args: dict[
 
 
 def test_a_missing_argument_is_told_when_an_episode_opens() -> None:
-    with raises(InvalidEnvironmentError, "missing_environment_argument"):
+    with raises(InvalidEnvironmentError, "invalid_environment"):
         resolve_environment("search").open()

@@ -137,14 +137,14 @@ def test_tools_come_beside_those_of_the_environment(directory: Path) -> None:
 
 
 def test_tools_of_one_name_are_refused(directory: Path) -> None:
-    with raises(InvalidEnvironmentError, "duplicate_tool"):
+    with raises(InvalidEnvironmentError, "invalid_tool"):
         make(directory, None, ("calculator", "calculator"))
 
 
 def test_rows_without_a_required_column_are_refused(directory: Path) -> None:
     with make(directory, "meeting.py:Meeting") as environments:
         environments.check_row({"name": "guest", "folder": "here"})
-        with raises(InvalidEnvironmentError, "missing_environment_column"):
+        with raises(InvalidEnvironmentError, "missing_column"):
             environments.check_row({"name": "guest"})
 
 
@@ -155,7 +155,7 @@ def test_a_text_environment_requires_the_columns_of_its_reset(directory: Path) -
     )
     with make(directory, "riddle.py:Riddle", execution="inline") as environments:
         environments.check_row({"secret": "a"})
-        with raises(InvalidEnvironmentError, "missing_environment_column"):
+        with raises(InvalidEnvironmentError, "missing_column"):
             environments.check_row({"hint": "b"})
 
 

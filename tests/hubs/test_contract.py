@@ -173,10 +173,10 @@ def test_the_beginning_of_a_path_says_the_source(dataset: DatasetService) -> Non
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
-        ({"path": None}, "no_dataset_name", "set data.path="),
+        ({"path": None}, "missing_data", "set data.path="),
         ({"path": "gsm8"}, "not_found", "data.path=gsm8 is no"),
-        ({"path": "gs://owner/name"}, "wrong_scheme", "set data.path="),
-        ({"train_split": "validation"}, "missing_split", "data.train_split"),
+        ({"path": "gs://owner/name"}, "missing_data", "set data.path="),
+        ({"train_split": "validation"}, "missing_data", "data.train_split"),
     ],
 )
 def test_a_dataset_that_is_not_there(dataset: DatasetService, data: dict[str, str], code: str, words: str) -> None:

@@ -66,7 +66,7 @@ def test_subsets_and_splits(dataset_hub: LoopbackHub, streaming: bool) -> None:
     for subset in (None, "mian"):
         message = refusal("unknown_subset", config_of(subset=subset, streaming=streaming))
         assert "'main', 'socratic'; name one of them with data.subset" in message
-    message = refusal("missing_split", config_of(subset="socratic", streaming=streaming), "test")
+    message = refusal("missing_data", config_of(subset="socratic", streaming=streaming), "test")
     assert "it has 'train'" in message
     assert "data.test_split, or set training.train_fraction=0.9" in message
 
@@ -131,7 +131,7 @@ def test_a_directory_that_the_library_saved(tmp_path: Path, several: bool) -> No
     saved.save_to_disk(str(tmp_path / "saved"))
     config = config_of(str(tmp_path / "saved"))
     assert rows_of(config) == TRAIN
-    assert "it has train" in refusal("missing_split", config, "test")
+    assert "it has train" in refusal("missing_data", config, "test")
 
 
 def test_pinning_a_mixture_leaves_sources_without_revisions_alone(dataset_hub: LoopbackHub) -> None:
@@ -164,8 +164,8 @@ def test_a_token_opens_what_is_closed(
 @pytest.mark.parametrize(
     ("files", "code"),
     [
-        ({"sums.py": b"import datasets\n"}, "dataset_program"),
-        ({"train.parquet": as_parquet(TRAIN)[:100]}, "damaged_dataset"),
+        ({"sums.py": b"import datasets\n"}, "unsupported_data"),
+        ({"train.parquet": as_parquet(TRAIN)[:100]}, "damaged_data"),
     ],
 )
 def test_files_that_cannot_be_rows(dataset_hub: LoopbackHub, files: dict[str, bytes], code: str) -> None:
@@ -209,7 +209,7 @@ def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -
     assert rows_of(config_of(revision=second)) == rows_of(config_of()) == TEST
     assert rows_of(config_of(subset="socratic", revision=first)) == TRAIN[:1]
     assert "several subsets, main, socratic" in refusal("not_cached", config_of(subset=None, revision=first))
-    message = refusal("missing_split", config_of(subset="socratic", revision=first), "test")
+    message = refusal("missing_data", config_of(subset="socratic", revision=first), "test")
     assert "it has in its cache sums-train" in message
     assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))
 

@@ -65,7 +65,7 @@ def test_a_branch_or_commit_may_be_named(hub: LoopbackHub) -> None:
     assert find_model_directory(config(f"hf://{REPO}@main")).name == repository.head
     assert pin_model(config(f"hf://{REPO}@main"), recorded) == recorded
     assert pin_model(config(f"hf://{REPO}@{repository.head}"), recorded).path != recorded.path
-    message = refusal("unknown_revision", f"hf://{REPO}@v9")
+    message = refusal("not_found", f"hf://{REPO}@v9")
     assert f"{hub.url}/{REPO}/commits/main" in message
 
 
@@ -105,7 +105,7 @@ def test_a_token_that_sees_no_such_model(hub: LoopbackHub, monkeypatch: pytest.M
 def test_a_token_that_is_not_valid_is_not_shown(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add_model(REPO, TINY)
     monkeypatch.setenv("HF_TOKEN", "hf_expired")
-    assert "hf_expired" not in refusal("invalid_token")
+    assert "hf_expired" not in refusal("access_denied")
 
 
 def test_half_a_copy_is_told(hub: LoopbackHub) -> None:
@@ -119,7 +119,7 @@ def test_half_a_copy_is_told(hub: LoopbackHub) -> None:
 def test_offline_on_purpose(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add_model(REPO, TINY)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "unset HF_HUB_OFFLINE" in refusal("hub_offline")
+    assert "unset HF_HUB_OFFLINE" in refusal("hub_unreachable")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     directory = find_model_directory(config())
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -157,7 +157,7 @@ def test_a_directory_of_a_bucket_has_no_revisions(gcs: LoopbackGcs) -> None:
     pinned = pin_model(config(BUCKET))
     shutil.rmtree(find_model_directory(pinned))
     files["models/tiny/generation_config.json"] = b"{}"
-    refusal("unknown_revision", str(pinned.path))
+    refusal("not_found", str(pinned.path))
     refusal("not_found", "gs://bucket/none")
 
 
@@ -167,10 +167,10 @@ def test_a_socks_proxy_without_its_package_is_named(
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "socks5://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "socks", None)
-    refusal("unusable_proxy", f"kaggle://{KAGGLE_MODEL}")
+    refusal("hub_unreachable", f"kaggle://{KAGGLE_MODEL}")
     monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
     monkeypatch.setitem(sys.modules, "socksio", None)
-    refusal("unusable_proxy", "hf://owner/name")
+    refusal("hub_unreachable", "hf://owner/name")
 
 
 def test_a_version_of_kaggle(kaggle: LoopbackKaggle) -> None:

@@ -174,7 +174,7 @@ def test_a_run_that_cannot_fit_or_a_device_of_unknown_speed_has_no_figures() -> 
 
 def test_a_device_is_found_by_its_name_and_others_are_named() -> None:
     assert find_accelerator("H100").memory_bytes == 80_000_000_000
-    with raises(ConfigError, "unknown_device", "a100-40, "):
+    with raises(ConfigError, "invalid_devices", "a100-40, "):
         find_accelerator("h9")
 
 

@@ -69,7 +69,7 @@ PLAN = MemoryPlan(weights=8 * 10**9, optimizer=10**9, cache=10**9, activations=2
 
 
 def test_weights_that_alone_are_too_much_are_refused_with_the_sum() -> None:
-    with raises(ConfigError, "weights_too_large", "8.00 GB, but only 7.00 GB"):
+    with raises(ConfigError, "not_enough_memory", "8.00 GB, but only 7.00 GB"):
         check_memory(PLAN, 7 * 10**9)
 
 
@@ -188,10 +188,10 @@ CACHE = CachePlan("training", 16, 128, 1024, 2048, 0, 114_688)
 
 def test_a_cache_that_cannot_fit_is_refused_with_the_arithmetic_and_what_to_lower() -> None:
     check_cache(CACHE, 2 * 10**9, 34 * 10**9)
-    with raises(ConfigError, "cache_too_large") as caught:
+    with raises(ConfigError, "not_enough_memory") as caught:
         check_cache(CACHE, 2 * 10**9, 33 * 10**9)
     message = str(caught.value)
     assert "(16 prompts × 1024 + 128 completions × 2048) slots × 114688 bytes = 31.94 GB, beside 2.00 GB" in message
     assert "a device has 33.00 GB; lower training.batch_size, grpo.num_generations" in message
-    with raises(ConfigError, "cache_too_large", "lower evaluation.batch_size"):
+    with raises(ConfigError, "not_enough_memory", "lower evaluation.batch_size"):
         check_cache(dataclasses.replace(CACHE, purpose="evaluation"), 2 * 10**9, 33 * 10**9)

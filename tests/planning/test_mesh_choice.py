@@ -60,7 +60,7 @@ def test_weights_are_divided_into_as_few_parts_as_fit(
 
 
 def test_over_several_processes_no_device_stays_idle() -> None:
-    with raises(ConfigError, "idle_devices", "multiple of 14"):
+    with raises(ConfigError, "invalid_devices", "multiple of 14"):
         choose_mesh_shape(ARCHITECTURE, plan(10), devices(14, per_process=7), num_rows=12)
 
 

@@ -50,24 +50,24 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
     "half a header": (lambda d: cut(d / WEIGHTS, 50), "damaged_weights", WEIGHTS),
     "a page of the web": (lambda d: (d / WEIGHTS).write_text("<html>" * 100), "damaged_weights", WEIGHTS),
     "bytes at the end": (lambda d: append(d / WEIGHTS, b"x"), "damaged_weights", WEIGHTS),
-    "a link to nothing": (lambda d: break_link(d / WEIGHTS), "missing_weights", "a link to a file that does not exist"),
+    "a link to nothing": (lambda d: break_link(d / WEIGHTS), "damaged_weights", "a link to a file that does not exist"),
     "a shard is missing": (
         lambda d: (d / INDEX).write_text(json.dumps({"weight_map": {"a": "model-00002-of-00002.safetensors"}})),
-        "missing_weights",
+        "damaged_weights",
         "model-00002-of-00002.safetensors",
     ),
-    "half an index": (lambda d: (d / INDEX).write_text('{"weight_map": {'), "damaged_index", INDEX),
-    "an index of a list": (lambda d: (d / INDEX).write_text("[]"), "damaged_index", INDEX),
-    "an index of nothing": (lambda d: (d / INDEX).write_text("{}"), "damaged_index", INDEX),
-    "an index of a number": (lambda d: (d / INDEX).write_text('{"weight_map": 3}'), "damaged_index", INDEX),
-    "no weights": (lambda d: (d / WEIGHTS).unlink(), "missing_weights", "*.safetensors"),
+    "half an index": (lambda d: (d / INDEX).write_text('{"weight_map": {'), "damaged_weights", INDEX),
+    "an index of a list": (lambda d: (d / INDEX).write_text("[]"), "damaged_weights", INDEX),
+    "an index of nothing": (lambda d: (d / INDEX).write_text("{}"), "damaged_weights", INDEX),
+    "an index of a number": (lambda d: (d / INDEX).write_text('{"weight_map": 3}'), "damaged_weights", INDEX),
+    "no weights": (lambda d: (d / WEIGHTS).unlink(), "damaged_weights", "*.safetensors"),
     "weights of PyTorch": (
         lambda d: (d / WEIGHTS).rename(d / "pytorch_model.bin"),
-        "unsupported_weights",
+        "damaged_weights",
         "must have its weights in *.safetensors, but has pytorch_model.bin",
     ),
-    "no configuration": (lambda d: (d / "config.json").unlink(), "missing_config", "no config.json"),
-    "no directory": (shutil.rmtree, "missing_directory", "model"),
+    "no configuration": (lambda d: (d / "config.json").unlink(), "invalid_model_config", "no config.json"),
+    "no directory": (shutil.rmtree, "invalid_model", "model"),
 }
 
 
@@ -99,7 +99,7 @@ def test_programs_that_a_model_names_are_not_run(directory: Path, tmp_path: Path
 def test_an_adapter_is_no_model(directory: Path) -> None:
     (directory / WEIGHTS).rename(directory / "adapter_model.safetensors")
     (directory / "config.json").rename(directory / "adapter_config.json")
-    with raises(ModelError, "adapter_without_model"):
+    with raises(ModelError, "adapter_mismatch"):
         find_model_directory(ModelConfig(path=str(directory)))
 
 
@@ -119,7 +119,7 @@ def test_an_embedded_model_is_found_by_its_name(name: str) -> None:
 
 
 def test_an_unknown_embedded_model_is_refused() -> None:
-    with raises(ModelError, "unknown_embedded_model") as caught:
+    with raises(ModelError, "invalid_model") as caught:
         find_model_directory(ModelConfig(path="embedded:tiny"))
     assert "embedded:tiny_tools" in str(caught.value)
 

@@ -302,7 +302,7 @@ _TRUNCATED = {**OLMO3["rope_scaling"], "truncate": False}
 # Error code, base, and keys of which each alone is refused by its name.
 REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
     (
-        "missing_key",
+        "invalid_model_config",
         [
             (LLAMA, dict.fromkeys(("hidden_size", "vocab_size", "rms_norm_eps", "num_hidden_layers"), ...)),
             (QWEN2, {"num_key_value_heads": ..., "intermediate_size": ...}),
@@ -311,7 +311,7 @@ REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
         ],
     ),
     (
-        "invalid_value",
+        "invalid_model_config",
         [
             (LLAMA, {"hidden_size": "2048", "num_attention_heads": 0, "num_hidden_layers": True, "rope_theta": 0}),
             (LLAMA, {"num_key_value_heads": 5, "head_dim": 63, "rms_norm_eps": -1, "tie_word_embeddings": "yes"}),
@@ -329,7 +329,7 @@ REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
         ],
     ),
     (
-        "unsupported_rope",
+        "unsupported_model",
         [
             *(
                 (LLAMA, {"rope_scaling": {"rope_type": name, "factor": 4.0}})
@@ -343,7 +343,7 @@ REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
         ],
     ),
     (
-        "unsupported_layer_types",
+        "invalid_model_config",
         [
             *((QWEN3, {"layer_types": [f"{kind}_attention"] * 28}) for kind in ("sliding", "linear")),
             (SMOLLM3, {"layer_types": ["sliding_attention"] * 36}),
@@ -352,7 +352,7 @@ REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
         ],
     ),
     (
-        "unsupported_feature",
+        "unsupported_model",
         [
             (
                 LLAMA,
@@ -378,14 +378,14 @@ REFUSED: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]]]] = [
         ],
     ),
     (
-        "quantised_weights",
+        "unsupported_model",
         [
             (LLAMA, {"quantization_config": {"quant_method": "gptq"}}),
             (GEMMA3, {"quantization_config": {"quant_method": "awq"}}),
             (QWEN3, {"quantization": {"bits": 4}, "compression_config": {"format": "x"}}),
         ],
     ),
-    ("custom_model_code", [(QWEN2, {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}})]),
+    ("unsupported_model", [(QWEN2, {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}})]),
 ]
 
 
@@ -408,7 +408,7 @@ def test_unknown_features_are_refused(code: str, base: dict[str, Any], key: str,
 
 @pytest.mark.parametrize("name", ["qwen2_moe", "granite", "gemma3n_text", None])
 def test_an_unsupported_family_is_refused_with_those_supported(name: str | None, tmp_path: Path) -> None:
-    with raises(ModelError, "unsupported_model_type") as caught:
+    with raises(ModelError, "unsupported_model") as caught:
         read(tmp_path, change(QWEN3, model_type=name))
     assert "gemma2" in str(caught.value)
 
@@ -416,6 +416,6 @@ def test_an_unsupported_family_is_refused_with_those_supported(name: str | None,
 @pytest.mark.parametrize("content", ["[]", "{"])
 def test_a_damaged_file_is_refused_by_name(content: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(content)
-    with raises(ModelError, "damaged_config") as caught:
+    with raises(ModelError, "invalid_model_config") as caught:
         read_architecture(tmp_path)
     assert str(tmp_path / "config.json") in str(caught.value)

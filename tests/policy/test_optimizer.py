@@ -261,11 +261,11 @@ def test_groups_find_the_weights_of_a_model(model: nnx.Module) -> None:
     [
         (
             {"a": {"match": "q_einsum"}},
-            "group_without_weights",
+            "invalid_config",
             "groups.a.match 'q_einsum' must match a trained weight",
         ),
-        ({"a": {"match": "self_attn"}, "b": {"match": "q_proj"}}, "group_without_weights", "groups.b.match"),
-        ({"a": {"match": ".", "freeze": True}}, "frozen_model", "freeze fewer"),
+        ({"a": {"match": "self_attn"}, "b": {"match": "q_proj"}}, "invalid_config", "groups.b.match"),
+        ({"a": {"match": ".", "freeze": True}}, "invalid_config", "freeze fewer"),
     ],
 )
 def test_groups_that_do_nothing_are_refused(model: nnx.Module, groups: dict[str, Any], code: str, said: str) -> None:

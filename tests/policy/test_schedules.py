@@ -116,5 +116,5 @@ def test_no_warm_up_in_steps_is_none_whatever_the_ratio() -> None:
 
 @pytest.mark.parametrize("steps", [10, 11])
 def test_a_warm_up_as_long_as_the_run_is_refused(steps: int) -> None:
-    with raises(ConfigError, "warmup_too_long"):
+    with raises(ConfigError, "invalid_config"):
         make_schedule(OptimizerConfig(warmup_steps=steps), SchedulerConfig(), 20, updates_per_step=2)

@@ -97,14 +97,14 @@ def test_numbers_that_are_no_token_ids_end_nothing(directory: Path) -> None:
 
 def test_a_template_file_that_is_not_text_is_named(directory: Path) -> None:
     (directory / "chat_template.jinja").write_bytes(b"\xff")
-    with raises(ModelError, "damaged_config"):
+    with raises(ModelError, "invalid_model_config"):
         Tokenizer(directory)
 
 
 def test_without_any_end_token_the_directory_is_refused(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", eos_token=None)
     (directory / "generation_config.json").unlink()
-    with raises(ModelError, "missing_eos_token"):
+    with raises(ModelError, "invalid_tokenizer"):
         Tokenizer(directory)
 
 
@@ -118,14 +118,14 @@ def test_without_a_padding_token_the_end_token_fills_up(directory: Path) -> None
 
 def test_a_missing_tokenizer_json_is_refused(directory: Path) -> None:
     (directory / "tokenizer.json").unlink()
-    with raises(ModelError, "missing_tokenizer"):
+    with raises(ModelError, "invalid_tokenizer"):
         Tokenizer(directory)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"\xff\xfe\x00", b"[]"])
 def test_a_damaged_tokenizer_json_is_named(directory: Path, content: bytes) -> None:
     (directory / "tokenizer.json").write_bytes(content)
-    with raises(ModelError, "damaged_tokenizer") as caught:
+    with raises(ModelError, "invalid_tokenizer") as caught:
         Tokenizer(directory)
     assert "tokenizer.json" in str(caught.value)
 
@@ -139,7 +139,7 @@ def test_a_post_processor_repeats_no_text(directory: Path) -> None:
 
 
 def test_text_that_is_not_unicode_is_an_error_of_the_template() -> None:
-    with raises(ModelError, "tokenizer_failed"):
+    with raises(ModelError, "invalid_tokenizer"):
         TOKENIZER.encode("\ud800")
 
 
@@ -147,7 +147,7 @@ def test_text_that_is_not_unicode_is_an_error_of_the_template() -> None:
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
 def test_a_damaged_configuration_is_named(directory: Path, name: str, content: bytes) -> None:
     (directory / name).write_bytes(content)
-    with raises(ModelError, "damaged_config") as caught:
+    with raises(ModelError, "invalid_model_config") as caught:
         Tokenizer(directory)
     assert name in str(caught.value)
 
@@ -170,7 +170,7 @@ def test_a_setting_wins_over_a_template_file_and_that_over_the_configuration(dir
 
 
 @pytest.mark.parametrize(
-    ("setting", "code"), [("nowhere.jinja", "unreadable_chat_template"), ("chatml", "unknown_chat_template")]
+    ("setting", "code"), [("nowhere.jinja", "invalid_chat_template"), ("chatml", "invalid_chat_template")]
 )
 def test_a_setting_that_is_neither_text_nor_file_is_refused(directory: Path, setting: str, code: str) -> None:
     with raises(ConfigError, code) as caught:
@@ -210,7 +210,7 @@ def test_settings_of_other_types_are_left_alone(settings: dict[str, Any], direct
 
 def test_a_template_in_an_older_file_is_found(directory: Path) -> None:
     configure(directory, "tokenizer_config.json", chat_template=...)
-    with raises(ModelError, "missing_chat_template") as caught:
+    with raises(ModelError, "invalid_chat_template") as caught:
         Tokenizer(directory).render_chat(MESSAGES)
     assert "set prompt.chat_template" in str(caught.value)
     (directory / "chat_template.json").write_text(json.dumps({"chat_template": JINJA}))
@@ -228,7 +228,7 @@ def test_a_template_in_an_older_file_is_found(directory: Path) -> None:
 )
 def test_a_template_that_fails_is_an_error_of_the_model(directory: Path, template: str, said: str) -> None:
     (directory / "chat_template.jinja").write_text(template)
-    with raises(ModelError, "failed_chat_template") as caught:
+    with raises(ModelError, "invalid_chat_template") as caught:
         Tokenizer(directory).render_chat(MESSAGES)
     assert said in str(caught.value)
 

@@ -38,14 +38,14 @@ def test_a_builtins_name_can_be_replaced_once_which_is_told(caplog: pytest.LogCa
     assert "the built-in reward 'math' is replaced" in caplog.text
     assert "one" in caplog.text
     assert get_reward_function("math")("wrong", answer="4") == 1.0
-    with raises(RewardError, "duplicate_reward"):
+    with raises(RewardError, "invalid_reward"):
         register_reward_function("math", two)
 
 
 def test_a_duplicate_among_the_users_names_is_an_error_naming_the_first() -> None:
     register_reward_function("mine", one)
     register_reward_function("mine", one)  # the same function may register again
-    with raises(RewardError, "duplicate_reward") as caught:
+    with raises(RewardError, "invalid_reward") as caught:
         register_reward_function("mine", two)
     assert re.search(r"one .*test_registry\.py:\d+.*overwrite=True", str(caught.value))
     assert get_reward_function("mine")("") == 1.0
@@ -71,13 +71,13 @@ def test_two_closures_of_one_factory_are_not_the_same() -> None:
         return lambda response: value
 
     register_reward_function("mine", make(1.0))
-    with raises(RewardError, "duplicate_reward"):
+    with raises(RewardError, "invalid_reward"):
         register_reward_function("mine", make(2.0))
 
 
 @pytest.mark.parametrize(
     ("names", "code"),
-    [(["", " ", "a b", "a.b", "a/b", "a:b", "1st", "naïve"], "invalid_name"), (RESERVED, "reserved_name")],
+    [(["", " ", "a b", "a.b", "a/b", "a:b", "1st", "naïve"], "invalid_reward"), (RESERVED, "invalid_reward")],
 )
 def test_a_name_that_could_not_be_written_or_logged_is_refused(names: list[str], code: str) -> None:
     for name in names:

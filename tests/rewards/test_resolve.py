@@ -63,12 +63,12 @@ def test_a_file_of_components_is_a_mixture(here: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("components: [", "unreadable_reward_file"),
-        ("components: {}", "malformed_reward_file"),
-        ("correct: {function: math}", "malformed_reward_file"),
-        ("components: {a: math}\nmore: 1", "malformed_reward_file"),
-        ("", "malformed_reward_file"),
-        ("components: {again: {function: careful}}", "nested_components"),
+        ("components: [", "invalid_reward"),
+        ("components: {}", "invalid_reward"),
+        ("correct: {function: math}", "invalid_reward"),
+        ("components: {a: math}\nmore: 1", "invalid_reward"),
+        ("", "invalid_reward"),
+        ("components: {again: {function: careful}}", "invalid_mixture"),
     ],
 )
 def test_a_malformed_file_of_components_is_told_by_name(here: Path, text: str, code: str) -> None:
@@ -172,17 +172,17 @@ def test_an_unknown_name_lists_names_and_the_nearest(here: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "told"),
     [
-        ("absent.py:f", "missing_file", "absent.py"),
-        ("no_such_module.f", "unknown_module", "'no_such_module'"),
-        ("mine.py:bear", "unknown_function", "did you mean 'bare'? mine.py has: mine.py:some_function, mine.py:bare"),
-        ("mine.bear", "unknown_function", "did you mean 'bare'?"),
-        ("mine.py", "missing_function", "mine.py:some_function, mine.py:bare"),
-        ("", "invalid_name", ""),
-        ("two words", "invalid_name", ""),
-        ("../etc/passwd", "invalid_name", ""),
-        (".f", "import_failed", ""),
-        ("x" * 300, "invalid_name", "at most 100 letters"),
-        ("x" * 300 + ".py:f", "missing_file", ""),
+        ("absent.py:f", "unknown_reward", "absent.py"),
+        ("no_such_module.f", "unknown_reward", "'no_such_module'"),
+        ("mine.py:bear", "unknown_reward", "did you mean 'bare'? mine.py has: mine.py:some_function, mine.py:bare"),
+        ("mine.bear", "unknown_reward", "did you mean 'bare'?"),
+        ("mine.py", "invalid_reward", "mine.py:some_function, mine.py:bare"),
+        ("", "invalid_reward", ""),
+        ("two words", "invalid_reward", ""),
+        ("../etc/passwd", "invalid_reward", ""),
+        (".f", "reward_import_failed", ""),
+        ("x" * 300, "invalid_reward", "at most 100 letters"),
+        ("x" * 300 + ".py:f", "unknown_reward", ""),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(here: Path, spec: str, code: str, told: str) -> None:
@@ -206,7 +206,7 @@ def test_a_file_that_fails_to_import_is_told_with_file_line_and_exception(
     here: Path, source: str, exception: str, place: str, spec: str
 ) -> None:
     (here / "broken.py").write_text(source)
-    with raises(RewardError, "import_failed") as caught:
+    with raises(RewardError, "reward_import_failed") as caught:
         resolve_reward(spec)
     assert exception in str(caught.value)
     assert place in str(caught.value)
@@ -215,7 +215,7 @@ def test_a_file_that_fails_to_import_is_told_with_file_line_and_exception(
 
 def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
     (here / "beside.py").write_text("from . import helper\n")
-    with raises(RewardError, "import_failed", "for example `import helper`"):
+    with raises(RewardError, "reward_import_failed", "for example `import helper`"):
         resolve_reward("beside.py:reward", working_directory=here)
 
 
@@ -224,7 +224,7 @@ def test_a_relative_import_in_a_package_is_told_the_name_of_the_module(here: Pat
     for directory in ("package", "package/inner"):
         (here / directory / "__init__.py").touch()
     (here / "package" / "inner" / "mine.py").write_text("from . import helper\n")
-    with raises(RewardError, "import_failed", f"package.inner.mine.NAME, with {here} as the working directory"):
+    with raises(RewardError, "reward_import_failed", f"package.inner.mine.NAME, with {here} as the working directory"):
         resolve_reward("package/inner/mine.py:reward", working_directory=here)
 
 
@@ -241,7 +241,7 @@ def test_two_files_do_not_share_the_helper_of_one_of_them(here: Path, middle: st
         code = f"def reward(response):\n    import {direct}\n    return {direct}.value()\n"
         (here / name / "mine.py").write_text(code)
     assert total(resolve_reward("one/mine.py:reward", working_directory=here)) == 0.25
-    with raises(RewardError, "ambiguous_import", f"{here / 'one' / helper}.py has the same name"):
+    with raises(RewardError, "reward_import_failed", f"{here / 'one' / helper}.py has the same name"):
         resolve_reward("two/mine.py:reward", working_directory=here)
 
 
@@ -259,7 +259,7 @@ def test_a_list_is_components_of_weight_one_named_after_their_functions(here: Pa
 
 
 def test_a_list_with_one_name_twice_says_how_to_name_them(here: Path) -> None:
-    with raises(RewardError, "duplicate_component", "{bare: {function: …}, bare_2: {function: …}}"):
+    with raises(RewardError, "invalid_mixture", "{bare: {function: …}, bare_2: {function: …}}"):
         resolve_reward(["a.bare", "b.bare"])
 
 
@@ -274,33 +274,33 @@ def test_a_mapping_names_weighs_and_binds_its_components(here: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "told"),
     [
-        ({"a": {"function": "math", "wieght": 2}}, "unknown_key", "'wieght'; its keys are function, args, weight"),
-        ({"a": {"function": "math", "requires": {"b": 1}}}, "unknown_component", "'b'"),
-        ({"a": {"function": "math", "requires": "b"}}, "invalid_requirement", "'a'"),
-        ({"a": {"function": "math", "transform": "rnk"}}, "invalid_transform", "'a'"),
-        ({"a": {"function": "math", "when": 3}}, "invalid_route", "'a'"),
-        ({"a": {"function": "math", "cost": -1}}, "invalid_cost", "at least 0"),
-        ({"a": {"function": "math", "cost": "1"}}, "invalid_cost", "'1'"),
-        ({"a": {"weight": 2}}, "missing_function", "'a'"),
-        ({"a": None}, "missing_function", "'a'"),
-        ({"a": {"function": "math", "weight": "2"}}, "invalid_weight", "'a' must be a number or a schedule, not '2'"),
-        ({"a": {"function": "math", "weight": "1e-3"}}, "invalid_weight", "for example 1.0e-3"),
-        ({"a": {"function": "math", "weight": {"from": 0}}}, "invalid_schedule", "to must be"),
-        ({"a": {"function": "math", "weight": True}}, "invalid_weight", "a number"),
-        ({"a": {"function": "math", "weight": float("nan")}}, "invalid_weight", "finite"),
-        ({"a": {"function": "math", "weight": 0}}, "nothing_to_train", ""),
-        ({"a": {"function": "math", "args": [1]}}, "invalid_args", "[1]"),
+        ({"a": {"function": "math", "wieght": 2}}, "invalid_reward", "'wieght'; its keys are function, args, weight"),
+        ({"a": {"function": "math", "requires": {"b": 1}}}, "invalid_mixture", "'b'"),
+        ({"a": {"function": "math", "requires": "b"}}, "invalid_mixture", "'a'"),
+        ({"a": {"function": "math", "transform": "rnk"}}, "invalid_mixture", "'a'"),
+        ({"a": {"function": "math", "when": 3}}, "invalid_mixture", "'a'"),
+        ({"a": {"function": "math", "cost": -1}}, "invalid_mixture", "at least 0"),
+        ({"a": {"function": "math", "cost": "1"}}, "invalid_mixture", "'1'"),
+        ({"a": {"weight": 2}}, "invalid_reward", "'a'"),
+        ({"a": None}, "invalid_reward", "'a'"),
+        ({"a": {"function": "math", "weight": "2"}}, "invalid_mixture", "'a' must be a number or a schedule, not '2'"),
+        ({"a": {"function": "math", "weight": "1e-3"}}, "invalid_mixture", "for example 1.0e-3"),
+        ({"a": {"function": "math", "weight": {"from": 0}}}, "invalid_mixture", "to must be"),
+        ({"a": {"function": "math", "weight": True}}, "invalid_mixture", "a number"),
+        ({"a": {"function": "math", "weight": float("nan")}}, "invalid_mixture", "finite"),
+        ({"a": {"function": "math", "weight": 0}}, "invalid_mixture", ""),
+        ({"a": {"function": "math", "args": [1]}}, "invalid_reward_args", "[1]"),
         ({"a": {"function": "mth"}}, "unknown_reward", "did you mean 'math'"),
-        ({"total": {"function": "math"}}, "reserved_name", "rewards/total"),
-        ({"a/b": {"function": "math"}}, "invalid_name", "'a/b'"),
-        ({1: {"function": "math"}}, "invalid_name", "1"),
-        ({"function": "math", "weight": 2}, "unnamed_component", ""),
-        ({}, "empty_reward", ""),
-        ([], "empty_reward", ""),
-        ([{"a": "math"}], "not_a_reward", ""),
-        (None, "not_a_reward", "None"),
-        (3, "not_a_reward", "3"),
-        ({"a": 3}, "not_a_reward", "3"),
+        ({"total": {"function": "math"}}, "invalid_reward", "rewards/total"),
+        ({"a/b": {"function": "math"}}, "invalid_reward", "'a/b'"),
+        ({1: {"function": "math"}}, "invalid_reward", "1"),
+        ({"function": "math", "weight": 2}, "invalid_mixture", ""),
+        ({}, "invalid_reward", ""),
+        ([], "invalid_reward", ""),
+        ([{"a": "math"}], "invalid_reward", ""),
+        (None, "invalid_reward", "None"),
+        (3, "invalid_reward", "3"),
+        ({"a": 3}, "invalid_reward", "3"),
     ],
 )
 def test_a_malformed_spec_is_refused_with_the_remedy(here: Path, spec: object, code: str, told: str) -> None:
@@ -332,9 +332,9 @@ def test_arguments_come_by_the_components_name_or_its_functions(
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [
-        ({"brevity": {"limit": 50}}, "contradictory_argument", "80 in its args and 50 in rewards.args.brevity"),
+        ({"brevity": {"limit": 50}}, "invalid_mixture", "80 in its args and 50 in rewards.args.brevity"),
         ({"brevity": {"limt": 80}}, None, "no argument 'limt'; it has: answer, limit"),
-        ({"brevity": 3}, "invalid_args", "rewards.args.brevity"),
+        ({"brevity": 3}, "invalid_reward_args", "rewards.args.brevity"),
         ({"concisenes": {"limit": 80}}, "unknown_reward", "rewards.args.concisenes: "),
         ({"concisenes": {"limit": 80}}, "unknown_reward", "did you mean 'conciseness'"),
     ],
@@ -390,5 +390,5 @@ def test_a_reason_is_shown_and_changes_nothing_else() -> None:
     assert told.describe().splitlines()[1].endswith(" — discourages empty tags")
     assert "  reason       discourages empty tags" in reward_page(told).splitlines()
     assert fingerprint(told).short == fingerprint(resolve_reward(plain)).short
-    with raises(RewardError, "invalid_reason"):
+    with raises(RewardError, "invalid_mixture"):
         resolve_reward({"tags": {"function": "format", "reason": 4}})

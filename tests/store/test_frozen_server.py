@@ -71,7 +71,7 @@ def test_a_statement_that_is_frozen_is_an_error_and_the_next_call_works(store: S
 
     from agent_tunix.store.database import reading
 
-    with raises(StoreError, "database_unusable") as caught, reading(store.engine) as connection:
+    with raises(StoreError, "store_failed") as caught, reading(store.engine) as connection:
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -87,7 +87,7 @@ def test_a_slow_statement_is_ended_by_the_server(store: Store) -> None:
 
     from agent_tunix.store.database import reading
 
-    with raises(StoreError, "database_unusable") as caught, reading(store.engine) as connection:
+    with raises(StoreError, "store_failed") as caught, reading(store.engine) as connection:
         connection.execute(text("SELECT pg_sleep(60)"))
     assert "statement timeout" in str(caught.value)
 
@@ -101,7 +101,7 @@ def test_a_server_that_is_frozen_whole_is_an_error(server: str, monkeypatch: pyt
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
-            with raises(StoreError, "database_unusable"):
+            with raises(StoreError, "store_failed"):
                 store.keys.list()
         finally:
             for pid in pids:

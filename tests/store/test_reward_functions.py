@@ -178,7 +178,7 @@ def test_a_damaged_source_is_not_given_out(store: Store, alice: Key) -> None:
     made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
     with store.engine.begin() as connection:
         connection.execute(update(sources).values(content=b"something else"))
-    with raises(StoreError, "damaged_source"):
+    with raises(StoreError, "store_failed"):
         store.reward_functions.source(made.id)
 
 

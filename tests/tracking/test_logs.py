@@ -55,7 +55,7 @@ def test_resumed_run_appends(tmp_path: Path) -> None:
 
 
 def test_unwritable_file_is_a_clear_error(tmp_path: Path) -> None:
-    with raises(RunDirectoryError, "unwritable_log"):
+    with raises(RunDirectoryError, "unwritable_directory"):
         RunLog(tmp_path / "none" / "train.log", "info")
 
 

@@ -108,7 +108,7 @@ def test_zeros_at_the_end_after_a_power_cut_are_left_out(path: Path) -> None:
 @pytest.mark.parametrize("line", ["{torn", "[]", '{"no": "step"}', '{"step": null}'])
 def test_damage_in_the_middle_is_named(line: str, path: Path) -> None:
     path.write_text(f'{{"step": 0}}\n{line}\n{{"step": 2}}\n')
-    with raises(RunDirectoryError, "damaged_metrics") as caught:
+    with raises(RunDirectoryError, "damaged_run") as caught:
         read_rows(path)
     assert "line 2" in str(caught.value)
 
@@ -116,7 +116,7 @@ def test_damage_in_the_middle_is_named(line: str, path: Path) -> None:
 def test_full_disk_is_a_clear_error() -> None:
     with (
         MetricsFile(Path("/dev/full")) as file,
-        raises(RunDirectoryError, "inaccessible_metrics") as caught,
+        raises(RunDirectoryError, "damaged_run") as caught,
     ):
         file.write(1, {"a": 1})
     assert "No space left on device" in str(caught.value)
@@ -124,7 +124,7 @@ def test_full_disk_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("open_file", [MetricsFile, read_rows])
 def test_a_file_that_cannot_be_opened_is_a_clear_error(open_file: Callable[[Path], object], tmp_path: Path) -> None:
-    with raises(RunDirectoryError, "inaccessible_metrics"):
+    with raises(RunDirectoryError, "damaged_run"):
         open_file(tmp_path / "none" / "metrics.jsonl")
 
 
@@ -134,7 +134,7 @@ def test_row_that_does_not_fit_leaves_the_file_whole(path: Path) -> None:
         file.write(0, {})
         resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))
         try:
-            with raises(RunDirectoryError, "inaccessible_metrics") as caught:
+            with raises(RunDirectoryError, "damaged_run") as caught:
                 file.write(1, {"x": "y" * 100})
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -151,19 +151,19 @@ def test_a_damaged_part_is_named_and_leaves_the_others_readable(root: Path) -> N
     (root / "config.yaml").write_text("a: [")
     (root / "metrics.jsonl").write_text("{\n{}\n")
     run = StoredRun(root)
-    with raises(RunDirectoryError, "unreadable_environment"):
+    with raises(RunDirectoryError, "damaged_run"):
         _ = run.fingerprint
     with pytest.raises(ConfigError, match=r"config\.yaml"):
         _ = run.config
-    with raises(RunDirectoryError, "damaged_metrics"):
+    with raises(RunDirectoryError, "damaged_run"):
         _ = run.rows
     assert run.rollouts.steps() == [1]
 
 
 def test_an_environment_without_a_fingerprint_is_told(root: Path) -> None:
     (root / "environment.json").write_text("{}")
-    with raises(RunDirectoryError, "missing_fingerprint"):
+    with raises(RunDirectoryError, "damaged_run"):
         _ = StoredRun(root).fingerprint
     (root / "environment.json").unlink()
-    with raises(RunDirectoryError, "unreadable_environment"):
+    with raises(RunDirectoryError, "damaged_run"):
         _ = StoredRun(root).environment

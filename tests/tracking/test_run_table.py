@@ -222,7 +222,7 @@ def test_runs_are_found_at_any_depth_in_the_order_of_their_numbers(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("absent", "missing_directory"), ("empty", "missing_run"), ("file", "missing_directory")]
+    ("name", "code"), [("absent", "missing_run"), ("empty", "missing_run"), ("file", "missing_run")]
 )
 def test_a_place_without_runs_is_refused(tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "empty").mkdir()

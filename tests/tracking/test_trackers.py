@@ -110,7 +110,7 @@ def test_resumed_run_hides_the_steps_it_takes_again(tmp_path: Path) -> None:
 
 def test_unwritable_directory_of_events_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with raises(RunDirectoryError, "unwritable_events"):
+    with raises(RunDirectoryError, "unwritable_directory"):
         TensorBoardTracker(tmp_path / "file", flush_every_n_steps=1)
 
 

@@ -279,7 +279,7 @@ def test_what_was_sampled_and_what_trained_are_both_logged(synced: Path) -> None
 
 def test_a_run_whose_reference_moved_cannot_go_on_as_if_it_had_not(synced: Path, tmp_path: Path) -> None:
     run = copy_run(synced, tmp_path / "run")
-    with raises(CheckpointError, "reference_moved", "reference_sync_steps=1"):
+    with raises(CheckpointError, "checkpoint_mismatch", "reference_sync_steps=1"):
         train_run(run, *DAPO, "grpo.reference_sync_steps=0", "training.resume=true")
 
 

@@ -95,7 +95,7 @@ def test_the_digest_is_stored_beside_the_run_and_in_checkpoints(adapted: Path, w
 )
 def test_another_base_is_refused(adapted: Path, use: Callable[[Path], None], replace: Callable[[Path], None]) -> None:
     replace(adapted)
-    with raises(ModelError, "base_model_replaced"):
+    with raises(ModelError, "adapter_mismatch"):
         use(adapted)
     assert not (adapted.parent / "exported").exists()
 
@@ -128,7 +128,7 @@ def test_whole_weights_are_loaded_though_the_model_was_replaced_and_warn_of_anot
 def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted: Path, tmp_path: Path) -> None:
     replace_weights(adapted)
     model = f"model.path={adapted.parent / 'model'}"
-    with raises(ConfigError, "adapter_of_another_model"):
+    with raises(ConfigError, "adapter_mismatch"):
         train_run(tmp_path / "run", *ADAPTED, model, f"training.init_checkpoint={adapted}")
 
 

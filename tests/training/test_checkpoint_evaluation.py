@@ -125,7 +125,7 @@ def test_another_checkpoint_answers_the_same_problems(run: Path, tmp_path: Path)
 
 def test_what_no_problem_could_be_judged_on_is_not_compared(run: Path, tmp_path: Path) -> None:
     write_problems(tmp_path / "test.jsonl", [("What is 2 plus 2?", "?")])
-    with raises(DataError, "nothing_to_compare"):
+    with raises(DataError, "invalid_request"):
         measure(run, tmp_path / "found.json", data={"path": str(tmp_path)}, compare_with=str(run))
 
 
@@ -144,20 +144,20 @@ def test_a_model_directory_is_measured_on_problems_of_its_own(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("asked", "code", "fact"),
     [
-        ({}, "missing_checkpoint_dir", "model.path=DIR"),
-        ({"model": {"path": "x"}, "step": 3}, "step_without_run", "step=3"),
-        ({"model": {"path": "x"}, "with_rewards": True}, "rewards_without_run", "checkpoint_dir=RUN"),
-        ({"checkpoint_dir": "RUN", "compare_step": 2}, "compare_step_without_run", "compare_with"),
-        ({"checkpoint_dir": "RUN", "compare_with": "/nowhere"}, "not_a_run", "compare_with=/nowhere"),
-        ({"checkpoint_dir": str(EMBEDDED_MODEL)}, "not_a_run", f"set model.path={EMBEDDED_MODEL} in place of"),
-        ({"checkpoint_dir": "RUN", "compare_with": "RUN", "compare_step": "last"}, "invalid_step", "compare_step"),
-        ({"checkpoint_dir": "RUN", "step": "last"}, "invalid_step", "step"),
-        ({"checkpoint_dir": "RUN", "step": -1}, "invalid_step", "-1"),
-        ({"checkpoint_dir": "RUN", "step": True}, "invalid_step", "True"),
+        ({}, "invalid_request", "model.path=DIR"),
+        ({"model": {"path": "x"}, "step": 3}, "invalid_request", "step=3"),
+        ({"model": {"path": "x"}, "with_rewards": True}, "invalid_request", "checkpoint_dir=RUN"),
+        ({"checkpoint_dir": "RUN", "compare_step": 2}, "invalid_request", "compare_with"),
+        ({"checkpoint_dir": "RUN", "compare_with": "/nowhere"}, "invalid_run_config", "compare_with=/nowhere"),
+        ({"checkpoint_dir": str(EMBEDDED_MODEL)}, "invalid_run_config", f"set model.path={EMBEDDED_MODEL} in place of"),
+        ({"checkpoint_dir": "RUN", "compare_with": "RUN", "compare_step": "last"}, "invalid_request", "compare_step"),
+        ({"checkpoint_dir": "RUN", "step": "last"}, "invalid_request", "step"),
+        ({"checkpoint_dir": "RUN", "step": -1}, "invalid_request", "-1"),
+        ({"checkpoint_dir": "RUN", "step": True}, "invalid_request", "True"),
         ({"checkpoint_dir": "RUN", "data": {"pth": "x"}}, None, "did you mean"),
         ({"checkpoint_dir": "RUN", "data": {"num_test": "many"}}, None, "data.num_test=many: "),
         ({"checkpoint_dir": "RUN", "generation": {"max_prompt_length": 0}}, None, "max_prompt_length"),
-        ({"checkpoint_dir": "RUN", "output": "rows.jsonl"}, "invalid_output", "rows.jsonl"),
+        ({"checkpoint_dir": "RUN", "output": "rows.jsonl"}, "invalid_request", "rows.jsonl"),
     ],
 )
 def test_an_invalid_request_is_refused(asked: dict[str, Any], code: str | None, fact: str, finished: Path) -> None:

@@ -80,7 +80,7 @@ def test_what_is_restored_is_what_was_saved_last_bit_for_bit(checkpoints: Checkp
 def test_a_mark_of_the_best_that_no_run_writes_is_named(mark: str, directory: Path, checkpoints: Checkpoints) -> None:
     save(checkpoints, 5)
     (directory / "best.json").write_text(mark)
-    with raises(CheckpointError, "best_mark_damaged"):
+    with raises(CheckpointError, "checkpoint_damaged"):
         checkpoints.best_step()
 
 
@@ -118,7 +118,7 @@ def test_a_step_that_no_run_reaches_is_no_checkpoint(directory: Path, checkpoint
 
 def test_a_missing_step_names_those_that_exist(checkpoints: Checkpoints) -> None:
     save(checkpoints, 5, 10)
-    with raises(CheckpointError, "no_such_checkpoint", "[5, 10]"):
+    with raises(CheckpointError, "no_checkpoint", "[5, 10]"):
         checkpoints.restore(7, make_state(0))
 
 

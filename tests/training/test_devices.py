@@ -128,7 +128,7 @@ def test_too_little_address_space_is_refused_before_jax_is_imported(
     if is_enough:
         prepare(DistributedConfig(compilation_cache=None))
         return
-    with raises(ConfigError, "little_address_space") as caught:
+    with raises(ConfigError, "not_enough_memory") as caught:
         prepare(DistributedConfig(compilation_cache=None))
     assert "\n" not in str(caught.value)
 

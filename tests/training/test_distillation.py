@@ -93,7 +93,7 @@ def test_a_policy_is_sampled_on_a_machine_without_its_teacher() -> None:
 def test_a_teacher_with_another_tokenizer_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         preflight(small_run(f"grpo.teacher={OTHER_TOKENIZER}"), tmp_path)
-    assert caught.value.code == "teacher_tokenizer"
+    assert caught.value.code == "teacher_mismatch"
 
 
 def make_worse(directory: Path, noise: float) -> Path:
@@ -159,7 +159,7 @@ def test_the_teacher_is_stored_and_named_in_the_model_card(taught: Path, tmp_pat
 )
 def test_a_run_is_not_resumed_with_another_teacher(taught: Path, changed: str, words: str, tmp_path: Path) -> None:
     run = copy_run(taught, tmp_path / "run")
-    with raises(CheckpointError, "teacher_changed", words):
+    with raises(CheckpointError, "checkpoint_mismatch", words):
         train_run(run, *TAUGHT, f"grpo.teacher={taught.parent / 'teacher'}", changed, "training.resume=true")
 
 

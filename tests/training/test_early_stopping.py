@@ -140,5 +140,5 @@ def test_an_unknown_metric_ends_the_run_at_its_first_row(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_without_a_best_checkpoint_its_evaluation_is_refused(finished: Path) -> None:
-    with raises(CheckpointError, "no_best_checkpoint", "[2, 4]"):
+    with raises(CheckpointError, "no_checkpoint", "[2, 4]"):
         load_trained_policy(find_run(finished), "best")

@@ -133,5 +133,5 @@ def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) ->
 
 def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("class Other:\n    def reset(self, board):\n        pass\n")
-    with raises(InvalidEnvironmentError, "missing_environment_column"):
+    with raises(InvalidEnvironmentError, "missing_column"):
         train_run(tmp_path / "run", *EPISODES, f"environment.name={tmp_path / 'other.py'}:Other")

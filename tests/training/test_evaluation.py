@@ -224,7 +224,7 @@ def test_an_evaluation_does_not_write_over_its_problems(path: str, tmp_path: Pat
         data={"source": "jsonl", "path": str(tmp_path / path)},
         output=str(tmp_path / f"{name}.json"),
     )
-    with raises(ConfigError, "output_is_data"):
+    with raises(ConfigError, "invalid_request"):
         read_request(asked)
 
 
@@ -233,7 +233,7 @@ def test_an_evaluation_does_not_write_over_files_of_a_run(name: str, tmp_path: P
     (tmp_path / "config.yaml").touch()
     data = {"source": "jsonl", "path": str(tmp_path / "problems.jsonl")}
     asked = EvaluateConfig(model={"path": str(EMBEDDED_MODEL)}, data=data, output=str(tmp_path / name))
-    with raises(ConfigError, "output_is_of_run"):
+    with raises(ConfigError, "invalid_request"):
         read_request(asked)
 
 

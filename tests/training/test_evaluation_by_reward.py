@@ -166,7 +166,7 @@ def test_the_runs_own_reward_decides_what_is_correct(desk: Path) -> None:
 
 @pytest.mark.parametrize(
     ("correct", "code"),
-    [("mathh", "unknown_reward"), ("nowhere.py:f", None), ("support.py:nothing", "unknown_function")],
+    [("mathh", "unknown_reward"), ("nowhere.py:f", None), ("support.py:nothing", "unknown_reward")],
 )
 def test_a_measure_that_there_is_not_is_refused_before_training(correct: str, code: str | None, desk: Path) -> None:
     with pytest.raises(RewardError) as caught:
@@ -181,5 +181,5 @@ def test_a_measure_whose_columns_the_rows_do_not_have_is_refused_before_training
 
 
 def test_stopping_by_an_evaluation_that_there_is_not_is_refused() -> None:
-    with raises(ConfigError, "invalid_setting"):
+    with raises(ConfigError, "invalid_config"):
         check(small_run("evaluation.num_samples=0", "stopping.metric=eval/accuracy"))

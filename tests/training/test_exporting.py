@@ -194,7 +194,7 @@ def test_a_large_model_is_several_files(whole: FoundRun, tmp_path: Path, monkeyp
 def test_a_directory_with_something_in_it_is_refused(whole: FoundRun, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years")
-    for overwrite, code in ((False, "export_place_not_empty"), (True, "export_place_has_other_files")):
+    for overwrite, code in ((False, "export_place_taken"), (True, "export_place_taken")):
         with raises(ExportError, code):
             export_run(whole, tmp_path / "mine", overwrite=overwrite)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"
@@ -204,7 +204,7 @@ def test_a_directory_with_something_in_it_is_refused(whole: FoundRun, tmp_path: 
 def test_an_earlier_export_is_replaced_unless_others_worked_in_it(whole: FoundRun, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export_run(whole, out, step=0)
-    with raises(ExportError, "export_place_not_empty"):
+    with raises(ExportError, "export_place_taken"):
         export_run(whole, out)
     export_run(whole, out, overwrite=True)
     card = (out / "README.md").read_text()
@@ -216,7 +216,7 @@ def test_an_earlier_export_is_replaced_unless_others_worked_in_it(whole: FoundRu
             path.mkdir(parents=True)
         else:
             path.write_text(text)
-        with raises(ExportError, "export_place_has_other_files", name):
+        with raises(ExportError, "export_place_taken", name):
             export_run(whole, out, overwrite=True)
         assert path.is_dir() if text is None else path.read_text() == text
         if text is None:
@@ -231,7 +231,7 @@ def test_what_a_run_needs_is_not_replaced(whole: FoundRun, again: FoundRun) -> N
     base = again.root.parent / "base"
     for run, place in ((again, base), (whole, whole.root), (whole, whole.root.parent), (whole, whole.checkpoints)):
         before = sorted(place.rglob("*"))
-        with raises(ExportError, "export_place_needed_by_run"):
+        with raises(ExportError, "export_place_taken"):
             export_run(run, place, overwrite=True)
         assert sorted(place.rglob("*")) == before
 
@@ -241,14 +241,14 @@ def test_an_export_that_fails_leaves_nothing(whole: FoundRun, tmp_path: Path, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(exporting, "write_card", fail)
-    with raises(ExportError, "export_not_written", "No space left on device"):
+    with raises(ExportError, "export_failed", "No space left on device"):
         export_run(whole, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_not_taken_for_a_directory(whole: FoundRun, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
-    with raises(ExportError, "export_place_is_file"):
+    with raises(ExportError, "export_place_taken"):
         export_run(whole, tmp_path / "out")
 
 

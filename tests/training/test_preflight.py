@@ -68,7 +68,7 @@ def test_trial_calls_have_the_time_limit_of_the_configuration(tmp_path: Path, ca
 
 def test_a_filter_by_no_component_is_refused(tmp_path: Path) -> None:
     checked(tmp_path, "grpo=dapo", "grpo.filter_by=math")
-    with raises(ConfigError, "unknown_component"):
+    with raises(ConfigError, "invalid_mixture"):
         checked(tmp_path, "grpo=dapo", "grpo.filter_by=maths")
 
 
@@ -81,7 +81,7 @@ def test_a_filter_by_no_component_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_subset_that_the_source_does_not_read_is_refused(overrides: list[str], key: str, tmp_path: Path) -> None:
-    with raises(ConfigError, "unread_subset") as caught:
+    with raises(ConfigError, "invalid_config") as caught:
         checked(tmp_path, *overrides)
     assert str(caught.value).startswith(f"{key}=foo")
 
@@ -158,5 +158,5 @@ def test_a_component_with_a_function_replaces_the_named_mixture(tmp_path: Path) 
 
 
 def test_a_change_of_a_component_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    with raises(RewardError, "missing_function", "math"):
+    with raises(RewardError, "invalid_reward", "math"):
         reward_setup.resolve_from_config(with_overrides(Config(), ["reward.components.brevity.weight=0.9"]), tmp_path)

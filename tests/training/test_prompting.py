@@ -85,7 +85,7 @@ def test_what_the_chat_template_refuses_is_left_out_and_counted() -> None:
 
 
 def test_without_any_prompt_left_the_reasons_are_told() -> None:
-    with raises(DataError, "no_prompts", "1 × used as a worked example"):
+    with raises(DataError, "invalid_prompt", "1 × used as a worked example"):
         encode(EXAMPLES[:1], few_shot=[{"prompt": "1 + 1?", "answer": "2"}])
 
 

@@ -179,14 +179,14 @@ def test_stored_completions_give_their_totals_and_advantages_again_to_the_bit(fi
 
 def test_a_directory_that_holds_a_run_is_refused(finished: Path, config: Config) -> None:
     before = (finished / "metrics.jsonl").read_bytes()
-    with raises(RunDirectoryError, "directory_holds_run", "training.resume=true"):
+    with raises(RunDirectoryError, "directory_taken", "training.resume=true"):
         train_config(config, finished)
     assert (finished / "metrics.jsonl").read_bytes() == before
 
 
 def test_checkpoints_of_another_run_are_refused(finished: Path, config: Config, tmp_path: Path) -> None:
     config.training.checkpoint_dir = str(finished / "checkpoints")
-    with raises(RunDirectoryError, "directory_holds_checkpoints"):
+    with raises(RunDirectoryError, "directory_taken"):
         train_config(config, tmp_path / "run")
 
 
@@ -196,7 +196,7 @@ def request(run: Path, **asked: Any) -> EvaluationRequest:
 
 def test_the_directory_of_a_run_or_of_its_checkpoints_names_the_run(finished: Path, tmp_path: Path) -> None:
     assert request(finished).root == request(finished / "checkpoints").root == finished
-    with raises(ConfigError, "not_a_run"):
+    with raises(ConfigError, "invalid_run_config"):
         request(tmp_path)
 
 
@@ -393,7 +393,7 @@ def test_resuming_on_other_rows_leaves_the_run_finished(finished: Path, config: 
     before = (root / "status.json").read_bytes()
     config.training.resume = True
     config.seed, config.training.train_fraction = 5, 0.5
-    with raises(CheckpointError, "rows_changed", "resume with seed=0"):
+    with raises(CheckpointError, "checkpoint_mismatch", "resume with seed=0"):
         train_config(config, root)
     assert (root / "status.json").read_bytes() == before
 
@@ -408,7 +408,7 @@ def test_metadata_that_no_run_writes_is_named(finished: Path, config: Config, tm
     manifest["metadata.json"] = hashlib.sha256((checkpoint / "metadata.json").read_bytes()).hexdigest()
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
     config.training.resume = True
-    with raises(CheckpointError, "checkpoint_unreadable", "metadata.json"):
+    with raises(CheckpointError, "checkpoint_damaged", "metadata.json"):
         train_config(config, root)
 
 

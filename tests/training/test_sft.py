@@ -130,7 +130,7 @@ def test_a_row_without_a_target_changes_nothing(parts: Lesson) -> None:
     found = parts.trainer.take_step(1, dataclasses.replace(batch, columns=columns))
     assert len(found.left_out) == 1
     assert found.num_tokens == targets_of(parts.bench, batch).mask[:3].sum()
-    with raises(DataError, "batch_without_target"):
+    with raises(DataError, "invalid_row"):
         parts.trainer.take_step(2, dataclasses.replace(batch, columns=[{"answer": "3"}] * 4))
     parts.bench.reset()
 
@@ -203,7 +203,7 @@ def test_a_batch_without_any_target_ends_the_run_with_a_checkpoint(tmp_path: Pat
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
     config = supervised("data.source=jsonl", f"data.path={tmp_path}", "data.shuffle=false")
-    with raises(DataError, "batch_without_target", "The checkpoint of step 1 is saved"):
+    with raises(DataError, "invalid_row", "The checkpoint of step 1 is saved"):
         start(config, tmp_path / "run")
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("step_*")] == ["step_000001"]
 
@@ -212,7 +212,7 @@ def test_grpo_does_not_go_on_with_a_supervised_start(started: Path, tmp_path: Pa
     run = copy_run(started, tmp_path / "run")
     config = from_yaml(started / "config.yaml")
     config.training.resume = True
-    with raises(CheckpointError, "other_method", "agent-tunix sft"):
+    with raises(CheckpointError, "checkpoint_mismatch", "agent-tunix sft"):
         train_config(config, run)
 
 
@@ -254,13 +254,13 @@ def test_an_adapter_begins_with_an_adapter(adapted: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "keys", "error", "code", "fact"),
     [
-        ("/nowhere", (), ConfigError, "not_a_run", "training.init_checkpoint=/nowhere"),
-        ("RUN:3", (), CheckpointError, "no_such_checkpoint", "[2, 4]"),
-        ("RUN:best", (), CheckpointError, "no_best_checkpoint", "[2, 4]"),
-        ("RUN", LORA, ConfigError, "adapter_and_whole_weights", "model.lora_rank=0"),
-        ("ADAPTER", (*LORA, "model.lora_alpha=8"), ConfigError, "adapter_scale_differs", "model.lora_alpha=16"),
+        ("/nowhere", (), ConfigError, "invalid_run_config", "training.init_checkpoint=/nowhere"),
+        ("RUN:3", (), CheckpointError, "no_checkpoint", "[2, 4]"),
+        ("RUN:best", (), CheckpointError, "no_checkpoint", "[2, 4]"),
+        ("RUN", LORA, ConfigError, "adapter_mismatch", "model.lora_rank=0"),
+        ("ADAPTER", (*LORA, "model.lora_alpha=8"), ConfigError, "adapter_mismatch", "model.lora_alpha=16"),
         ("ADAPTER", ("model.lora_rank=8",), CheckpointError, "checkpoint_mismatch", "float32 in the checkpoint"),
-        ("ADAPTER", (*LORA, "model.path=OTHER"), ConfigError, "adapter_of_another_model", "digests"),
+        ("ADAPTER", (*LORA, "model.path=OTHER"), ConfigError, "adapter_mismatch", "digests"),
     ],
 )
 def test_weights_that_cannot_be_begun_with_are_refused(

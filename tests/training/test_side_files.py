@@ -141,7 +141,7 @@ def test_nothing_is_cut_while_later_checkpoints_are_elsewhere(finished: Path, co
     other.rename(tmp_path / "unmounted")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.suffix != ".log"}
     config.training.checkpoint_dir = str(third)
-    with raises(CheckpointError, "checkpoints_elsewhere", str(other), str(third)):
+    with raises(CheckpointError, "no_checkpoint", str(other), str(third)):
         resume(root, config)
     assert {path: path.read_bytes() for path in before} == before
 
@@ -154,7 +154,7 @@ def test_nothing_is_cut_while_the_disk_of_the_checkpoints_is_not_mounted(
     disk.mkdir()
     (root / "checkpoints.json").write_text(json.dumps({"step": 4, "directories": [str(disk)]}))
     config.training.checkpoint_dir = str(disk)
-    with raises(CheckpointError, "checkpoints_elsewhere") as caught:
+    with raises(CheckpointError, "no_checkpoint") as caught:
         resume(root, config)
     assert str(caught.value).count(str(disk)) == 2
     assert [row["step"] for row in read_rows(root / "metrics.jsonl")][-1] == 4
@@ -167,7 +167,7 @@ def test_a_directory_of_the_stored_configuration_counts_without_a_record(
     (root / "checkpoints.json").unlink(missing_ok=True)
     shutil.rmtree(root / "checkpoints")
     config.training.checkpoint_dir = str(tmp_path / "other")
-    with raises(CheckpointError, "checkpoints_elsewhere"):
+    with raises(CheckpointError, "no_checkpoint"):
         resume(root, config)
 
 
@@ -187,5 +187,5 @@ def test_rows_are_not_written_to_a_directory_that_is_gone(tmp_path: Path, caplog
         shutil.rmtree(directory)
         directory.mkdir()
         (directory / "metrics.jsonl").touch()
-        with raises(RunDirectoryError, "vanished_directory"):
+        with raises(RunDirectoryError, "unwritable_directory"):
             file.write(3, {})

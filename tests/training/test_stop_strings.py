@@ -72,5 +72,5 @@ def test_the_plain_prompt_ends_at_the_next_question() -> None:
 
 
 def test_a_stop_string_with_a_character_of_several_tokens_is_refused() -> None:
-    with raises(ConfigError, "stop_string_in_pieces"):
+    with raises(ConfigError, "invalid_tokenizer"):
         make_stop_table(["a", "\ufffd"], ["a。"])

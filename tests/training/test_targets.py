@@ -70,7 +70,7 @@ def test_a_number_is_the_text_that_it_is_as_a_reference(number: Any, text: str) 
     ],
 )
 def test_a_row_without_a_solution_is_refused_with_the_column(columns: dict[str, Any], text: str) -> None:
-    with raises(DataError, "missing_target", "the column 'solution'", text):
+    with raises(DataError, "invalid_row", "the column 'solution'", text):
         target_text(columns, Config())
 
 
@@ -120,11 +120,11 @@ def test_rows_without_a_target_are_refused_before_jax(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"question": "What is 2 plus 2?", "answer": "4"}\n')
     (tmp_path / "test.jsonl").write_text('{"question": "What is 2 plus 3?", "answer": "5"}\n')
     config = small_run("data.source=jsonl", f"data.path={tmp_path}")
-    with raises(DataError, "missing_target"):
+    with raises(DataError, "invalid_row"):
         check_supervised(preflight(config, tmp_path))
 
 
 def test_a_micro_batch_that_devices_cannot_share_is_refused(tmp_path: Path) -> None:
     config = small_run("model.mesh_shape=[2,1]", "training.micro_batch_size=1")
-    with raises(ConfigError, "indivisible_micro_batch"):
+    with raises(ConfigError, "invalid_config"):
         check_supervised(preflight(config, tmp_path))

@@ -54,10 +54,10 @@ def export(
 
     if not (step.isdecimal() or step in ("best", "latest")):
         raise ConfigError(
-            f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_step"
+            f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_request"
         )
     if directory is None and repository is None:
-        raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="export_without_place")
+        raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="invalid_request")
     if repository is not None:
         check_push(repository)
     wanted_step = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)

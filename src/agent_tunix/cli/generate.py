@@ -172,7 +172,7 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
     if score and not found.is_run:
         raise ConfigError(
             f"--score requires a run, whose reward it uses, but {source} is a model directory; remove --score",
-            code="missing_reward",
+            code="invalid_request",
         )
     if found.prompts is not None:
         echo(f"prompts as in training, by {found.prompts}; --raw or --prompt-config makes others", err=True)
@@ -209,7 +209,7 @@ def _sampling(
         raise ConfigError(
             f"--num-generations above 1 requires sampling, because {num_generations} greedy completions would be "
             "identical; add --inference-config standard or --temperature 1",
-            code="equal_completions",
+            code="invalid_request",
         )
     return sampling
 
@@ -281,7 +281,7 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
     except AgentTunixError:
         raise
     except OSError as error:
-        raise ConfigError(f"--output {path} cannot be written: {error}", code="unwritable_output") from error
+        raise ConfigError(f"--output {path} cannot be written: {error}", code="invalid_request") from error
 
 
 def _show(completion: "Completion") -> None:

@@ -129,7 +129,7 @@ def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[fl
             "agent-tunix rewards plan requires a run without environment.name, environment.tools and environment.mcp, "
             "because it samples completions of one turn, not episodes; take the share of dead groups from a short run "
             "(rewards/dead_groups)",
-            code="plan_of_episodes",
+            code="invalid_request",
         )
     validated = preflight(config, Path.cwd())
     devices.prepare(config.distributed)

@@ -113,7 +113,7 @@ def plan(
     if devices is not None and fixed_shape is not None and devices != fixed_shape.size:
         raise ConfigError(
             f"--devices must be {fixed_shape.size} with model.mesh_shape={fixed_shape}, not {devices}",
-            code="mismatched_devices",
+            code="invalid_devices",
         )
     dtype = _dtype(config, accelerator)
     compute_bytes = 4 if dtype == "float32" else 2

@@ -38,7 +38,7 @@ def _dimension(override: Override) -> Dimension:
             raise ConfigError(
                 f"{override.input_line} must have a lower bound below its upper bound; with tag(log, …) both must "
                 "be above 0",
-                code="invalid_interval",
+                code="invalid_search",
             )
         return SearchRange(value.start, value.end, log=log)
     if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
@@ -46,17 +46,17 @@ def _dimension(override: Override) -> Dimension:
             raise ConfigError(
                 f"{override.input_line}: tag(log, …) requires an interval, not a range, whose steps are equal; use "
                 "tag(log,int(interval(low,high))), or remove the tag",
-                code="unsearchable_sweep",
+                code="invalid_search",
             )
         numbers = sorted(value.range())
         if not numbers:
             raise ConfigError(
-                f"{override.input_line} contains no numbers; the end of the range is exclusive", code="empty_range"
+                f"{override.input_line} contains no numbers; the end of the range is exclusive", code="invalid_search"
             )
         return SearchRange(numbers[0], numbers[-1], step=abs(value.step))
     if isinstance(value, ChoiceSweep):
         return Choice(tuple(map(str, override.sweep_iterator(transformer=Transformer.encode))))
     raise ConfigError(
         f"{override.input_line}: a search supports only choices (a,b), interval(low,high) and range(start,stop,step)",
-        code="unsearchable_sweep",
+        code="invalid_search",
     )

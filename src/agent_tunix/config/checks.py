@@ -30,7 +30,7 @@ def check(config: Config) -> None:
     """Raise ConfigError, with a line for each problem, if a configuration cannot run; nothing costly is loaded."""
     problems = list(_problems(config))
     if problems:
-        raise ConfigError("\n".join(problems), code="invalid_setting")
+        raise ConfigError("\n".join(problems))
 
 
 def _problems(config: Config) -> Iterator[str]:

@@ -104,7 +104,7 @@ def _instantiate(cfg: DictConfig, schema: type[T]) -> T:
     except OmegaConfBaseException as error:
         what, _, _ = str(error).partition("\n")
         where = getattr(error, "full_key", None)
-        code = "wrong_type" if isinstance(error, ValidationError) else "unresolved_value"
+        code = "invalid_config" if isinstance(error, ValidationError) else "invalid_override"
         raise ConfigError(f"{where}: {what}" if where else what, code=code) from error
     assert isinstance(typed, schema)
     return typed
@@ -210,14 +210,14 @@ def from_yaml_text(text: str) -> Config:
     try:
         cfg = OmegaConf.create(text)
     except (yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
-        raise ConfigError(f"it is not YAML: {' '.join(str(error).split())}", code="damaged_run_config") from error
+        raise ConfigError(f"it is not YAML: {' '.join(str(error).split())}", code="invalid_run_config") from error
     if not isinstance(cfg, DictConfig) or not cfg:
-        raise ConfigError("it has no keys", code="damaged_run_config")
+        raise ConfigError("it has no keys", code="invalid_run_config")
     for value in _texts_in(OmegaConf.to_container(cfg)):
         if _INTERPOLATION.search(value):
             raise ConfigError(
                 f"it has the interpolation {value!r:.80}; replace it by its value, or escape it: \\${{",
-                code="stored_interpolation",
+                code="invalid_run_config",
             )
     return to_typed(cfg)
 
@@ -263,12 +263,12 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         text = f"{path} does not exist; give the directory of a run, which contains a config.yaml"
-        raise ConfigError(text, code="missing_run_config") from error
+        raise ConfigError(text, code="invalid_run_config") from error
     except (OSError, UnicodeDecodeError) as error:
         raise _damage(path, error) from error
 
 
-def _damage(path: Path, reason: object, code: str = "damaged_run_config") -> ConfigError:
+def _damage(path: Path, reason: object, code: str = "invalid_run_config") -> ConfigError:
     text = f"{path} must be the configuration that a run wrote, but: {reason}; restore it"
     return ConfigError(text, code=code)
 

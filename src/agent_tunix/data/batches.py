@@ -43,7 +43,7 @@ def count_steps(num_rows: int, batch_size: int, num_batches: int | None, num_epo
         raise DataError(
             f"a batch requires training.batch_size={batch_size} rows, but only {num_rows} are usable; set "
             f"training.batch_size={num_rows} or less, or add rows",
-            code="too_few_rows",
+            code="no_rows",
         )
     return num_epochs * num_rows // batch_size if num_batches is None else num_epochs * num_batches
 

@@ -236,7 +236,7 @@ def nothing_left(split: Split, dropped: Dropped, name: str | None) -> DataError:
     return DataError(
         f"the {whose} must contain at least one usable row, but none of the {dropped.total} of {origin} is usable: "
         f"{dropped.describe()}; {COLUMN_ADVICE}",
-        code="no_usable_rows",
+        code="no_rows",
     )
 
 
@@ -254,7 +254,7 @@ def _hold_out(config: Config) -> tuple[LoadedSplit, LoadedSplit]:
         raise DataError(
             "training.train_fraction < 1 requires at least 2 different problems, but there is 1"
             f"{reason if split.dropped.total else ''}; {'correct them, or ' if split.dropped.total else ''}set it to 1",
-            code="too_few_problems",
+            code="no_rows",
         )
     ranked = sorted(problems, key=lambda problem: _rank(problem, config.seed))
     held_out_problems = set(ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)])
@@ -310,7 +310,7 @@ def _first_examples(config: Config) -> LoadedSplit:
         raise DataError(
             f"training.train_fraction={config.training.train_fraction} leaves no rows for evaluation; lower it, or"
             f" set training.test_data_dir",
-            code="no_evaluation_rows",
+            code="no_rows",
         )
     return LoadedSplit(examples, all_dropped, counts)
 

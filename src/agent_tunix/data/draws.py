@@ -90,7 +90,7 @@ class CurriculumDraws:
             raise DataError(
                 f"data.curriculum.stages={stages} must be at most the number of rows, {num_rows}; set "
                 f"data.curriculum.stages={num_rows} or less",
-                code="too_many_stages",
+                code="invalid_config",
             )
         rows = np.arange(num_rows)
         if self.shuffle:

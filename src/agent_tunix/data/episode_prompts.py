@@ -69,7 +69,7 @@ class EpisodeEncoder:
             raise ConfigError(
                 f"environment.call_format={self._configured} requires a tokenizer that keeps the tags of the format, "
                 "but they are special tokens of this one, which are not decoded; set environment.call_format=auto",
-                code="unreadable_call_format",
+                code="invalid_chat_template",
             )
 
     @property

@@ -53,13 +53,13 @@ def few_shot_messages(prompt: PromptConfig) -> list[Message]:
         if question is None or response is None:
             requirement = "a prompt" if question is None else "an answer"
             raise ConfigError(
-                f"{name} must have {requirement}, but has {', '.join(shot) or 'nothing'}", code="incomplete_example"
+                f"{name} must have {requirement}, but has {', '.join(shot) or 'nothing'}", code="invalid_prompt"
             )
         try:
             message = fill_template(prompt.template, question, {"question": question, **shot})
         except LookupError as error:
             raise ConfigError(
-                f"{name} {error.args[0]}; give it, or change prompt.template", code="missing_column"
+                f"{name} {error.args[0]}; give it, or change prompt.template", code="invalid_prompt"
             ) from error
         messages += [{"role": "user", "content": message}, {"role": "assistant", "content": response}]
     return messages
@@ -102,7 +102,7 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
         pieces = list(string.Formatter().parse(template))
     except ValueError as error:
         raise ConfigError(
-            f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces", code="invalid_template"
+            f"prompt.template {template!r}: {error}; write {{{{ and }}}} for braces", code="invalid_prompt"
         ) from error
     for literal, name, spec, conversion in pieces:
         if name is not None and (spec or conversion or not name.isidentifier()):
@@ -110,7 +110,7 @@ def read_template(template: str) -> Iterator[tuple[str, str | None]]:
             raise ConfigError(
                 f"prompt.template {template!r} must contain columns as {{{name}}}, not {{{field}}}; write {{{{ and "
                 "}} for braces",
-                code="invalid_template",
+                code="invalid_prompt",
             )
         yield literal, name
 
@@ -131,7 +131,7 @@ def _conversation(prompt: PromptConfig, example: Example) -> list[Message]:
         raise ConfigError(
             "prompt.template requires rows with a question, but the rows contain conversations; set "
             "prompt.template=null",
-            code="template_for_conversations",
+            code="invalid_prompt",
         )
     return _checked(example.messages)
 
@@ -196,14 +196,14 @@ def draw_few_shot(prompt: PromptConfig, examples: Sequence[Example], seed: int) 
             raise ConfigError(
                 "prompt.num_few_shot requires rows with questions and answers, but the rows contain conversations; "
                 "set it to 0 and write worked examples in prompt.few_shot",
-                code="conversation_rows",
+                code="invalid_prompt",
             )
         by_problem.setdefault(example.prompt.strip(), example)
     if len(by_problem) <= prompt.num_few_shot:
         raise DataError(
             f"prompt.num_few_shot={prompt.num_few_shot} leaves no training problem, because there are "
             f"{len(by_problem)} different ones; set it below {len(by_problem)}",
-            code="too_few_problems",
+            code="no_rows",
         )
     problems = sorted(by_problem, key=lambda problem: _rank(problem, seed))[: prompt.num_few_shot]
     shots = [_as_shot(prompt, by_problem[problem]) for problem in problems]

@@ -61,7 +61,7 @@ def _rows_by_set(examples: Sequence[Example], names: Sequence[str]) -> list[RowI
             raise DataError(
                 f"data.mixture.{name} must have at least one training row, but none is left; remove the set, or "
                 "check why its rows were dropped",
-                code="no_usable_rows",
+                code="no_rows",
             )
     return [np.array(own, np.int64) for own in rows.values()]
 

@@ -30,7 +30,7 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}", code="unreadable_file") from error
+        raise DataError(f"{path} cannot be read: {error}", code="damaged_data") from error
     examples = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

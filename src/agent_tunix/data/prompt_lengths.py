@@ -136,7 +136,7 @@ def _check_shortest(limit: int, measured: MeasuredPrompts, overhead: "EpisodeOve
                 f"prompts must have at most generation.max_prompt_length={limit} tokens, but with its tools and the "
                 f"text of reset the shortest has {tokens}; set generation.max_prompt_length=null, which fits all "
                 f"prompts, or {tokens} or more",
-                code="over_long_prompts",
+                code="invalid_prompt",
             )
 
 

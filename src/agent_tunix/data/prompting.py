@@ -144,7 +144,8 @@ def encode_examples(
         conversations.append(messages)
     if not asked_examples and not may_be_empty:
         raise DataError(
-            f"no prompt can be built from any of the {len(examples)} examples: {refusals.describe()}", code="no_prompts"
+            f"no prompt can be built from any of the {len(examples)} examples: {refusals.describe()}",
+            code="invalid_prompt",
         )
     token_ids = tokenizer.encode_prompts(parts)
     lengths = [len(ids) for ids in token_ids]

@@ -67,7 +67,7 @@ class PromptEncoder:
             raise ConfigError(
                 f"prompt.num_few_shot={prompt.num_few_shot} worked examples must be drawn first; draw them with "
                 "draw_few_shot, or set prompt.num_few_shot=0",
-                code="undrawn_examples",
+                code="invalid_prompt",
             )
         self._tokenizer = tokenizer
         self._prompt = prompt
@@ -79,7 +79,7 @@ class PromptEncoder:
             raise ConfigError(
                 "the chat template must render the user's message, but it does not; set prompt.chat_template to "
                 "another template",
-                code="question_left_out",
+                code="invalid_chat_template",
             )
         if (prompt.system or "").strip() and not self.has_system_role:
             self._fold_or_refuse()
@@ -99,7 +99,7 @@ class PromptEncoder:
             raise ConfigError(
                 "prompt.system requires a chat template with a system role, but this one has none; set "
                 "prompt.system=null, or prompt.without_system_role=fold to put it before the user's first message",
-                code="no_system_role",
+                code="invalid_chat_template",
             )
         _LOGGER.info("the chat template has no system role; prompt.system is put before the user's first message")
 
@@ -129,7 +129,7 @@ class PromptEncoder:
             raise ModelError(
                 f"the chat template must render tools and their calls, but leaves out {', '.join(left_out)}; set "
                 "prompt.chat_template to one that has them",
-                code="tools_left_out",
+                code="invalid_chat_template",
             )
         parts = self._pattern.split(rendered)
         shape = (
@@ -152,7 +152,7 @@ class PromptEncoder:
         if len(disguise) < len(self._characters):
             raise ModelError(
                 "the messages use every private-use character of Unicode, so they cannot be marked",
-                code="no_unused_characters",
+                code="invalid_chat_template",
             )
         disguised = [
             {field: value if field == "role" else _disguised(value, disguise) for field, value in message.items()}
@@ -204,7 +204,7 @@ def filter_over_long(
             f"prompts must have at most {reason or f'generation.max_prompt_length={max_prompt_length}'} tokens, but "
             f"{dropped.total} of {len(examples)} have more: {dropped.describe()}; "
             f"{remedy.format(longest=longest)}{others}",
-            code="over_long_prompts",
+            code="invalid_prompt",
         )
     return short_enough, dropped
 

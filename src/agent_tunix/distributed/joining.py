@@ -103,16 +103,14 @@ def _detection(distributed: DistributedConfig) -> str | None:
         if missing := [f"distributed.{name}" for name in keys if getattr(distributed, name) is None]:
             raise ConfigError(
                 f"distributed.mode=manual requires {' and '.join(missing)}; set them, or choose distributed=manual,"
-                " which reads JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID from the environment",
-                code="missing_distributed_key",
+                " which reads JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID from the environment"
             )
         return "deactivate"
     if mode == "slurm":
         if missing := [name for name in _SLURM if name not in os.environ]:
             raise ConfigError(
                 f"distributed.mode=slurm requires the variables that srun sets, but {', '.join(missing)} is not set;"
-                " start the program with srun, or set distributed=manual",
-                code="missing_slurm_variable",
+                " start the program with srun, or set distributed=manual"
             )
         return "slurm"
     if mode == "mpi":
@@ -122,7 +120,7 @@ def _detection(distributed: DistributedConfig) -> str | None:
             raise ConfigError(
                 "distributed.mode=mpi requires mpi4py (except with Open MPI 4 and earlier), which is not installed; "
                 "pip install mpi4py, or set distributed=manual",
-                code="missing_mpi4py",
+                code="missing_package",
             )
         return "mpi4py"
     return None
@@ -140,14 +138,14 @@ def _check_same(processes: Processes, identity: str) -> None:
         raise ConfigError(
             f"all processes require the same distributed.num_processes, but process {processes.index} has "
             f"{processes.count} and process {others[0]} has {answers[others[0]][0]}; set the same value in all of them",
-            code="process_count_differs",
+            code="processes_differ",
         )
     if others := [index for index, (_, digest_of_another) in enumerate(answers) if digest_of_another != answers[0][1]]:
         raise ConfigError(
             f"all processes require the same configuration, but that of process {others[0]} differs from that of "
             "process 0; start all of them with the same overrides, except distributed.process_id and "
             "distributed.local_device_ids",
-            code="configuration_differs",
+            code="processes_differ",
         )
 
 
@@ -171,7 +169,7 @@ def _connect_devices(processes: Processes) -> None:
         raise ConfigError(
             f"the devices of the {processes.count} processes cannot reach each other: {error}; check that the "
             "network allows it, and that all have the same distributed.platform",
-            code="devices_unreachable",
+            code="processes_unreachable",
         ) from error
 
 

@@ -87,7 +87,7 @@ def _bound(address: str) -> Iterator[socket.socket]:
         raise ConfigError(
             f"distributed.coordinator_address={address} requires a free port {port} on this machine, but it cannot be "
             f"used ({error.strerror}); another program or another run may have it; set another port in all processes",
-            code="port_taken",
+            code="processes_unreachable",
         ) from error
     with listener:
         yield listener
@@ -192,7 +192,7 @@ def _not_ours(address: str) -> ConfigError:
         f"distributed.coordinator_address={address} requires process 0 of this run at port "
         f"{address.rpartition(':')[2]}, but another program or another run answers there, or the "
         "distributed.process_id is in use; set another port in all processes, and another id in each",
-        code="port_taken",
+        code="processes_unreachable",
     )
 
 

@@ -120,8 +120,7 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
     if not is_name(name):
         raise InvalidEnvironmentError(
             f"{name!r} cannot be the name of a tool or environment; use at most 100 letters, digits, `_` and `-`, "
-            "starting with a letter or `_`",
-            code="invalid_environment_name",
+            "starting with a letter or `_`"
         )
 
     def register(definition: Definition) -> Definition:
@@ -132,8 +131,7 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
         if previous is not None and not overwrite and not _is_same(previous.definition, definition):
             raise InvalidEnvironmentError(
                 f"a {previous.kind} named {name!r} is already registered: {previous.definition!r}; choose another "
-                "name, or pass overwrite=True",
-                code="duplicate_environment",
+                "name, or pass overwrite=True"
             )
         if previous is None and name in BUILTIN and not overwrite:
             logger.warning("the built-in %s %r is replaced by %r", BUILTIN[name][0], name, definition)

@@ -111,8 +111,7 @@ def import_module(spec: str, directory: Path) -> ModuleType:
         raise InvalidEnvironmentError(str(error), code="environment_import_failed") from error
     if module is None:
         raise UnknownEnvironmentError(
-            f"there is no module {spec!r} in {directory} or on the import path; give a file by its path, with .py",
-            code="unknown_environment_module",
+            f"there is no module {spec!r} in {directory} or on the import path; give a file by its path, with .py"
         )
     return module
 
@@ -135,7 +134,7 @@ def _attribute(module: ModuleType, name: str, prefix: str) -> Any:
         choices = ", ".join(f"{prefix}{one}" for one in names) or "no classes or functions"
         hint = _where_nested(module, name) or closest(name, names)
         problem = f"there is no {name!r} in {prefix.rstrip(':.')}{hint}" if name else "name a class."
-        raise UnknownEnvironmentError(f"{problem} There are: {choices}.", code="unknown_attribute")
+        raise UnknownEnvironmentError(f"{problem} There are: {choices}.")
     return attribute
 
 

@@ -150,7 +150,7 @@ class EnvironmentSet(Closing):
                 f"{adapter.name}.reset requires the columns {', '.join(missing)}, but rows have "
                 f"{', '.join(sorted(row)) or 'none'}; add them, rename columns by data.columns, or give the parameters "
                 "defaults",
-                code="missing_environment_column",
+                code="missing_column",
             )
 
 

@@ -191,7 +191,7 @@ def _compare(first: "Evaluation", second: "Evaluation") -> tuple["AccuracyCompar
         raise DataError(
             "a comparison requires problems that both models were scored on, but there are none; increase "
             "num_samples, or choose evaluation.correct so that it can use the references",
-            code="nothing_to_compare",
+            code="invalid_request",
         )
     rights = [
         evaluation.judged.right[[place[key] for key in common]]

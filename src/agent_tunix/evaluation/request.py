@@ -88,13 +88,13 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     elif asked.compare_step is not None:
         raise ConfigError(
             "compare_step requires compare_with, the directory of a run, but it is null; set compare_with=RUN",
-            code="compare_step_without_run",
+            code="invalid_request",
         )
     if with_reward and not subject.is_run:
         raise ConfigError(
             "with_rewards=true and correct=reward require the reward of a run, but checkpoint_dir is null; set"
             " checkpoint_dir=RUN",
-            code="rewards_without_run",
+            code="invalid_request",
         )
     mixture, correct = resolve_for_evaluation(
         subject.run.config,
@@ -106,7 +106,7 @@ def read_request(asked: EvaluateConfig) -> EvaluationRequest:
     if output is not None and output.suffix == ".jsonl":
         raise ConfigError(
             f"output must be a .json file, next to which the problems are written as .jsonl, not {asked.output}",
-            code="invalid_output",
+            code="invalid_request",
         )
     if output is not None:
         _require_other_file(output, subject.run.config)
@@ -121,14 +121,14 @@ def _require_other_file(output: Path, config: Config) -> None:
         raise ConfigError(
             f"output must leave {output.parent / taken.pop()} as it is, because it belongs to the run; give output "
             "another name",
-            code="output_is_of_run",
+            code="invalid_request",
         )
     for given in filter(None, (config.data.path, config.training.test_data_dir)):
         place = _place(given)
         if written in (place, place / f"{config.data.test_split}.jsonl"):
             raise ConfigError(
                 f"output must leave {written} as it is, because it holds the problems; give output another name",
-                code="output_is_data",
+                code="invalid_request",
             )
 
 
@@ -190,12 +190,12 @@ def _plain_model(step: Step, asked: EvaluateConfig, replaced: Mapping[str, Mappi
         raise ConfigError(
             "checkpoint_dir is required: set it to the directory of a run, for example checkpoint_dir=outputs/…, or "
             "set model.path=DIR to evaluate a model",
-            code="missing_checkpoint_dir",
+            code="invalid_request",
         )
     if step not in (None, 0):
         raise ConfigError(
             f"step requires the checkpoints of a run, but model.path is a model directory; remove step={step}",
-            code="step_without_run",
+            code="invalid_request",
         )
     model.setdefault("model_family", None)  # the family comes from config.json
     model.setdefault("model_size", Path(path).name)
@@ -241,7 +241,7 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
     check(config)
     if evaluation.num_samples == 0:
         raise ConfigError(
-            "num_samples must be at least 1, but the run did not evaluate; set num_samples=N", code="no_samples"
+            "num_samples must be at least 1, but the run did not evaluate; set num_samples=N", code="invalid_request"
         )
     return config
 

@@ -75,7 +75,7 @@ def download(request: HubRequest, name: str, digest: str, choose: Callable[[Coll
                 raise request.refuse(
                     f"must have the files of digest {digest}, but they have changed, and there is no copy in "
                     f"{cached.parent}; restore them, or remove the digest to use the current files",
-                    code="unknown_revision",
+                    code="not_found",
                 )
             return _download(request, files, cached)
     except Unreachable as error:

@@ -156,17 +156,15 @@ def explaining(request: HubRequest, repo_id: str, revision: str | None, kind: Ki
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     if problem := problem_with_proxies(constants.ENDPOINT):
-        raise Unreachable(f"cannot be downloaded, because {problem}", f"or {request.instead}", "unusable_proxy")
+        raise Unreachable(f"cannot be downloaded, because {problem}", f"or {request.instead}", "hub_unreachable")
     with explaining_disk(request, cache_directory(), _OTHER_DISK):
         try:
             yield
         except HFValidationError as error:
-            raise request.refuse(
-                f"must name a repository as owner/name: {error}", code="invalid_repository_name"
-            ) from error
+            raise request.refuse(f"must name a repository as owner/name: {error}", code="invalid_address") from error
         except OfflineModeIsEnabled as error:
             remedy = f"unset HF_HUB_OFFLINE, or {request.instead}"
-            raise Unreachable("is not requested, because HF_HUB_OFFLINE is set", remedy, "hub_offline") from error
+            raise Unreachable("is not requested, because HF_HUB_OFFLINE is set", remedy, "hub_unreachable") from error
         except HfHubHTTPError as error:
             raise _explain_answer(request, repo_id, revision, kind, error) from error
         except (httpx.TransportError, LocalEntryNotFoundError, ConnectionError) as error:
@@ -202,11 +200,11 @@ def _explain_answer(
     if isinstance(error, RevisionNotFoundError):
         return request.refuse(
             f"has no revision {revision!r}; omit it for the latest, or use one of {page}/commits/main",
-            code="unknown_revision",
+            code="not_found",
         )
     if status == 401:
         return request.refuse(
-            f"was refused, because the current token is not valid (any more); {NEW_TOKEN}", code="invalid_token"
+            f"was refused, because the current token is not valid (any more); {NEW_TOKEN}", code="access_denied"
         )
     if status == 403:
         return request.refuse(

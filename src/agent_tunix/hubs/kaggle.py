@@ -73,7 +73,7 @@ def _explaining(request: HubRequest, handle: str, kind: Kind) -> Iterator[None]:
         try:
             yield
         except (CredentialError, UnauthenticatedError) as error:
-            raise request.refuse(f"requires a login ({error}); {_NEW_TOKEN}", code="invalid_token") from error
+            raise request.refuse(f"requires a login ({error}); {_NEW_TOKEN}", code="access_denied") from error
         except DataCorruptionError as error:
             raise refuse_incomplete(request, error) from error
         except requests.HTTPError as error:

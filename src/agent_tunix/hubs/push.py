@@ -43,8 +43,7 @@ def push_directory(
     if not files:
         raise ModelError(
             f"{directory} must contain files of a model, but there is nothing to push to {repo_id}; give a model "
-            "directory",
-            code="no_files",
+            "directory"
         )
     check_push(repo_id, token)
     size = sum(path.stat().st_size for path in files.values())
@@ -66,13 +65,11 @@ def check_push(repo_id: str, token: str | None = None) -> None:
         ModelError: The name is malformed, or no token is set.
     """
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
-        raise ModelError(
-            f"pushing to {repo_id}: a repository should be named owner/name", code="invalid_repository_name"
-        )
+        raise ModelError(f"pushing to {repo_id}: a repository should be named owner/name", code="invalid_address")
     if token is None and not has_token():
         raise ModelError(
             f"pushing to {repo_id} requires a token with write permission, but none is set; {NEW_TOKEN}",
-            code="missing_token",
+            code="access_denied",
         )
 
 
@@ -85,22 +82,22 @@ def _explaining(repo_id: str) -> Iterator[None]:
 
     begin = f"pushing to {repo_id}"
     if problem := problem_with_proxies(constants.ENDPOINT):
-        raise ModelError(f"{begin} failed: {problem}", code="unusable_proxy")
+        raise ModelError(f"{begin} failed: {problem}", code="hub_unreachable")
     try:
         yield
     except HFValidationError as error:
         raise ModelError(
-            f"{begin}: the repository must be named owner/name: {error}", code="invalid_repository_name"
+            f"{begin}: the repository must be named owner/name: {error}", code="invalid_address"
         ) from error
     except OfflineModeIsEnabled as error:
         raise ModelError(
-            f"{begin} requires network access, but HF_HUB_OFFLINE is set; unset it", code="hub_offline"
+            f"{begin} requires network access, but HF_HUB_OFFLINE is set; unset it", code="hub_unreachable"
         ) from error
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status == 401:
             raise ModelError(
-                f"{begin} was refused, because the token is not valid (any more); {NEW_TOKEN}", code="invalid_token"
+                f"{begin} was refused, because the token is not valid (any more); {NEW_TOKEN}", code="access_denied"
             ) from error
         if status in (403, 404):
             raise ModelError(
@@ -113,7 +110,7 @@ def _explaining(repo_id: str) -> Iterator[None]:
                 f"{begin} failed with status {status} of {constants.ENDPOINT}; try again later", code="hub_failed"
             ) from error
         raise ModelError(
-            f"{begin} was refused by {constants.ENDPOINT}: {words_of(error)}", code="upload_refused"
+            f"{begin} was refused by {constants.ENDPOINT}: {words_of(error)}", code="hub_failed"
         ) from error
     except (httpx.TransportError, ConnectionError) as error:
         raise ModelError(
@@ -127,4 +124,4 @@ def _explaining(repo_id: str) -> Iterator[None]:
                 raise error.__cause__ from error
         raise
     except ValueError as error:  # raised for invalid metadata at the top of a model card
-        raise ModelError(f"{begin} was refused: {error}; correct README.md", code="invalid_model_card") from error
+        raise ModelError(f"{begin} was refused: {error}; correct README.md", code="hub_failed") from error

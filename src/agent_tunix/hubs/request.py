@@ -65,9 +65,7 @@ def explaining_disk(request: HubRequest, cache: Path, remedy: str) -> Iterator[N
             raise request.refuse(
                 f"does not fit in {cache}: {error.strerror}; free space, or {remedy}", code="disk_full"
             ) from error
-        raise request.refuse(
-            f"could not be downloaded into {cache}: {error}; try again", code="download_failed"
-        ) from error
+        raise request.refuse(f"could not be downloaded into {cache}: {error}; try again", code="hub_failed") from error
 
 
 @contextlib.contextmanager
@@ -90,7 +88,7 @@ def explaining_transfers(request: HubRequest, hub: str, cache: Path, remedy: str
             raise request.refuse(
                 f"cannot be downloaded through the proxy of ALL_PROXY or HTTPS_PROXY ({error}); pip install PySocks for"
                 " a SOCKS proxy, or unset the variable",
-                code="unusable_proxy",
+                code="hub_unreachable",
             ) from error
         except requests.RequestException as error:
             raise refuse_incomplete(request, error) from error

@@ -61,6 +61,6 @@ def find_accelerator(name: str) -> Accelerator:
             f"the device must be one of {', '.join(ACCELERATORS)}, not {name!r}"
             f"{f'; did you mean {variants}?' if variants else ''}; for another device set "
             "--device-memory, --device-tflops and --device-bandwidth",
-            code="unknown_device",
+            code="invalid_devices",
         )
     return ACCELERATORS[name.lower()]

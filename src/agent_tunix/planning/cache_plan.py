@@ -194,5 +194,5 @@ def check_cache(cache: CachePlan, held_bytes: int, available: int) -> None:
         f"{cache.describe()} = {cache.bytes / 1000000000.0:.2f} GB, beside {held_bytes / 1000000000.0:.2f} GB of "
         f"weights, adapter, reference and optimiser, but a device has {available / 1000000000.0:.2f} GB; lower "
         f"{lower}, or set model.dtype=bfloat16",
-        code="cache_too_large",
+        code="not_enough_memory",
     )

@@ -276,7 +276,7 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
         raise ConfigError(
             f"the weights alone need {gigabytes(weights)}, but only {gigabytes(available)} are "
             f"available: {plan.describe()}. {_ADVICE}",
-            code="weights_too_large",
+            code="not_enough_memory",
         )
     if plan.total > available:
         return (

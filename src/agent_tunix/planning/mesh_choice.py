@@ -127,7 +127,7 @@ def choose_mesh_shape(
             f"model.mesh_shape=auto must use all {devices.count} devices of {devices.count // devices.per_process} "
             f"processes, but the model and the {num_rows} completions of a micro-batch cannot be divided evenly among "
             f"them; make training.micro_batch_size × grpo.num_generations a multiple of {devices.count}",
-            code="idle_devices",
+            code="invalid_devices",
         )
     bytes_of_shape = {shape: needs(shape) for shape in [*shapes, _WHOLE]}
     room = int(devices.memory * USABLE_MEMORY)

@@ -41,13 +41,13 @@ def make_mesh(shape: MeshShape | list[int]) -> jax.sharding.Mesh:
         raise ConfigError(
             f"model.mesh_shape {list(shape)} needs {sizes.size} devices, but there are {len(devices)}; use "
             f"model.mesh_shape=auto, or distributed.num_cpu_devices={sizes.size} to try the mesh on a CPU",
-            code="too_few_devices",
+            code="invalid_devices",
         )
     if jax.process_count() > 1 and sizes.size < len(devices):
         raise ConfigError(
             f"model.mesh_shape {list(shape)} must use all {len(devices)} devices of the {jax.process_count()} "
             f"processes, but uses {sizes.size}; use model.mesh_shape=auto",
-            code="idle_devices",
+            code="invalid_devices",
         )
     return jax.sharding.Mesh(np.array(devices[: sizes.size]).reshape(sizes), AXES)
 

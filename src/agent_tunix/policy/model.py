@@ -42,8 +42,7 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
     if config.model_family is not None and family_of(config.model_family) != family:
         raise ModelError(
             f"model.model_family must be the family of the model, but it is {config.model_family} and {directory} "
-            f"contains {architecture.model_type}; set model.model_family={family} or null",
-            code="wrong_model_family",
+            f"contains {architecture.model_type}; set model.model_family={family} or null"
         )
     check_experts(config, architecture)
     dtype = compute_dtype(config.dtype)

@@ -37,16 +37,14 @@ def check_experts(config: ModelConfig, architecture: Architecture) -> None:
         raise ConfigError(
             f"model.quantization must be null for a model with experts ({architecture.model_type}), not "
             f"{config.quantization}, because stacks of experts cannot be quantised; divide the model over more devices "
-            "along tp or fsdp of model.mesh_shape instead",
-            code="quantised_experts",
+            "along tp or fsdp of model.mesh_shape instead"
         )
     pattern = adapter_pattern(config, architecture)
     names = (tensor.name.removesuffix(".weight") for tensor in list_tensors(architecture) if ".mlp." in tensor.name)
     if (name := next((each for each in names if matches(pattern, each)), None)) is not None:
         raise ConfigError(
             f"model.lora_module_path must match only projections of attention in a model with experts, but {pattern!r} "
-            f"matches {name}; use {_ATTENTION!r}, or null",
-            code="adapted_experts",
+            f"matches {name}; use {_ATTENTION!r}, or null"
         )
 
 

@@ -93,14 +93,11 @@ def check_groups(config: OptimizerConfig, model: nnx.Module) -> dict[str, int]:
             why = "only weights of earlier groups" if taken else "no trained weight"
             raise ConfigError(
                 f"optimizer.groups.{group.name}.match {group.match.pattern!r} must match a trained weight, but "
-                f"matches {why}; the trained weights are: {', '.join(paths[:3])} … {paths[-1]}",
-                code="group_without_weights",
+                f"matches {why}; the trained weights are: {', '.join(paths[:3])} … {paths[-1]}"
             )
     frozen = {group.name for group in parameter_groups(config) if group.freeze}
     if frozen.issuperset(labels):
-        raise ConfigError(
-            "optimizer.groups must leave a weight to train, but freezes all of them; freeze fewer", code="frozen_model"
-        )
+        raise ConfigError("optimizer.groups must leave a weight to train, but freezes all of them; freeze fewer")
     return counts
 
 

@@ -137,7 +137,6 @@ def count_warmup(optimizer: OptimizerConfig, num_updates: int, updates_per_step:
     if warmup >= num_updates:
         raise ConfigError(
             f"optimizer.warmup_steps must be below the {num_updates // updates_per_step} steps of the run, or the "
-            f"peak is never reached, not {optimizer.warmup_steps}; lower it, or use optimizer.warmup_ratio",
-            code="warmup_too_long",
+            f"peak is never reached, not {optimizer.warmup_steps}; lower it, or use optimizer.warmup_ratio"
         )
     return warmup

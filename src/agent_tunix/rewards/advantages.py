@@ -151,7 +151,7 @@ def _by_own_estimator(name: str, totals_PG: Array, scored_PG: NDArray[np.bool_])
         raise RewardError(
             f"grpo.advantage_scaling={name} must return a finite advantage for each scored completion, an array of the "
             f"shape {totals_PG.shape}, but returned the shape {found_PG.shape}: {found_PG}; correct the function",
-            code="invalid_advantages",
+            code="invalid_function",
         )
     return np.where(scored_PG, found_PG, 0.0)
 

@@ -36,9 +36,7 @@ class Finder:
             return spec.configured(self.settings, spec.recipe)
         if not isinstance(spec, str):
             if not loading.can_score(spec):
-                raise RewardError(
-                    f"{spec!r} is not a reward; give a name, a dotted path or file.py:function", code="not_a_reward"
-                )
+                raise RewardError(f"{spec!r} is not a reward; give a name, a dotted path or file.py:function")
             place, name = loading.place_of(spec), function_name(spec)
             recipe = None if place is None else self._recipe(place, name)
             return adapt(spec, name, settings=self.settings, recipe=recipe)
@@ -59,8 +57,7 @@ class Finder:
         if module is None:
             raise UnknownRewardError(
                 f"rewards.modules: there is no module {spec!r} in {self.working_directory} or on the import path; "
-                "give a file by its path, with .py",
-                code="unknown_module",
+                "give a file by its path, with .py"
             )
         return module
 
@@ -115,7 +112,7 @@ class Finder:
             raise RewardError(
                 f"the function of a component must be a single reward, but {name!r} is a mixture of several; name one "
                 "of them",
-                code="nested_components",
+                code="invalid_mixture",
             )
         names = registry.list_reward_functions()
         files = sorted({path.stem for directory in self.reward_directories for path in directory.glob("*.yaml")})
@@ -169,8 +166,7 @@ class Finder:
         if module is None and packaged is None:
             raise UnknownRewardError(
                 f"there is no reward {spec!r}: no module {path!r} in agent_tunix, in {self.working_directory} "
-                "or on the import path",
-                code="unknown_module",
+                "or on the import path"
             )
         return self._adapt(_reward_of(module or packaged, name, f"{path}."), name, spec)
 
@@ -190,8 +186,7 @@ def _reward_of(module: ModuleType | None, name: str, prefix: str) -> Any:
         inside = loading.place_inside(module, name) if module else ""
         raise UnknownRewardError(
             f"there is no function {name!r} in {prefix.rstrip(':.')}{inside or nearest(name, names)} "
-            f"{prefix.rstrip(':.')} has: {_choices(names, prefix)}.",
-            code="unknown_function",
+            f"{prefix.rstrip(':.')} has: {_choices(names, prefix)}."
         )
     return reward
 
@@ -202,9 +197,7 @@ def _only_reward(module: ModuleType, file: str) -> str:
     supported = [name for name in names if not is_unsupported(getattr(module, name))]
     candidates = [name for name in names if name in _USUAL_NAMES] or supported or names[-1:]
     if len(candidates) != 1:
-        raise RewardError(
-            f"{file} is a file; name one of its functions: {_choices(candidates, f'{file}:')}", code="missing_function"
-        )
+        raise RewardError(f"{file} is a file; name one of its functions: {_choices(candidates, f'{file}:')}")
     return candidates[0]
 
 
@@ -234,10 +227,7 @@ def function_name(spec: object) -> str:
     if isinstance(spec, Convention):
         return spec.name
     if not loading.can_score(spec):
-        raise RewardError(
-            f"{spec!r} is not a reward; give a name, a dotted path, file.py:function, or a mapping",
-            code="not_a_reward",
-        )
+        raise RewardError(f"{spec!r} is not a reward; give a name, a dotted path, file.py:function, or a mapping")
     name = getattr(spec, "__name__", None) or type(spec).__name__
     return str(name) if name != "<lambda>" else "reward"
 

@@ -78,9 +78,7 @@ def read_kind(name: str, declared: object) -> Kind | None:
     try:
         return Kind(str(declared))
     except ValueError:
-        raise RewardError(
-            f"the reward {name!r} declares the kind {declared!r}; there are {', '.join(Kind)}", code="unknown_kind"
-        ) from None
+        raise RewardError(f"the reward {name!r} declares the kind {declared!r}; there are {', '.join(Kind)}") from None
 
 
 def range_of(mixture: Mixture, step: int = 0) -> Range | None:

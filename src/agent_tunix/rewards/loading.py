@@ -35,12 +35,12 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
     """
     path = path.resolve()
     if not os.path.isfile(path) and not sources.is_kept(path):  # False for too long a path, unlike `Path.is_file`
-        raise UnknownRewardError(f"there is no file {path}", code="missing_file")
+        raise UnknownRewardError(f"there is no file {path}")
     name = _name_of(path)
     if name in sys.modules and not sources.forget_edited(path):
         return sys.modules[name]
     if path.suffix != ".py":
-        raise RewardError(f"{path} must be a Python file whose name ends in .py", code="not_a_python_file")
+        raise RewardError(f"{path} must be a Python file whose name ends in .py")
     spec = _importable().FileSpec(str(path), sources.SourceLoader)
     module = importlib.util.module_from_spec(spec)
     add_to_import_path(path.parent)
@@ -56,7 +56,7 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
         del sys.modules[name]
         hint = _instead_of_relative(path) if "attempted relative import" in str(error) else _missing_package(error)
         raise RewardError(
-            f"{path} could not be imported: {describe_fault(error, str(path))}{hint}", code="import_failed"
+            f"{path} could not be imported: {describe_fault(error, str(path))}{hint}", code="reward_import_failed"
         ) from error
     except BaseException:
         del sys.modules[name]
@@ -88,7 +88,7 @@ def _check_neighbours(path: Path) -> None:
                 raise RewardError(
                     f"{file} imports {name}, and {beside} lies beside it, but {neighbour} has the same name and "
                     "would be used; rename one of them",
-                    code="ambiguous_import",
+                    code="reward_import_failed",
                 )
             queue.append(beside)
 
@@ -163,7 +163,7 @@ def load_module(name: str) -> ModuleType | None:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             return None
         raise RewardError(
-            f"the module {name} could not be imported: {describe_fault(error)}", code="import_failed"
+            f"the module {name} could not be imported: {describe_fault(error)}", code="reward_import_failed"
         ) from error
 
 

@@ -84,8 +84,7 @@ def register_reward_function(
         if previous is not None and not overwrite and not _is_same(previous, reward):
             raise RewardError(
                 f"a reward named {name!r} is already registered: {previous.describe()}; choose another name, or pass "
-                "overwrite=True",
-                code="duplicate_reward",
+                "overwrite=True"
             )
         if previous is None and is_shipped(name) and not overwrite:
             logger.warning("the built-in reward %r is replaced by %s", name, reward.describe())
@@ -167,14 +166,12 @@ def check_name(name: object) -> None:
     if not is_name(name):
         raise RewardError(
             f"{name!r} cannot be the name of a reward; use at most 100 letters, digits, `_` and `-`, starting with a "
-            "letter or `_`",
-            code="invalid_name",
+            "letter or `_`"
         )
     if name in _TAKEN_BY_METRICS:
         raise RewardError(
             f"{name!r} cannot be the name of a reward, because `rewards/{name}` is a built-in metric; choose another "
-            "name",
-            code="reserved_name",
+            "name"
         )
 
 
@@ -211,8 +208,7 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
     if len(points) > 1:
         raise RewardError(
             f"several installed packages have a reward {name!r}; name the intended one by its dotted path: "
-            f"training.reward_function={' or '.join(point.value.replace(':', '.') for point in points)}",
-            code="ambiguous_reward",
+            f"training.reward_function={' or '.join(point.value.replace(':', '.') for point in points)}"
         )
     (point,) = points
     try:
@@ -220,6 +216,7 @@ def _load_entry_point(name: str, points: list[importlib.metadata.EntryPoint]) ->
             definition = point.load()
     except (Exception, SystemExit) as error:  # an installed package may raise anything
         raise RewardError(
-            f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}", code="import_failed"
+            f"the reward {name!r} ({point.value}) could not be loaded: {describe_fault(error)}",
+            code="reward_import_failed",
         ) from error
     return adapt(definition, name)

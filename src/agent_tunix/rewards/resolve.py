@@ -108,9 +108,7 @@ def resolve_reward(
     else:
         entries, name = [_Entry(function_name(spec), spec)], None
     if not entries:
-        raise RewardError(
-            "training.reward_function must name a reward, but is empty; for example `math`", code="empty_reward"
-        )
+        raise RewardError("training.reward_function must name a reward, but is empty; for example `math`")
     components = _build(entries, finder, args or {})
     for caught in loading.take_caught_imports():
         logger.warning("%s", caught)
@@ -178,7 +176,7 @@ def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
             raise RewardError(
                 f"the names of a list's rewards must be unique, but two are named {name!r}; use a mapping, for "
                 f"example {{{name}: {{function: …}}, {name}_2: {{function: …}}}}",
-                code="duplicate_component",
+                code="invalid_mixture",
             )
     return entries
 
@@ -186,7 +184,7 @@ def _entries_of_list(spec: Sequence[object]) -> list[_Entry]:
 def _entries_of_mapping(spec: Mapping[Any, object]) -> list[_Entry]:
     if "function" in spec and set(spec) <= set(COMPONENT_KEYS):
         raise RewardError(
-            "a component requires a name; write {<name>: {function: …, weight: …}}", code="unnamed_component"
+            "a component requires a name; write {<name>: {function: …, weight: …}}", code="invalid_mixture"
         )
     return [_entry(name, settings) for name, settings in spec.items()]
 
@@ -196,28 +194,23 @@ def _entry(name: str, settings: object) -> _Entry:
         settings = {"function": settings}
     unknown = [key for key in settings if key not in COMPONENT_KEYS]
     if unknown:
-        raise RewardError(
-            f"component {name!r} has no key {unknown[0]!r}; its keys are {', '.join(COMPONENT_KEYS)}",
-            code="unknown_key",
-        )
+        raise RewardError(f"component {name!r} has no key {unknown[0]!r}; its keys are {', '.join(COMPONENT_KEYS)}")
     if settings.get("function") is None:
-        raise RewardError(
-            f"component {name!r} requires a function; write {name}: {{function: …}}", code="missing_function"
-        )
+        raise RewardError(f"component {name!r} requires a function; write {name}: {{function: …}}")
     args = settings.get("args") or {}
     if not isinstance(args, Mapping):
         raise RewardError(
-            f"the args of component {name!r} must be a mapping of parameters, not {args!r}", code="invalid_args"
+            f"the args of component {name!r} must be a mapping of parameters, not {args!r}", code="invalid_reward_args"
         )
     cost: Any = settings.get("cost")
     if cost is not None and not (is_number(cost) and cost >= 0):
         raise RewardError(
-            f"the cost of component {name!r} must be a number of at least 0, not {cost!r}", code="invalid_cost"
+            f"the cost of component {name!r} must be a number of at least 0, not {cost!r}", code="invalid_mixture"
         )
     reason: Any = settings.get("reason") or ""
     if not isinstance(reason, str):
         raise RewardError(
-            f"the reason of component {name!r} must be text, not {reason!r}; put it in quotes", code="invalid_reason"
+            f"the reason of component {name!r} must be text, not {reason!r}; put it in quotes", code="invalid_mixture"
         )
     return _Entry(
         name,
@@ -238,7 +231,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, named_args: Mapping[str, M
     for name, parameters in named_args.items():
         if not isinstance(parameters, Mapping):
             raise RewardError(
-                f"rewards.args.{name} must be a mapping of parameters, not {parameters!r}", code="invalid_args"
+                f"rewards.args.{name} must be a mapping of parameters, not {parameters!r}", code="invalid_reward_args"
             )
     components = []
     used = set()
@@ -253,7 +246,7 @@ def _build(entries: Iterable[_Entry], finder: Finder, named_args: Mapping[str, M
                     raise RewardError(
                         f"{parameter!r} of component {entry.name!r} must be set once, but is {args[parameter]!r} in "
                         f"its args and {value!r} in rewards.args.{source}; remove one of them",
-                        code="contradictory_argument",
+                        code="invalid_mixture",
                     )
         components.append(
             Component(
@@ -300,15 +293,10 @@ def read_components_file(path: Path) -> Mapping[Any, object]:
     try:
         content = load_plain_yaml(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise RewardError(f"{path} cannot be read: {error}", code="unreadable_reward_file") from error
+        raise RewardError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, Mapping) or set(content) != {"components"}:
-        raise RewardError(
-            f"{path} must contain one key, `components`, with a mapping of components",
-            code="malformed_reward_file",
-        )
+        raise RewardError(f"{path} must contain one key, `components`, with a mapping of components")
     components = content["components"]
     if not isinstance(components, Mapping) or not components:
-        raise RewardError(
-            f"{path}: `components` must be a mapping with at least one named component", code="malformed_reward_file"
-        )
+        raise RewardError(f"{path}: `components` must be a mapping with at least one named component")
     return components

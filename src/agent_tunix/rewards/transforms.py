@@ -170,7 +170,7 @@ def _read_transform(component: str, entry: object) -> Transform:
         raise RewardError(
             f"the transform of component {component!r} must have one key, but has {', '.join(map(str, entry))}; "
             "write a list, which fixes their order",
-            code="unordered_transforms",
+            code="invalid_mixture",
         )
     name: Any
     name, value = next(iter(entry.items()), (None, None)) if isinstance(entry, Mapping) else (entry, None)
@@ -178,13 +178,13 @@ def _read_transform(component: str, entry: object) -> Transform:
         raise RewardError(
             f"the transform of component {component!r} must be one of {', '.join(_READERS)}, or a list of them, "
             f"not {entry!r}",
-            code="invalid_transform",
+            code="invalid_mixture",
         )
     transform = _READERS[name](value)
     if transform is None:
         raise RewardError(
             f"the transform {name} of component {component!r} must be written {_FORMS[name]}, not {entry!r}",
-            code="invalid_transform",
+            code="invalid_mixture",
         )
     return transform
 

@@ -71,7 +71,7 @@ def _function(key: str, spec: str, working_directory: Path) -> Any:
         raise ConfigError(
             f"{key}={spec} must name a function, but {path} has no function {name!r}{nearest(name, names)} {path} "
             f"has: {', '.join(names) or 'none'}",
-            code="missing_algorithm_function",
+            code="invalid_function",
         )
     return found
 
@@ -89,6 +89,6 @@ def _import(key: str, spec: str, working_directory: Path) -> ModuleType:
         raise ConfigError(
             f"{key} requires {spec}, but there is no such file or module in {working_directory} or on the import path; "
             "correct the path",
-            code="missing_algorithm_module",
+            code="invalid_function",
         )
     return module

@@ -85,10 +85,7 @@ def find_code_parts(
     """
     for module in modules:
         if ":" in str(module):
-            raise RewardError(
-                f"modules must be modules or files, without a name after a colon, not {module!r}",
-                code="module_with_colon",
-            )
+            raise RewardError(f"modules must be modules or files, without a name after a colon, not {module!r}")
     lookup = _Lookup(working_directory.resolve(), tuple(reward_directories), args or {}, with_defaults)
     parts = [lookup.of_path("rewards.modules", str(module)) for module in modules]
     parts += lookup.of_spec(spec)

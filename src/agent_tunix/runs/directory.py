@@ -154,13 +154,13 @@ def claim(config: Config, root: Path) -> RunPaths:
     if places.config.exists() and not config.training.resume:
         raise RunDirectoryError(
             f"{root} already contains a run; resume it with training.resume=true, or choose another hydra.run.dir",
-            code="directory_holds_run",
+            code="directory_taken",
         )
     if not config.training.resume and any(places.checkpoints.glob("step_*")):
         raise RunDirectoryError(
             f"{places.checkpoints} already contains checkpoints; resume from them with training.resume=true, or choose"
             f" another training.checkpoint_dir",
-            code="directory_holds_checkpoints",
+            code="directory_taken",
         )
     try:
         for directory in (root, places.checkpoints, places.tensorboard.parent):

@@ -94,7 +94,7 @@ def _check_lengths(config: Config, environments: EnvironmentSet, examples: Mappi
                 f"generation.max_prompt_length={limit} must have room for the tools, but the prompt of row "
                 f"{example.index} with {', '.join(tool.name for tool in tools) or 'no tools'} has {length} tokens; set "
                 f"generation.max_prompt_length=null, which fits all prompts, or {length} or more",
-                code="over_long_prompts",
+                code="invalid_prompt",
             )
 
 

@@ -38,7 +38,7 @@ def find_run(given: str | Path, key: str = "checkpoint_dir") -> FoundRun:
         is_model = key == "checkpoint_dir" and (path / "config.json").is_file()
         advice = f"; for the model in it, set model.path={given} in place of {key}" if is_model else ""
         raise ConfigError(
-            f"{key}={path} must be the directory of a run, but it has no config.yaml{advice}", code="not_a_run"
+            f"{key}={path} must be the directory of a run, but it has no config.yaml{advice}", code="invalid_run_config"
         )
     config = _with_own_programs(from_yaml(root / "config.yaml"))
     checkpoints = config.training.checkpoint_dir
@@ -64,5 +64,7 @@ def check_step(step: object, key: str = "step") -> Step:
     if step is None or step == "best":
         return step
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        raise ConfigError(f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}", code="invalid_step")
+        raise ConfigError(
+            f"{key} must be the step of a checkpoint, 0, best or null, not {step!r}", code="invalid_request"
+        )
     return step

@@ -115,7 +115,7 @@ def _check_filter(mixture: Mixture, config: Config) -> None:
         raise ConfigError(
             f"grpo.filter_by must be a component of the reward, {', '.join(names)}, not {config.grpo.filter_by!r}; null"
             " judges by the total",
-            code="unknown_component",
+            code="invalid_mixture",
         )
 
 
@@ -150,8 +150,7 @@ def _check_subset(config: Config) -> None:
         if source not in _WITH_SUBSETS:
             raise ConfigError(
                 f"{prefix}subset={given} has no effect with the source {source}; it applies to "
-                f"{', '.join(_WITH_SUBSETS)}; set {prefix}subset=null, or another {prefix}source",
-                code="unread_subset",
+                f"{', '.join(_WITH_SUBSETS)}; set {prefix}subset=null, or another {prefix}source"
             )
 
 

@@ -109,8 +109,7 @@ def reward_spec(config: Config, working_directory: Path) -> Any:
         raise RewardError(
             f"reward.components.{unknown[0]} requires a function, or a component of that name in "
             f"training.reward_function={chosen}, which has {', '.join(named)}; set "
-            f"reward.components.{unknown[0]}.function",
-            code="missing_function",
+            f"reward.components.{unknown[0]}.function"
         )
     return {**named, **{name: {**named[name], **one} if name in changed else one for name, one in components.items()}}
 

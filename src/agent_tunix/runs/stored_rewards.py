@@ -136,7 +136,7 @@ def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[Reco
     if not wanted:
         raise ConfigError(
             f"no step of {steps} is stored in {stored.rollouts.directory}; steps {available[0]} to {available[-1]} are",
-            code="empty_step_range",
+            code="invalid_request",
         )
     return map(to_recorded, stored.rollouts.iterate(steps=wanted))
 
@@ -153,7 +153,7 @@ def _range(steps: str | None) -> tuple[int, int | None]:
     first, colon, last = steps.partition(":")
     if not all(end.isdecimal() or not end for end in (first, last)) or not (first or last):
         raise ConfigError(
-            f"steps must be FIRST:LAST, for example 10:20, 10: or :20, not {steps!r}", code="invalid_step_range"
+            f"steps must be FIRST:LAST, for example 10:20, 10: or :20, not {steps!r}", code="invalid_request"
         )
     low = int(first) if first else 0
     return low, (int(last) if last else None) if colon else low

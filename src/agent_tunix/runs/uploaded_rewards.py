@@ -89,7 +89,7 @@ def _read_pinned(run: Path) -> Iterator[UploadedSource]:
             _LOGGER.warning("%s is missing; downloading the reward again", file)
             continue
         except OSError as error:
-            raise RunDirectoryError(f"{file} cannot be read: {error}", code="unreadable_file") from error
+            raise RunDirectoryError(f"{file} cannot be read: {error}", code="damaged_run") from error
         source = UploadedSource(
             entry["id"],
             entry["name"],

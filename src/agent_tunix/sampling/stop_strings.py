@@ -34,7 +34,7 @@ def make_stop_table(token_texts: Sequence[str], stop_strings: Sequence[str]) -> 
         raise ConfigError(
             "generation.stop_strings must have characters that tokens of the model hold whole, but it writes "
             f"{unwritable[0]!r} as several tokens; use another stop string",
-            code="stop_string_in_pieces",
+            code="invalid_tokenizer",
         )
     states = sorted({stop[:length] for stop in stop_strings for length in range(len(stop))}, key=len)
     letters = sorted(set("".join(stop_strings)))

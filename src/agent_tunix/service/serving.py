@@ -17,7 +17,7 @@ try:
 except ImportError as _error:
     raise ServiceError(
         f"{_error}; the service requires FastAPI and uvicorn: pip install 'agent_tunix[service]'",
-        code="missing_dependency",
+        code="missing_package",
     ) from _error
 
 from agent_tunix.service.app import create_app
@@ -57,8 +57,7 @@ def check_exposure(settings: ServiceSettings, store: Store) -> None:
         return
     raise ServiceError(
         f"{settings.host} can be reached from other machines, which requires a key, but there is none; create one "
-        "with `agent-tunix keys create NAME`, or serve on 127.0.0.1",
-        code="missing_key",
+        "with `agent-tunix keys create NAME`, or serve on 127.0.0.1"
     )
 
 
@@ -105,12 +104,9 @@ def _listen(settings: ServiceSettings) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ServiceError(
                 f"port {settings.port} of {settings.host} is in use; stop the program that uses it, or choose "
-                "another with --port",
-                code="port_in_use",
+                "another with --port"
             ) from error
-        raise ServiceError(
-            f"cannot listen on {settings.host}:{settings.port}: {error}", code="unavailable_address"
-        ) from error
+        raise ServiceError(f"cannot listen on {settings.host}:{settings.port}: {error}") from error
     listener.set_inheritable(False)
     return listener
 

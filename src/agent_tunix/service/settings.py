@@ -58,7 +58,7 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ServiceError(f"the port must be 0 to 65535, not {self.port}", code="invalid_port")
+            raise ServiceError(f"the port must be 0 to 65535, not {self.port}")
         for name in self.allowed_hosts:
             if "*" in name.removeprefix("*.") and name != "*":
                 raise ServiceError(
@@ -70,8 +70,7 @@ class ServiceSettings:
         ):
             if rate < 0 or burst < 1:
                 raise ServiceError(
-                    f"{what} per second must be at least 0 and the burst at least 1, not {rate:g} and {burst}",
-                    code="invalid_rate",
+                    f"{what} per second must be at least 0 and the burst at least 1, not {rate:g} and {burst}"
                 )
 
     @property

@@ -46,7 +46,7 @@ def prepare(distributed: DistributedConfig) -> None:
         raise ConfigError(
             f"JAX requires at least {_LEAST_ADDRESS_SPACE / 1e9:.1f} GB of address space, but this process may use"
             f" {limit / 1e9:.1f} GB; run `ulimit -v unlimited` first, and limit memory by a container or a cgroup",
-            code="little_address_space",
+            code="not_enough_memory",
         )
     if distributed.platform != "auto":
         os.environ["JAX_PLATFORMS"] = _PLATFORMS.get(distributed.platform, distributed.platform)
@@ -105,7 +105,7 @@ def require(distributed: DistributedConfig) -> None:
         raise ConfigError(
             f"distributed.platform={distributed.platform} requires a device, but JAX finds none: {error}. Install "
             "its extra, such as agent_tunix[cuda] or agent_tunix[tpu], or set distributed.platform=auto",
-            code="no_device",
+            code="invalid_devices",
         ) from error
     make_room_for_programs()
 

@@ -45,7 +45,7 @@ def open_store(url: str | None = None) -> "Store":
         import sqlalchemy  # noqa: F401
     except ImportError as error:
         raise StoreError(
-            f"{error}; the store requires SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_dependency"
+            f"{error}; the store requires SQLAlchemy: pip install 'agent_tunix[service]'", code="missing_package"
         ) from error
     from agent_tunix.store.opening import open_store
 

@@ -128,8 +128,7 @@ def open_access(url: str | None = None, secret: str | None = None) -> Iterator[S
         return
     if secret is None:
         raise StoreError(
-            f"{shown_url(server)} requires a key: set --key or {KEY_VARIABLE} to one from `agent-tunix keys create`",
-            code="missing_key",
+            f"{shown_url(server)} requires a key: set --key or {KEY_VARIABLE} to one from `agent-tunix keys create`"
         )
     with _connect(server, secret) as access:
         yield access
@@ -140,6 +139,6 @@ def _connect(url: str, secret: str) -> AbstractContextManager[StoreAccess]:
         from agent_tunix.client import Client
     except ImportError as error:
         raise StoreError(
-            f"{error}; access to a server requires httpx: pip install 'agent_tunix[service]'", code="missing_dependency"
+            f"{error}; access to a server requires httpx: pip install 'agent_tunix[service]'", code="missing_package"
         ) from error
     return Client(url, secret)

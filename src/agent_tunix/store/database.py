@@ -32,15 +32,13 @@ def read_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:  # its message may contain a password
-        raise StoreError(
-            f"{DATABASE_VARIABLE} must be the URL of a database, but is not; {_WANTED}", code="invalid_database_url"
-        ) from error
+        raise StoreError(f"{DATABASE_VARIABLE} must be the URL of a database, but is not; {_WANTED}") from error
     kind = url.get_backend_name()
     if kind in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     if kind == "sqlite" and url.database and url.database != ":memory:" and not url.database.startswith("file:"):
         return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().absolute()))
-    raise StoreError(f"{_shown(url)} cannot hold a store; {_WANTED}", code="invalid_database_url")
+    raise StoreError(f"{_shown(url)} cannot hold a store; {_WANTED}")
 
 
 def _shown(url: URL) -> str:
@@ -72,7 +70,7 @@ def connect(url: URL) -> Engine:
         return engine
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(
-            f"{error}; PostgreSQL requires psycopg: pip install 'agent_tunix[postgresql]'", code="missing_dependency"
+            f"{error}; PostgreSQL requires psycopg: pip install 'agent_tunix[postgresql]'", code="missing_package"
         ) from error
 
 
@@ -133,8 +131,7 @@ def _told(engine: Engine) -> Iterator[None]:
         cause = str(getattr(error, "orig", None) or error).strip()
         raise StoreError(
             f"the store at {_shown(engine.url)} could not be used: {cause}; check that the database "
-            f"exists, is writable and has free space, or set another in {DATABASE_VARIABLE}",
-            code="database_unusable",
+            f"exists, is writable and has free space, or set another in {DATABASE_VARIABLE}"
         ) from error
 
 
@@ -160,6 +157,5 @@ def make_private(file: Path) -> None:
         os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise StoreError(
-            f"the store cannot be created at {file} ({error}); set another in {DATABASE_VARIABLE}",
-            code="unwritable_location",
+            f"the store cannot be created at {file} ({error}); set another in {DATABASE_VARIABLE}"
         ) from error

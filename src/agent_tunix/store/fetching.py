@@ -71,8 +71,5 @@ def _fetch(access: StoreAccess, id: str) -> UploadedSource:
         raise StoreError(f"{describe_place()} answers for {id} with another reward function, {record.id}")
     source = record.to_uploaded(content, describe_place())
     if source.sha256 != record.sha256:
-        raise StoreError(
-            f"the source of {id} at {describe_place()} differs from the uploaded one; upload it again",
-            code="damaged_source",
-        )
+        raise StoreError(f"the source of {id} at {describe_place()} differs from the uploaded one; upload it again")
     return source

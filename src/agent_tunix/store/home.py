@@ -25,8 +25,7 @@ def make_home() -> Path:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"the directory of the store cannot be created ({error}); set {HOME_VARIABLE} to a writable directory",
-            code="unwritable_location",
+            f"the directory of the store cannot be created ({error}); set {HOME_VARIABLE} to a writable directory"
         ) from error
     return directory
 

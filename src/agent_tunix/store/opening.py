@@ -89,8 +89,7 @@ def _one_at_a_time(file: Path | None) -> Iterator[None]:
                 raise
             raise StoreError(
                 f"{file} requires a disk with locks ({error.strerror}); set AGENT_TUNIX_HOME to a directory on another"
-                " disk, or AGENT_TUNIX_DATABASE_URL to a PostgreSQL database",
-                code="no_locks",
+                " disk, or AGENT_TUNIX_DATABASE_URL to a PostgreSQL database"
             ) from error
         yield
 
@@ -109,7 +108,7 @@ def _upgrade(connection: Connection) -> None:
         from alembic.util import CommandError
     except ImportError as error:
         raise StoreError(
-            f"{error}; the store requires Alembic: pip install 'agent_tunix[service]'", code="missing_dependency"
+            f"{error}; the store requires Alembic: pip install 'agent_tunix[service]'", code="missing_package"
         ) from error
 
     config = Config(attributes={"connection": connection})
@@ -119,6 +118,5 @@ def _upgrade(connection: Connection) -> None:
     except CommandError as error:
         raise StoreError(
             f"the database of the store belongs to a newer agent_tunix ({error}); update agent_tunix, or use another "
-            "database",
-            code="newer_store",
+            "database"
         ) from error

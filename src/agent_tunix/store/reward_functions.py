@@ -180,10 +180,7 @@ class RewardFunctions:
             raise _not_found(id)
         content, digest = row
         if content is None or hashlib.sha256(content).hexdigest() != digest:
-            raise StoreError(
-                f"the store is damaged: the source of {id} differs from the uploaded one; upload it again",
-                code="damaged_source",
-            )
+            raise StoreError(f"the store is damaged: the source of {id} differs from the uploaded one; upload it again")
         return bytes(content)
 
     def delete(self, owner: Key | None, id: str) -> None:

@@ -33,7 +33,7 @@ class RunLog(Closing):
         except OSError as error:
             raise RunDirectoryError(
                 f"{path} cannot be opened: {error.strerror}; correct the permissions or choose another hydra.run.dir",
-                code="unwritable_log",
+                code="unwritable_directory",
             ) from error
         file.setFormatter(SafeFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self._handlers: list[logging.Handler] = [file]

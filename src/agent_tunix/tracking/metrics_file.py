@@ -93,7 +93,7 @@ class MetricsFile(Closing):
             raise RunDirectoryError(
                 f"{self._path.parent} was removed or moved while the run was writing to it; start the run again, or "
                 "move the directory back and resume with training.resume=true",
-                code="vanished_directory",
+                code="unwritable_directory",
             )
         if not _is_at(self._path, self._file.fileno()):
             _LOGGER.warning("%s was removed or replaced; its earlier rows are lost, and a new file begins", self._path)
@@ -239,7 +239,7 @@ def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 raise RunDirectoryError(
                     f"each line of {path} must be a JSON object with a step, but line {number} is not ({row}); "
                     "remove that line, or start a new run in another directory",
-                    code="damaged_metrics",
+                    code="damaged_run",
                 ) from row
             yield line, row
 
@@ -263,7 +263,7 @@ def _explained(path: Path, verb: str, remedy: str = WRITING_REMEDY) -> Iterator[
         raise
     except OSError as error:
         raise RunDirectoryError(
-            f"{path} could not be {verb}: {error.strerror}; {remedy}", code="inaccessible_metrics"
+            f"{path} could not be {verb}: {error.strerror}; {remedy}", code="damaged_run"
         ) from error
 
 

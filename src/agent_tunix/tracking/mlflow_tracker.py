@@ -145,7 +145,7 @@ def _explained(config: Config) -> Iterator[None]:
         raise ConfigError(
             f"MLflow cannot open a run in {_store_of(config)}: {type(error).__name__}: {reason}; set "
             "tracking.mlflow_uri to an existing store, for example sqlite:///mlflow.db, or tracking.mlflow=false",
-            code="unreachable_tracker",
+            code="tracker_failed",
         ) from error
 
 

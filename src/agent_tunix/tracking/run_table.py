@@ -65,7 +65,7 @@ def find_runs(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise RunDirectoryError(
             f"{directory} must be a directory of runs, such as multirun/…, but is not a directory; give another",
-            code="missing_directory",
+            code="missing_run",
         )
     runs = list(iterate_runs(directory))
     if not runs:

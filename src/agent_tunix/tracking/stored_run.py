@@ -76,7 +76,7 @@ class StoredRun:
             said = getattr(error, "strerror", None) or error
             raise RunDirectoryError(
                 f"{path} must be the file that the run wrote when it started, but: {said}",
-                code="unreadable_environment",
+                code="damaged_run",
             ) from error
         return environment
 
@@ -98,6 +98,6 @@ class StoredRun:
             raise RunDirectoryError(
                 f"{self.root / 'environment.json'} must have the key reward_fingerprint, but does not, because it "
                 "was changed; restore it",
-                code="missing_fingerprint",
+                code="damaged_run",
             )
         return stored

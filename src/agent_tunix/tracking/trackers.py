@@ -77,7 +77,7 @@ class TensorBoardTracker:
             raise RunDirectoryError(
                 f"TensorBoard events cannot be written to {log_dir}: {error.strerror}; "
                 f"set training.log_dir elsewhere or tracking.tensorboard=false",
-                code="unwritable_events",
+                code="unwritable_directory",
             ) from error
         if resume_step is not None:
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
@@ -164,7 +164,7 @@ class WandbTracker:
             raise ConfigError(
                 f"Weights & Biases cannot open a run: {error}; run `wandb login`, set WANDB_MODE=offline to send the "
                 f"metrics later, or set wandb_disabled=true",
-                code="unreachable_tracker",
+                code="tracker_failed",
             ) from error
         id_file.write_text(self._run.id)
         self._histogram, self._table = wandb.Histogram, wandb.Table

@@ -312,5 +312,5 @@ def check_eos_tokens(config: Config, tokenizer: Tokenizer) -> None:
         raise ConfigError(
             f"generation.eos_tokens must be among the tokenizer's {tokenizer.vocab_size} ids, not {unknown}; its own "
             f"are {tokenizer.eos_ids}",
-            code="unknown_end_token",
+            code="invalid_tokenizer",
         )

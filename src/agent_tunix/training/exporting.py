@@ -115,7 +115,7 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
     if to.is_symlink() or (to.exists() and not to.is_dir()):
         raise ExportError(
             f"{to} must be a new or empty directory, but is a file or a link; choose another",
-            code="export_place_is_file",
+            code="export_place_taken",
         )
     if not to.is_dir() or not any(to.iterdir()):
         return
@@ -123,7 +123,7 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
         raise ExportError(
             f"{to} must be a new or empty directory, but is not empty; choose another, or --overwrite if it is an "
             "earlier export",
-            code="export_place_not_empty",
+            code="export_place_taken",
         )
     _check_apart(run, to)
     if foreign := sorted(_foreign(to)):
@@ -131,7 +131,7 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
             f"{to} must contain only files of an earlier export, but has other or changed files: "
             f"{', '.join(foreign[:5])}{(' …' if len(foreign) > 5 else '')}; nothing was removed. Choose another "
             "directory",
-            code="export_place_has_other_files",
+            code="export_place_taken",
         )
 
 
@@ -151,7 +151,7 @@ def _check_apart(run: FoundRun, to: Path) -> None:
             raise ExportError(
                 f"{to} cannot be replaced, because it contains, or is inside of, {path}, where the run keeps {what}; "
                 "nothing was removed. Choose another directory",
-                code="export_place_needed_by_run",
+                code="export_place_taken",
             )
 
 
@@ -205,8 +205,7 @@ def _replacing(run: FoundRun, to: Path, overwrite: bool) -> Iterator[Path]:
             shutil.rmtree(earlier, ignore_errors=True)
     except OSError as error:
         raise ExportError(
-            f"{to} could not be written: {error.strerror or error}; check that the disk has free space",
-            code="export_not_written",
+            f"{to} could not be written: {error.strerror or error}; check that the disk has free space"
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -63,7 +63,7 @@ def find_source(place: Path, step: Step) -> PolicySource:
         raise ConfigError(
             f"--step requires a run, but {place} is a model directory without a checkpoint of step {step}; remove "
             "--step",
-            code="step_without_run",
+            code="invalid_request",
         )
     from agent_tunix.policy.families import read_architecture
     from agent_tunix.policy.files.directory import find_model_directory
@@ -208,7 +208,7 @@ class Generator:
                 return self._encoder.messages(example)
             return messages_for(dataclasses.replace(self.config.prompt, system=None, few_shot=[]), example)
         except RowError as error:
-            raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="unusable_row") from error
+            raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
 
     def complete_messages(
         self, examples: Sequence[Example], messages: Sequence[list[dict[str, str]]]
@@ -281,7 +281,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
         try:
             mixture.check_parameters(example.columns)
         except RewardError as error:
-            raise DataError(f"row {example.index} cannot be scored: {error}", code="unusable_row") from error
+            raise DataError(f"row {example.index} cannot be scored: {error}", code="invalid_row") from error
     settle_rewards(mixture, examples[0], config)
     return mixture
 
@@ -334,7 +334,7 @@ def choose_sampling(
         raise ConfigError(
             f"greedy sampling always takes the likeliest token, so it cannot be combined with {', '.join(settings)}; "
             "remove one of them",
-            code="sampling_settings_of_greedy",
+            code="invalid_request",
         )
     if inference_config is None and settings:
         return SamplingParams(max_new_tokens, **settings)

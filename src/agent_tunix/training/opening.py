@@ -131,7 +131,7 @@ def _check_shared(processes: Processes, root: Path) -> None:
         raise RunDirectoryError(
             f"{root} must be the same directory in every process, but files of process 0 are not visible in process "
             f"{others}; choose a directory on a shared disk with hydra.run.dir=DIR",
-            code="directory_not_shared",
+            code="processes_differ",
         )
 
 

@@ -49,7 +49,7 @@ def reading_metadata(restored: Restored) -> Iterator[None]:
         raise CheckpointError(
             f"metadata.json of the checkpoint of step {restored.step} must be as a run wrote it, but is not "
             f"({type(error).__name__}: {error}); remove that checkpoint",
-            code="checkpoint_unreadable",
+            code="checkpoint_damaged",
         ) from error
 
 
@@ -78,7 +78,7 @@ def check_resumable(
         raise CheckpointError(
             f"{root} is a run of `{_COMMANDS[earlier_method]}`; resume it with that command, or start a new run from "
             "its weights with training.init_checkpoint",
-            code="other_method",
+            code="checkpoint_mismatch",
         )
     check_base(config, components.directory, before.get(METADATA_KEY), components.model_digest, weights_matter=True)
     for line in changed_since(before, now):
@@ -87,20 +87,20 @@ def check_resumable(
         raise CheckpointError(
             "resuming requires the training rows of the checkpoint, but they have changed, so its position in the "
             f"data is invalid; {_how_to_restore_rows(before, config)}, or start a new run",
-            code="rows_changed",
+            code="checkpoint_mismatch",
         )
     if before.get("reference_sync_steps", 0) > 0 and components.moving_reference is None:
         raise CheckpointError(
             "resuming requires the checkpoint's reference policy, but this run would use the initial policy; resume "
             f"with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta above 0, or start a new "
             "run",
-            code="reference_moved",
+            code="checkpoint_mismatch",
         )
     if teacher_change := teacher_changed_since(before, now):
         raise CheckpointError(
             f"resuming requires the teacher of the checkpoint, but {'; '.join(teacher_change)}; restore it, or start "
             f"a new run with training.init_checkpoint={root}",
-            code="teacher_changed",
+            code="checkpoint_mismatch",
         )
 
 
@@ -143,7 +143,7 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
         f"Going on would remove the metrics and rollouts of later steps. Restore {elsewhere}, or set "
         "training.checkpoint_dir to the directory that has the checkpoints; to train those steps again, start a new "
         "run in another directory",
-        code="checkpoints_elsewhere",
+        code="no_checkpoint",
     )
 
 

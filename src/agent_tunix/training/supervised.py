@@ -79,7 +79,7 @@ class SupervisedTrainer:
             raise DataError(
                 f"step {step}: at least one row of the batch must have a usable target, but none has; the first: "
                 f"{targets.left_out[0]}",
-                code="batch_without_target",
+                code="invalid_row",
             )
         weight = (num_rows // size) / num_tokens
         examples = []

@@ -61,8 +61,7 @@ def check_supervised(validated: ValidatedConfig) -> ValidatedConfig:
         raise ConfigError(
             "a micro-batch of targets must be divisible by the devices that share its rows (data × fsdp of "
             f"model.mesh_shape {shape}), but {size} is not divisible by {shape.row_shards}; use "
-            f"training.micro_batch_size={shape.row_shards}",
-            code="indivisible_micro_batch",
+            f"training.micro_batch_size={shape.row_shards}"
         )
     for example in peek_examples(config).values():
         target_text(example.columns, config)
@@ -108,7 +107,7 @@ def _text(columns: Mapping[str, Any], name: str, wanted_by: str) -> str:
         raise DataError(
             f"the column {name!r}, which {wanted_by} requires for a target, {what}; add a worked solution to the "
             "rows (`solution`, or before #### as in GSM8K), or set sft.target_column",
-            code="missing_target",
+            code="invalid_row",
         )
     return value.strip()
 

@@ -134,7 +134,7 @@ def _import_optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ConfigError(
-            'a search requires Optuna, which is not installed; pip install "agent_tunix[sweep]"', code="missing_optuna"
+            'a search requires Optuna, which is not installed; pip install "agent_tunix[sweep]"', code="missing_package"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
@@ -150,7 +150,7 @@ def _check_first_trial(search: Search) -> None:
         raise ConfigError(
             "a search requires a key with more than one value, but there is none; add one, for example "
             "'grpo.beta=0,0.02' or 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'",
-            code="empty_search_space",
+            code="invalid_search",
         )
     check(compose_overrides([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
 
@@ -175,7 +175,7 @@ def _open_study(optuna: Any, search: Search) -> Any:
     except Exception as error:  # SQLAlchemy raises many kinds
         raise ConfigError(
             f"Optuna cannot open {storage}: {type(error).__name__}: {error}; give another --storage",
-            code="unusable_storage",
+            code="invalid_search",
         ) from error
     # The seed depends on the number of trials, so that a continued search does not draw the first values again.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
@@ -192,7 +192,7 @@ def _open_study(optuna: Any, search: Search) -> Any:
             raise ConfigError(
                 f"{storage} contains a search whose {name} is {stored_value!r}, not {value!r}; continue with "
                 f"{stored_value!r}, or choose another --directory",
-                code="search_differs",
+                code="invalid_search",
             )
         study.set_user_attr(name, value)
     for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):

@@ -44,12 +44,11 @@ def convert_reward(mixture: Mixture, spec: str, target: Path, settings: Mapping[
     reward = mixture.components[0].reward
     path, _, function = spec.rpartition(":")
     if not path.endswith(".py") or not isinstance(reward, Convention):
-        raise RewardError(f"{spec} must name a function of a file; write FILE.py:FUNCTION", code="not_a_file")
+        raise RewardError(f"{spec} must name a function of a file; write FILE.py:FUNCTION")
     if reward.needs_batch or (reward.needs_group and not isinstance(reward, TrlReward)):
         raise RewardError(
             f"{spec} scores several completions together, but a plain reward scores one; use it as it is:"
-            f" training.reward_function={spec}",
-            code="group_reward",
+            f" training.reward_function={spec}"
         )
     return _FILE.format(
         function=function,

@@ -71,16 +71,16 @@ def test_a_direct_call_gives_floats() -> None:
 @pytest.mark.parametrize(
     ("value", "code", "fact"),
     [
-        ((x for x in [1.0, 2.0]), "wrong_return_type", "'reward' returned a generator"),
-        (np.ones(2), "wrong_return_type", "a ndarray of length 2"),
-        ((1.0, 2.0), "wrong_return_type", "a tuple of length 2"),
-        (1.0, "wrong_return_type", "a float"),
-        (None, "wrong_return_type", "None"),
-        ([1.0], "wrong_number_of_values", "1 values for 2"),
-        ([1.0, 2.0, 3.0], "wrong_number_of_values", "3 values for 2"),
-        ([1.0, "2"], "invalid_value", "for completion 1, counted from 0, it returned a str"),
-        ([math.nan, 1.0], "invalid_value", "for completion 0, counted from 0, it returned nan"),
-        ([1.0, [2.0]], "invalid_value", "for completion 1, counted from 0, it returned a list"),
+        ((x for x in [1.0, 2.0]), "invalid_score", "'reward' returned a generator"),
+        (np.ones(2), "invalid_score", "a ndarray of length 2"),
+        ((1.0, 2.0), "invalid_score", "a tuple of length 2"),
+        (1.0, "invalid_score", "a float"),
+        (None, "invalid_score", "None"),
+        ([1.0], "invalid_score", "1 values for 2"),
+        ([1.0, 2.0, 3.0], "invalid_score", "3 values for 2"),
+        ([1.0, "2"], "invalid_score", "for completion 1, counted from 0, it returned a str"),
+        ([math.nan, 1.0], "invalid_score", "for completion 0, counted from 0, it returned nan"),
+        ([1.0, [2.0]], "invalid_score", "for completion 1, counted from 0, it returned a list"),
     ],
 )
 def test_a_return_that_is_no_list_of_floats_is_an_error_of_a_direct_call(value: Any, code: str, fact: str) -> None:
@@ -117,7 +117,7 @@ def test_an_async_call_says_what_to_write() -> None:
         async def __call__(self, prompts: Any, completions: Any, **kwargs: Any) -> Any:  # type: ignore[override]
             return [1.0]
 
-    with raises(RewardError, "async_call"):
+    with raises(RewardError, "invalid_reward"):
         Async()(PROMPTS, COMPLETIONS)  # type: ignore[unused-coroutine]
 
 

@@ -101,10 +101,10 @@ class Unfinished(BaseReward):
 @pytest.mark.parametrize(
     ("given", "convention", "code"),
     [
-        (lambda response: 1.0, "nobodys", "unknown_convention"),
-        (lambda text: 1.0, "auto", "no_response_parameter"),
-        (Nothing, "auto", "not_callable"),
-        (Unfinished, "auto", "abstract_class"),
+        (lambda response: 1.0, "nobodys", "invalid_reward_signature"),
+        (lambda text: 1.0, "auto", "invalid_reward_signature"),
+        (Nothing, "auto", "invalid_reward_signature"),
+        (Unfinished, "auto", "invalid_reward_signature"),
     ],
 )
 def test_a_reward_that_cannot_be_called_is_refused(given: Any, convention: str, code: str) -> None:
@@ -132,7 +132,7 @@ def test_a_required_parameter_of_any_convention_is_named_before_training() -> No
 
     mixture = resolve_reward(reward)
     mixture.check_parameters(["level"])
-    with raises(RewardSignatureError, "missing_parameter", "`level`"):
+    with raises(RewardSignatureError, "invalid_reward_signature", "`level`"):
         mixture.check_parameters(["answer"])
 
 
@@ -144,7 +144,7 @@ def test_a_constructors_required_parameter_is_named_before_training() -> None:
         def __call__(self, response: str) -> float:
             return float(len(self.model))
 
-    with raises(RewardSignatureError, "missing_constructor_argument", "set rewards.args.mine.model"):
+    with raises(RewardSignatureError, "invalid_reward_args", "set rewards.args.mine.model"):
         resolve_reward({"mine": Needs}).check_parameters([])
 
     @dataclasses.dataclass
@@ -155,7 +155,7 @@ def test_a_constructors_required_parameter_is_named_before_training() -> None:
         def __init__(self, config: Settings, model: str) -> None:
             super().__init__(model)
 
-    with raises(RewardSignatureError, "missing_constructor_argument"):
+    with raises(RewardSignatureError, "invalid_reward_args"):
         resolve_reward({"mine": {"function": NeedsMore, "args": {"level": 2}}}).check_parameters([])
     mixture = resolve_reward({"mine": {"function": Needs, "args": {"model": "abc"}}})
     mixture.check_parameters([])
@@ -177,7 +177,7 @@ class NoKeywords(BaseReward):
     ],
 )
 def test_an_argument_that_nothing_takes_is_refused(given: Any, argument: str, settable: str) -> None:
-    with raises(RewardError, "unknown_argument", f"it has: {settable}."):
+    with raises(RewardError, "invalid_reward_args", f"it has: {settable}."):
         adapt(given, "mine", {argument: 1.0})
 
 

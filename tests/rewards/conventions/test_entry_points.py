@@ -62,7 +62,7 @@ def test_a_builtin_and_a_registration_come_before_an_installed_package(site: Pat
 def test_two_packages_with_one_name_are_told(site: Path) -> None:
     install(site, "manners4", CODE, "polite = manners4:polite\n")
     install(site, "manners5", CODE, "polite = manners5:polite\n")
-    with raises(RewardError, "ambiguous_reward", "manners4.polite or manners5.polite"):
+    with raises(RewardError, "invalid_reward", "manners4.polite or manners5.polite"):
         resolve_reward("polite")
 
 

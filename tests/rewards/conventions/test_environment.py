@@ -52,7 +52,7 @@ def test_components_have_weights_and_stay_unscaled() -> None:
     (score,) = mine.score(samples("4"))
     assert (score.value, score.components) == (1.5, {"correct": 1.0, "shortest": 1.0})
     assert score.detail == "2 × correct 1 + -0.5 × shortest 1"
-    with raises(RewardError, "invalid_weights"):
+    with raises(RewardError, "invalid_mixture"):
         EnvironmentReward(Both, "mine", {"weights": {"correct": "much"}})
 
 
@@ -162,7 +162,7 @@ def test_one_method_is_enough(method: str) -> None:
 
 
 def test_a_base_class_without_a_method_of_its_own_does_not_score() -> None:
-    with raises(RewardSignatureError, "not_callable"):
+    with raises(RewardSignatureError, "invalid_reward_signature"):
         EnvironmentReward(type("Mine", (BaseEnv,), {}), "mine")
 
 

@@ -201,5 +201,5 @@ def test_a_second_parameter_that_holds_samples_needs_no_setting() -> None:
 
 
 def test_a_miles_reward_of_one_parameter_is_refused() -> None:
-    with raises(RewardSignatureError, "no_sample_parameter"):
+    with raises(RewardSignatureError, "invalid_reward_signature"):
         adapt(lambda args: 1.0, "mine", settings=CallSettings("miles"))

@@ -29,7 +29,7 @@ def try_out(spec: str, **settings: str) -> None:
     ],
 )
 def test_a_dict_without_the_reward_stops_the_run(code: str, write: Write) -> None:
-    with raises(RewardError, "no_reward_key") as caught:
+    with raises(RewardError, "invalid_reward_signature") as caught:
         try_out(write(code))
     assert "set rewards.reward_key" in str(caught.value)
 

@@ -294,7 +294,7 @@ def test_what_cannot_be_made_again_runs_inline_and_says_so(caplog: pytest.LogCap
     with make_runner(mixture) as runner:
         assert runner.reward.score([Sample("x")])[0].value == 1.0
     assert "cannot be rebuilt in another process" in caplog.text
-    with raises(RewardError, "not_portable"):
+    with raises(RewardError, "invalid_reward"):
         make_runner(mixture, "process")
 
 
@@ -335,7 +335,7 @@ def test_a_closed_runner_says_so() -> None:
     runner = make_runner(resolve_faulty(), "process", num_workers=1)
     runner.close()
     runner.close()
-    with raises(RewardError, "workers_closed"):
+    with raises(RewardError, "workers_failed"):
         runner.reward.score(samples_of(["x"]))
 
 
@@ -359,7 +359,7 @@ def test_nobody_waits_for_jobs_that_come_with_the_end() -> None:
     later = [executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))]
     closing = threading.Thread(target=executor.close)
     closing.start()
-    with raises(RewardError, "workers_closed"):  # once it has begun to close
+    with raises(RewardError, "workers_failed"):  # once it has begun to close
         while True:
             later.append(executor.submit(Job(recipe, samples_of(["x"]), [(0,)])))
     left.set()

@@ -100,6 +100,6 @@ def test_failures_are_outcomes(answer: Answer, outcome: Outcome, told: str, benc
 
 def test_without_deepeval_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None if name == "deepeval" else True)  # type: ignore[attr-defined]
-    with raises(RewardError, "missing_dependency") as caught:
+    with raises(RewardError, "missing_package") as caught:
         load_judge("geval_judge").bind("coherent", {"model": "m", "rubric": "Good?"})
     assert "requires deepeval, which is not installed; run `pip install agent_tunix[deepeval]`" in str(caught.value)

@@ -224,33 +224,33 @@ def test_a_request_given_up_is_charged_at_its_estimate(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [
-        ({"model": None}, "missing_argument", "`model`"),
-        ({"rubric": None}, "missing_argument", "`rubric`"),
-        ({"modle": "x"}, "unknown_argument", "'modle'; it has: rubric, scores, polarity, model,"),
-        ({"model": 3}, "invalid_argument", "a valid string, not 3"),
-        ({"base_url": "api.openai.com"}, "invalid_argument", "a URL such as"),
-        ({"base_url": "http://host:port/"}, "invalid_argument", "a URL such as"),
-        ({"base_url": "http://user:sesame@host/v1"}, "invalid_argument", "without user, query and fragment"),
-        ({"base_url": "http://host/v1?key=sesame"}, "invalid_argument", "without user, query and fragment"),
-        ({"temperature": 3}, "invalid_argument", "less than or equal to 2, not 3"),
-        ({"temperature": True}, "invalid_argument", "a valid number"),
-        ({"temperature": float("nan")}, "invalid_argument", "a finite number"),
-        ({"timeout_s": 0}, "invalid_argument", "greater than 0"),
-        ({"timeout_s": float("inf")}, "invalid_argument", "a finite number"),
-        ({"tries": 0}, "invalid_argument", "greater than or equal to 1"),
-        ({"tries": 1.5}, "invalid_argument", "a valid integer"),
-        ({"max_concurrency": "many"}, "invalid_argument", "a valid integer"),
-        ({"requests_per_minute": 0}, "invalid_argument", "greater than or equal to 1"),
-        ({"structured": "xml"}, "invalid_argument", "'auto', 'json_schema'"),
-        ({"extra_body": {"stream": True}}, "invalid_argument", "must not contain stream"),
-        ({"extra_body": "stream"}, "invalid_argument", "a valid dictionary"),
-        ({"prices": {"prompt": 1}}, "missing_argument", "`prices.completion`"),
-        ({"prices": {"prompt": 1, "completion": -1}}, "invalid_argument", "`prices.completion`"),
-        ({"max_cost": 1.0}, "invalid_argument", "requires `prices`"),
-        ({"cache": 3}, "invalid_argument", "true, false or the path of a file"),
-        ({"columns": 3}, "invalid_argument", "a valid list"),
-        ({"polarity": "neutral"}, "invalid_argument", "'positive' or 'negative'"),
-        ({"scores": {"yes": 1}}, "invalid_argument", "at least two verdicts"),
+        ({"model": None}, "invalid_reward_args", "`model`"),
+        ({"rubric": None}, "invalid_reward_args", "`rubric`"),
+        ({"modle": "x"}, "invalid_reward_args", "'modle'; it has: rubric, scores, polarity, model,"),
+        ({"model": 3}, "invalid_reward_args", "a valid string, not 3"),
+        ({"base_url": "api.openai.com"}, "invalid_reward_args", "a URL such as"),
+        ({"base_url": "http://host:port/"}, "invalid_reward_args", "a URL such as"),
+        ({"base_url": "http://user:sesame@host/v1"}, "invalid_reward_args", "without user, query and fragment"),
+        ({"base_url": "http://host/v1?key=sesame"}, "invalid_reward_args", "without user, query and fragment"),
+        ({"temperature": 3}, "invalid_reward_args", "less than or equal to 2, not 3"),
+        ({"temperature": True}, "invalid_reward_args", "a valid number"),
+        ({"temperature": float("nan")}, "invalid_reward_args", "a finite number"),
+        ({"timeout_s": 0}, "invalid_reward_args", "greater than 0"),
+        ({"timeout_s": float("inf")}, "invalid_reward_args", "a finite number"),
+        ({"tries": 0}, "invalid_reward_args", "greater than or equal to 1"),
+        ({"tries": 1.5}, "invalid_reward_args", "a valid integer"),
+        ({"max_concurrency": "many"}, "invalid_reward_args", "a valid integer"),
+        ({"requests_per_minute": 0}, "invalid_reward_args", "greater than or equal to 1"),
+        ({"structured": "xml"}, "invalid_reward_args", "'auto', 'json_schema'"),
+        ({"extra_body": {"stream": True}}, "invalid_reward_args", "must not contain stream"),
+        ({"extra_body": "stream"}, "invalid_reward_args", "a valid dictionary"),
+        ({"prices": {"prompt": 1}}, "invalid_reward_args", "`prices.completion`"),
+        ({"prices": {"prompt": 1, "completion": -1}}, "invalid_reward_args", "`prices.completion`"),
+        ({"max_cost": 1.0}, "invalid_reward_args", "requires `prices`"),
+        ({"cache": 3}, "invalid_reward_args", "true, false or the path of a file"),
+        ({"columns": 3}, "invalid_reward_args", "a valid list"),
+        ({"polarity": "neutral"}, "invalid_reward_args", "'positive' or 'negative'"),
+        ({"scores": {"yes": 1}}, "invalid_reward_args", "at least two verdicts"),
     ],
 )
 def test_a_malformed_argument_is_refused_by_name(args: dict[str, Any], code: str, told: str) -> None:
@@ -264,24 +264,24 @@ def test_a_malformed_argument_is_refused_by_name(args: dict[str, Any], code: str
 
 
 def test_a_judge_without_arguments_says_what_it_needs() -> None:
-    with raises(RewardError, "missing_argument") as caught:
+    with raises(RewardError, "invalid_reward_args") as caught:
         get_reward_function("judge")("yes")
     assert "`model` and `rubric`" in str(caught.value)
     assert "requires args" in get_reward_function("judge").describe()
-    with raises(RewardError, "missing_argument"):
+    with raises(RewardError, "invalid_reward_args"):
         resolve_reward("judge").check_parameters(["answer"])
 
 
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
-    with raises(RewardError, "missing_dependency") as caught:
+    with raises(RewardError, "missing_package") as caught:
         load_judge("judge").bind("tone", ARGS)
     assert "openai and tenacity, which is not installed; run `pip install agent_tunix[judge]`" in str(caught.value)
 
 
 def test_a_column_that_the_dataset_lacks_is_an_error_before_training() -> None:
     judge = get_reward_function("judge").bind("tone", {**ARGS, "columns": ["answer", "rationale"]})
-    with raises(RewardSignatureError, "missing_column") as caught:
+    with raises(RewardSignatureError, "invalid_mixture") as caught:
         judge.check_parameters(["answer"])
     assert "`rationale`" in str(caught.value)
     judge.check_parameters(["answer", "rationale"])

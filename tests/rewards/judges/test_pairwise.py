@@ -133,12 +133,12 @@ def test_what_comparisons_took_is_counted_once_over_the_group(bench: Bench) -> N
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [
-        ({"rubric": None}, "missing_argument", "`rubric`"),
-        ({"rubric": {"a": "b"}}, "invalid_argument", "`rubric`: input should be a valid string"),
-        ({"method": "elo"}, "invalid_argument", "'win_rate' or 'bradley_terry'"),
-        ({"orders": "one"}, "invalid_argument", "'both' or 'random'"),
-        ({"opponents": 0}, "invalid_argument", "`opponents`: input should be greater than"),
-        ({"scores": {}}, "unknown_argument", "'scores'"),
+        ({"rubric": None}, "invalid_reward_args", "`rubric`"),
+        ({"rubric": {"a": "b"}}, "invalid_reward_args", "`rubric`: input should be a valid string"),
+        ({"method": "elo"}, "invalid_reward_args", "'win_rate' or 'bradley_terry'"),
+        ({"orders": "one"}, "invalid_reward_args", "'both' or 'random'"),
+        ({"opponents": 0}, "invalid_reward_args", "`opponents`: input should be greater than"),
+        ({"scores": {}}, "invalid_reward_args", "'scores'"),
     ],
 )
 def test_a_malformed_argument_is_refused(args: dict[str, object], code: str, told: str) -> None:

@@ -86,7 +86,7 @@ def test_a_key_that_is_not_set_is_an_error_before_training(
     judge = bench.judge(api_key_env="PRACTICE_KEY")
     judge.check_parameters([])
     monkeypatch.setenv("PRACTICE_KEY", value) if value is not None else monkeypatch.delenv("PRACTICE_KEY")
-    with raises(RewardError, "missing_api_key") as caught:
+    with raises(RewardError, "invalid_judge") as caught:
         judge.check_parameters([])
     assert "PRACTICE_KEY" in str(caught.value)
     (score,) = judge.score([Sample("yes")])
@@ -98,7 +98,7 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRACTICE_KEY", "sesame\nX-Other: 1")
-    with raises(RewardError, "invalid_api_key") as caught:
+    with raises(RewardError, "invalid_judge") as caught:
         bench.judge(api_key_env="PRACTICE_KEY").check_parameters([])
     assert "sesame" not in str(caught.value)
 

@@ -33,20 +33,20 @@ def test_what_is_required_goes_first_and_the_cheapest_of_the_rest(
 )
 def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: str) -> None:
     gates = {name: dict.fromkeys(needed, 1.0) for name, needed in requires.items()}
-    with raises(RewardError, "circular_requirement") as caught:
+    with raises(RewardError, "invalid_mixture") as caught:
         order_of(gates, dict.fromkeys(requires, 0.0))
     assert str(caught.value).endswith(f": {circle}")
 
 
 def test_a_requirement_that_does_not_exist_is_refused() -> None:
-    with raises(RewardError, "unknown_component") as caught:
+    with raises(RewardError, "invalid_mixture") as caught:
         order_of({"a": {"corect": 1.0}, "correct": {}}, {"a": 0.0, "correct": 0.0})
     assert "'a' requires 'corect', which is not a component; the components are: a, correct" in str(caught.value)
 
 
 @pytest.mark.parametrize("written", ["b", ["b"], {}, {"b": "1"}, {"b": None}, {"b": True}])
 def test_a_malformed_requirement_is_refused(written: object) -> None:
-    with raises(RewardError, "invalid_requirement"):
+    with raises(RewardError, "invalid_mixture"):
         read_requires("a", written)
 
 

@@ -110,11 +110,11 @@ def test_on_failure_raise_raises_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("components", "on_failure", "code"),
     [
-        ([], "exclude", "nothing_to_train"),
-        ([by_column("a", 0.0)], "exclude", "nothing_to_train"),
-        ([by_column("a"), by_column("a")], "exclude", "duplicate_component"),
-        ([by_column(str(n)) for n in range(201)], "exclude", "too_many_components"),
-        ([by_column("a")], "ignore", "invalid_on_failure"),
+        ([], "exclude", "invalid_mixture"),
+        ([by_column("a", 0.0)], "exclude", "invalid_mixture"),
+        ([by_column("a"), by_column("a")], "exclude", "invalid_mixture"),
+        ([by_column(str(n)) for n in range(201)], "exclude", "invalid_mixture"),
+        ([by_column("a")], "ignore", "invalid_config"),
     ],
 )
 def test_a_mixture_that_could_not_train_is_refused(components: list[Component], on_failure: str, code: str) -> None:
@@ -190,7 +190,7 @@ def test_a_gated_component_does_not_apply_to_rows_that_its_requirement_skips() -
 def test_a_column_that_the_dataset_lacks_is_refused() -> None:
     mixture = Mixture([one("a", route=Route({"kind": ("math",)})), component("b", lambda response, level: 0.0)])
     mixture.check_parameters(["kind", "level"])
-    with raises(RewardError, "missing_column", "'kind', which the dataset lacks; it has: answer, level"):
+    with raises(RewardError, "invalid_mixture", "'kind', which the dataset lacks; it has: answer, level"):
         mixture.check_parameters(["answer", "level"])
     with pytest.raises(RewardSignatureError, match="level"):
         mixture.check_parameters(["kind"])
@@ -339,7 +339,7 @@ def test_a_metric_that_the_first_step_did_not_log_is_told(caplog: pytest.LogCapt
 def test_a_component_that_was_not_computed_where_it_counts_is_refused() -> None:
     mixture = Mixture([by_column("a"), one("b", requires={"a": 0.5})])
     parts: dict[str, list[Score | None]] = {"a": [Score(1.0), Score(0.0)], "b": [None, None]}
-    with raises(RewardError, "missing_score", "'b' was not computed on completion 0"):
+    with raises(RewardError, "invalid_mixture", "'b' was not computed on completion 0"):
         mixture.combine(parts, samples({}, {}), mixture.weights(0))
 
 

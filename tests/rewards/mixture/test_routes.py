@@ -51,5 +51,5 @@ def test_what_a_route_says_of_itself_can_be_written() -> None:
 
 @pytest.mark.parametrize("written", [3, [], {}, {"kind": []}, {"kind": None}, {"kind": {"is": "math"}}])
 def test_a_malformed_route_is_refused(written: object) -> None:
-    with raises(RewardError, "invalid_route"):
+    with raises(RewardError, "invalid_mixture"):
         read_route("sums", written)

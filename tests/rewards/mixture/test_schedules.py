@@ -89,7 +89,7 @@ def test_a_weight_that_is_always_zero_trains_nothing(weight: float | Schedule, e
     ],
 )
 def test_a_malformed_schedule_is_refused_with_its_form(written: object, told: str) -> None:
-    with raises(RewardError, "invalid_schedule" if isinstance(written, dict) else "invalid_weight") as caught:
+    with raises(RewardError, "invalid_mixture") as caught:
         read_weight("a", written)
     assert "the weight of component 'a'" in str(caught.value)
     assert told in str(caught.value)

@@ -28,20 +28,20 @@ def build(**args: Any) -> Any:
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [
-        ({"path": ""}, "invalid_argument", "`path`"),
-        ({"path": 3}, "invalid_argument", "`path`: input should be a valid string, not 3"),
-        ({"path": "./nowhere"}, "missing_model", "nowhere"),
-        ({"path": "/no/such/model"}, "missing_model", "path=/no/such/model"),
-        ({"path": "a/b/c"}, "missing_model", "path=a/b/c"),
-        ({"pth": "x"}, "unknown_argument", "'pth'; it has: path"),
-        ({"activation": "tanh"}, "invalid_argument", "'none', 'sigmoid' or 'softmax', not 'tanh'"),
-        ({"prompt": True}, "invalid_argument", "'with', 'without' or 'pair'"),
-        ({"max_length": 0}, "invalid_argument", "`max_length`: input should be greater"),
-        ({"max_length": True}, "invalid_argument", "a valid integer, not True"),
-        ({"timeout_s": 0}, "invalid_argument", "`timeout_s`: input should be greater than 0"),
-        ({"timeout_s": float("inf")}, "invalid_argument", "finite"),
-        ({"label_index": -1}, "invalid_argument", "`label_index`: input should be greater"),
-        ({"python": "/no/python"}, "missing_python", "python=/no/python"),
+        ({"path": ""}, "invalid_reward_args", "`path`"),
+        ({"path": 3}, "invalid_reward_args", "`path`: input should be a valid string, not 3"),
+        ({"path": "./nowhere"}, "invalid_reward_model", "nowhere"),
+        ({"path": "/no/such/model"}, "invalid_reward_model", "path=/no/such/model"),
+        ({"path": "a/b/c"}, "invalid_reward_model", "path=a/b/c"),
+        ({"pth": "x"}, "invalid_reward_args", "'pth'; it has: path"),
+        ({"activation": "tanh"}, "invalid_reward_args", "'none', 'sigmoid' or 'softmax', not 'tanh'"),
+        ({"prompt": True}, "invalid_reward_args", "'with', 'without' or 'pair'"),
+        ({"max_length": 0}, "invalid_reward_args", "`max_length`: input should be greater"),
+        ({"max_length": True}, "invalid_reward_args", "a valid integer, not True"),
+        ({"timeout_s": 0}, "invalid_reward_args", "`timeout_s`: input should be greater than 0"),
+        ({"timeout_s": float("inf")}, "invalid_reward_args", "finite"),
+        ({"label_index": -1}, "invalid_reward_args", "`label_index`: input should be greater"),
+        ({"python": "/no/python"}, "invalid_reward_model", "python=/no/python"),
     ],
 )
 def test_a_malformed_argument_is_refused_by_name(args: dict[str, Any], code: str, told: str, directory: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_malformed_argument_is_refused_by_name(args: dict[str, Any], code: str
 
 @pytest.mark.parametrize(
     ("config", "code"),
-    [(None, "unreadable_config"), ({"architectures": ["Qwen3ForCausalLM"]}, "unsupported_architecture")],
+    [(None, "invalid_reward_model"), ({"architectures": ["Qwen3ForCausalLM"]}, "invalid_reward_model")],
 )
 def test_a_directory_that_holds_no_reward_model_is_refused(config: object, code: str, directory: Path) -> None:
     (directory / "config.json").write_text("" if config is None else json.dumps(config))
@@ -63,14 +63,14 @@ def test_a_directory_that_holds_no_reward_model_is_refused(config: object, code:
 
 def test_without_torch_the_error_says_what_to_install(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with raises(RewardError, "missing_dependency") as caught:
+    with raises(RewardError, "missing_package") as caught:
         resolve_reward({"rm": {"function": "reward_model", "args": {"path": str(directory)}}})
     assert "torch and transformers; run `pip install agent_tunix[reward_model]`" in str(caught.value)
 
 
 def test_without_args_it_says_that_it_needs_them() -> None:
     assert "reward_model" in list_reward_functions()
-    with raises(RewardError, "missing_argument") as caught:
+    with raises(RewardError, "invalid_reward_args") as caught:
         resolve_reward("reward_model").check_parameters(["answer"])
     assert "at least `path`" in str(caught.value)
     with pytest.raises(RewardError, match="at least `path`"):
@@ -98,6 +98,6 @@ def test_a_checkpoint_is_told_from_another_by_its_files(directory: Path) -> None
 def test_a_python_that_cannot_import_torch_is_named_in_the_error(directory: Path) -> None:
     if importlib.util.find_spec("torch") is not None:
         pytest.skip("this Python has torch")
-    with raises(RewardError, "load_failed") as caught:
+    with raises(RewardError, "invalid_reward_model") as caught:
         build(path=str(directory), start_timeout_s=60.0).open()
     assert "torch" in str(caught.value)

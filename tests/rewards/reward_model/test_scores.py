@@ -41,7 +41,7 @@ class InProcess:
         try:
             self.model = ScoringModel(settings.model_dump())
         except ValueError as error:
-            raise RewardError(str(error), code="load_failed") from error
+            raise RewardError(str(error), code="invalid_reward_model") from error
         self.facts = self.model.facts()
 
     def score(self, conversations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_a_model_that_its_arguments_do_not_fit_is_refused_when_it_is_loaded(deco
         (decoder, {"label_index": 1}, "label_index must be one of the model's 1 outputs"),
         (decoder, {"max_length": 4096}, "max_length must be at most 256"),
     ):
-        with raises(RewardError, "load_failed") as caught:
+        with raises(RewardError, "invalid_reward_model") as caught:
             build(directory, **args).open()
         assert told in str(caught.value)
 
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_kind_is_refused_rather_than_given_a_random_head
     transformers.AutoTokenizer.from_pretrained(decoder).save_pretrained(tmp_path)
     text = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(text.replace("LlamaModel", "LlamaForSequenceClassification"))
-    with raises(RewardError, "load_failed") as caught:
+    with raises(RewardError, "invalid_reward_model") as caught:
         build(tmp_path).open()
     assert "random: score.weight" in str(caught.value)
 
@@ -240,6 +240,6 @@ def test_one_process_serves_a_runner_and_ends_with_it(decoder: Path, encoder: Pa
         assert all(score.outcome is Outcome.SCORED for score in scores)
         assert processes() == pids
         assert len(pids) == 1
-    with raises(RewardError, "load_failed"):  # before training
+    with raises(RewardError, "invalid_reward_model"):  # before training
         make_runner(find(encoder))
     assert processes() == []

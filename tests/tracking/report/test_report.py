@@ -224,7 +224,7 @@ def test_an_earlier_report_stays_whole_if_the_next_fails(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", refuse)
-    with raises(RunDirectoryError, "unwritable_report"):
+    with raises(RunDirectoryError, "unwritable_directory"):
         write_report(run, run.root, plots=False)
     assert (run.root / "report.html").read_text("utf-8") == before
     assert not list(run.root.glob(".*.partial"))

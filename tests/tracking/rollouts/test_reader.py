@@ -62,7 +62,7 @@ def test_counts_and_columns_are_read_without_the_rest(directory: Path) -> None:
 
 def test_a_step_that_is_not_there_is_an_error_that_names_those_that_are(directory: Path, tmp_path: Path) -> None:
     for place, said in ((directory, "steps 1 to 6 are"), (tmp_path / "none", "no steps are")):
-        with raises(RunDirectoryError, "missing_step") as caught:
+        with raises(RunDirectoryError, "invalid_request") as caught:
             RolloutReader(place).read_step(7)
         assert said in str(caught.value)
 
@@ -113,7 +113,7 @@ _TURN = '{"stop_reason":"x","num_turns":1,"num_prompt_messages":1,"calls":[],"mo
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:
     write(tmp_path, make_step(1))
     damage(tmp_path / "step_000001-000001.parquet")
-    with raises(RunDirectoryError, "inaccessible_rollouts") as caught:
+    with raises(RunDirectoryError, "damaged_run") as caught:
         list(RolloutReader(tmp_path).iterate())
     assert "step_000001-000001.parquet" in str(caught.value)
     assert said in str(caught.value)
@@ -228,7 +228,7 @@ def test_a_cut_killed_halfway_can_be_done_again(unfinished: Path, monkeypatch: p
     """The shorter file is there, the longer one not yet gone."""
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _fail_for_parquet)
-        with raises(RunDirectoryError, "inaccessible_rollouts"):
+        with raises(RunDirectoryError, "damaged_run"):
             cut_after(unfinished, 5)
     assert [(file.first, file.last) for file in list_files(unfinished)] == [(1, 3), (4, 5), (4, 6), (7, 7)]
     assert [stored.step for stored in RolloutReader(unfinished).iterate()] == list(range(1, 8))

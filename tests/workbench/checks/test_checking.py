@@ -181,12 +181,12 @@ def test_a_check_can_be_left_out() -> None:
 
 
 def test_data_that_lack_a_required_column_are_refused() -> None:
-    with raises(RewardSignatureError, "missing_parameter"):
+    with raises(RewardSignatureError, "invalid_reward_signature"):
         check("citations")
 
 
 def test_no_problems_are_refused() -> None:
-    with raises(RewardError, "no_problems"):
+    with raises(RewardError, "invalid_cases"):
         check_reward(resolve_reward("math"), [])
 
 

@@ -45,6 +45,6 @@ def test_a_counterpart_can_be_asked_for(asked: str, kind: str, name: str) -> Non
 
 
 def test_an_unknown_component_is_refused_with_the_known_ones() -> None:
-    with raises(Unreplayable, "unknown_component") as caught:
+    with raises(Unreplayable, "invalid_mixture") as caught:
         choose_counterpart({"a": OTHER, "b": OTHER}, saved(), "x")
     assert "a, b" in str(caught.value)

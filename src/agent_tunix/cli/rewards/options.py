@@ -223,4 +223,4 @@ def read_yaml(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RewardError(f"{text!r} is not YAML: {error}", code="invalid_yaml") from error
+        raise RewardError(f"{text!r} is not YAML: {error}", code="invalid_cases") from error

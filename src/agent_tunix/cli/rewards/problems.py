@@ -66,7 +66,7 @@ def load_completions(file: str, *, with_answer: bool = True) -> list[LabelledCom
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the completions of {file} cannot be read: {error}", code="unreadable_file") from error
+        raise DataError(f"the completions of {file} cannot be read: {error}", code="damaged_data") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             completions.append(_completion(line, f"{file}, line {number}", with_answer))
@@ -98,7 +98,7 @@ def _completion(line: str, where: str, with_answer: bool) -> LabelledCompletion:
     try:
         row: Any = json.loads(line)
     except ValueError as error:
-        raise DataError(f"{where} is not JSON: {error}", code="invalid_completion") from error
+        raise DataError(f"{where} is not JSON: {error}", code="invalid_row") from error
     response_column = next((name for name in RESPONSE_COLUMNS if isinstance(row, dict) and name in row), None)
     if with_answer and isinstance(row, dict) and "answer" not in row:
         response_column = None
@@ -106,13 +106,13 @@ def _completion(line: str, where: str, with_answer: bool) -> LabelledCompletion:
         requirement = "the texts `response` and `answer`" if with_answer else "the text `response`"
         raise DataError(
             f"{where} must be an object with {requirement}, not {line[:80]}",
-            code="invalid_completion",
+            code="invalid_row",
         )
     label = row.pop("label", None)
     if label is not None and not isinstance(label, bool):
         raise DataError(
             f"{where}: `label` must be true (the response is right) or false, not {label!r}",
-            code="invalid_completion",
+            code="invalid_row",
         )
     response = row.pop(response_column)
     row["answer"] = str(row.get("answer", "")).rpartition("####")[2].strip()
@@ -131,7 +131,7 @@ def _find(data: str) -> Path:
     if not path.exists():
         raise DataError(
             f"--data {data} must be a JSONL, CSV or Parquet file, but there is no file {path}",
-            code="missing_file",
+            code="missing_data",
         )
     return path
 

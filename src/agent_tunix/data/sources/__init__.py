@@ -59,7 +59,5 @@ def find_source(config: Config, split: Split) -> str:
         key = "data.source" if config.training.data_source is None else "training.data_source"
         nearest = difflib.get_close_matches(name, SOURCES, n=1, cutoff=0.5)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
-        raise ConfigError(
-            f"{key} must be one of auto, {', '.join(SOURCES)}, not {name!r}{advice}", code="unknown_source"
-        )
+        raise ConfigError(f"{key} must be one of auto, {', '.join(SOURCES)}, not {name!r}{advice}")
     return name

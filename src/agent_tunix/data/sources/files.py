@@ -44,7 +44,7 @@ def faults_of(split: Split, path: Path) -> Iterator[None]:
         where = "" if str(path) in str(error) else f" {path}:"
         raise DataError(
             f"the {split} rows cannot be read:{where} {error}; check that the file exists and is readable",
-            code="unreadable_file",
+            code="damaged_data",
         ) from error
 
 

@@ -140,6 +140,6 @@ def _refusal(place: RemoteLocation, split: Split, error: Exception) -> AgentTuni
         return place.request.refuse(
             "needs its own loading script, which is not run; use a copy in Parquet (the revision "
             "refs/convert/parquet may have one: set data.revision)",
-            code="dataset_program",
+            code="unsupported_data",
         )
-    return DataError(f"{place.key}={place.path} cannot be loaded: {message}", code="damaged_dataset")
+    return DataError(f"{place.key}={place.path} cannot be loaded: {message}", code="damaged_data")

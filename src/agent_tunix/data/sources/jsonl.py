@@ -47,7 +47,7 @@ def _refuse_array(path: Path, first_line: bytes) -> None:
         raise DataError(
             f"{path} must contain one JSON object per line, but is a JSON array; convert it, for example with jq -c "
             f"'.[]' {name} > {name.rpartition('.')[0]}.jsonl",
-            code="json_array",
+            code="invalid_row",
         )
 
 

@@ -58,7 +58,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"{path} is an incomplete Parquet file: {error}; write or download it again",
-                code="incomplete_file",
+                code="damaged_data",
             ) from error
         with file:
             schema = _plain_schema(file.schema_arrow)
@@ -68,7 +68,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
                 raise DataError(
                     f"the column names of {path} must be unique, but it repeats {', '.join(map(repr, twice))}; "
                     "rename them",
-                    code="duplicate_column",
+                    code="invalid_row",
                 )
             try:
                 for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, use_threads=False):
@@ -76,7 +76,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             except (pa.ArrowException, OSError) as error:
                 raise DataError(
                     f"{path} is damaged: {' '.join(str(error).split())}; write or download it again",
-                    code="damaged_file",
+                    code="damaged_data",
                 ) from error
 
 

@@ -44,9 +44,9 @@ def source_of_path(config: Config, split: Split) -> str:
             raise DataError(
                 f"{key}={setting} must contain {name} files of one kind, but has several; set "
                 f"data.source={' or '.join(kinds)}",
-                code="mixed_formats",
+                code="unsupported_data",
             )
-        raise DataError(_not_in_directory(key, setting, known, split), code="missing_split")
+        raise DataError(_not_in_directory(key, setting, known, split), code="missing_data")
     source = source_of_name(path.name)
     if source is not None:
         return source
@@ -56,7 +56,7 @@ def source_of_path(config: Config, split: Split) -> str:
     raise DataError(
         f"the kind of the file {key}={setting} is unknown; use one of the suffixes {every}, or set "
         f"data.source={', '.join(SUFFIXES)}",
-        code="unknown_format",
+        code="unsupported_data",
     )
 
 
@@ -84,20 +84,18 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         raise DataError(
             f"data.source={source} requires the {split} rows, but neither data.path nor training.{split}_data_dir is "
             f"set; set data.path to a directory with train{suffix} and test{suffix}, or to one file",
-            code="no_path",
+            code="missing_data",
         )
     if os.path.isdir(path):
         files = _files_of_split(path, name, source)
         if not files:
-            raise DataError(
-                _not_in_directory(key, setting, f"{name}{SUFFIXES[source][0]}", split), code="missing_split"
-            )
+            raise DataError(_not_in_directory(key, setting, f"{name}{SUFFIXES[source][0]}", split), code="missing_data")
         alike = [file for file in files if not _is_numbered(file.name, name)]
         if len(alike) > 1:
             raise DataError(
                 f"{key}={setting} must have one file per split, but has {' and '.join(file.name for file in alike)}; "
                 "remove all but one, or set the path of one file",
-                code="duplicate_split",
+                code="missing_data",
             )
         if not alike:
             _check_shards(f"{key}={setting}", files, name)
@@ -114,7 +112,7 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         raise DataError(
             f"data.path={setting} {what} training rows but no rows for evaluation; set training.train_fraction=0.9 to "
             "hold some of them out, or training.test_data_dir to another file",
-            code="no_evaluation_rows",
+            code="no_rows",
         )
     return files
 
@@ -129,7 +127,7 @@ def _require_regular(key: str, setting: str | None, file: Path, split: Split) ->
         raise DataError(
             f"{key}={setting} must name regular files, because rows are read several times, but {file} is a pipe, a "
             "device or a directory; write its content to a file",
-            code="not_a_regular_file",
+            code="unsupported_data",
         )
 
 
@@ -173,7 +171,7 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
         raise DataError(
             f"{where} must contain one set of shards, but has both {shards[0].string} and "
             f"{_some(others, len(others))}; keep the files of one set",
-            code="mixed_shards",
+            code="damaged_data",
         )
     totals = sorted({match[3] for match in shards}, key=int)
     numbers = [int(match[2]) for match in shards]
@@ -181,13 +179,13 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
         raise DataError(
             f"{where} must contain one set of shards, but has {shards[0].string} and {shards[-1].string}; keep the "
             "files of one set",
-            code="mixed_shards",
+            code="damaged_data",
         )
     total, first = int(totals[0]), 0 if 0 in numbers or int(totals[0]) not in numbers else 1
     if too_high := [match.string for match in shards if not first <= int(match[2]) < first + total]:
         raise DataError(
             f"{where} must contain the {total} shards of one set, but has {_some(too_high, len(too_high))}; remove it",
-            code="unexpected_shard",
+            code="damaged_data",
         )
     if len(numbers) < total:
         _, separator, digits, of = shards[0][0], shards[0][1], len(shards[0][2]), shards[0][3]
@@ -200,7 +198,7 @@ def _check_shards(where: str, files: list[Path], name: str) -> None:
             f"{where} must contain all {total} shards of one set, but has {len(numbers)} and lacks "
             f"{_some(names, total - len(numbers))}; add them, or use a pattern such as {where}/{name}{separator}* to "
             "use only the files that are there",
-            code="missing_shards",
+            code="damaged_data",
         )
 
 
@@ -233,7 +231,7 @@ def _not_in_directory(key: str, setting: str | None, wanted: str, split: Split) 
 def _missing(key: str, setting: str | None, path: Path, why: str, split: Split) -> DataError:
     return DataError(
         f"{key}={setting} must contain the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
-        code="missing_file",
+        code="missing_data",
     )
 
 

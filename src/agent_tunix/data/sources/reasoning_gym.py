@@ -55,7 +55,7 @@ def read_reasoning_gym(config: Config, split: Split, dropped: Dropped) -> Iterat
         raise ConfigError(
             "data.source=reasoning_gym requires data.tasks, but it names no task; for example"
             " data.tasks={chain_sum: {size: 500}}",
-            code="no_tasks",
+            code="invalid_tasks",
         )
     held_out = {columns["question"] for columns in _read(config.data, "test")} if split == "train" else frozenset()
     for number, columns in enumerate(_read(config.data, split), start=1):

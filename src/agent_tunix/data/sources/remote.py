@@ -57,12 +57,12 @@ def find_place(config: Config, split: Split, source: str, *, may_be_overridden: 
     if setting is None:
         raise DataError(
             f"data.source={source} requires the name of a dataset, but none is set; set {_EXAMPLES[source]}",
-            code="no_dataset_name",
+            code="missing_data",
         )
     match = _SCHEME.fullmatch(setting)
     if match is not None and SCHEMES.get(match[1]) != source:
         raise DataError(
-            f"{key}={setting} is not a dataset of data.source={source}; set {_EXAMPLES[source]}", code="wrong_scheme"
+            f"{key}={setting} is not a dataset of data.source={source}; set {_EXAMPLES[source]}", code="missing_data"
         )
     name, _, revision = (match[2] if match else setting).partition("@")
     return RemoteLocation(
@@ -81,7 +81,7 @@ def no_such_split(place: RemoteLocation, split: Split, splits: object) -> DataEr
     if split == "test":
         remedy += ", or set training.train_fraction=0.9 to hold out some training rows"
     return DataError(
-        f"{place.key}={place.path} has no split {place.split!r}; it has {splits}; {remedy}", code="missing_split"
+        f"{place.key}={place.path} has no split {place.split!r}; it has {splits}; {remedy}", code="missing_data"
     )
 
 

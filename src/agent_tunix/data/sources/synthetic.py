@@ -20,7 +20,7 @@ def read_synthetic(config: Config, split: Split, dropped: Dropped) -> Iterator[R
     try:
         problems = _make(config.data.problems, split, getattr(config.data, key), config.data.seed)
     except ValueError as error:
-        raise ConfigError(f"data.{key}: {error}", code="too_many_problems") from error
+        raise ConfigError(f"data.{key}: {error}") from error
     for number, columns in enumerate(problems, start=1):
         yield Row(number, dict(columns))
 

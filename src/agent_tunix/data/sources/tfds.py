@@ -70,7 +70,7 @@ def _open(config: Config, split: Split, dropped: Dropped) -> Iterator[Mapping[st
             "again in another directory with `tfds.builder(NAME, data_dir=DIR, "
             'file_format="array_record").download_and_prepare()`, and set it as training.train_data_dir and '
             "training.test_data_dir",
-            code="unsupported_format",
+            code="unsupported_data",
         ) from error
     except (OSError, ImportError, tfds.download.DownloadError) as error:
         raise place.request.refuse(

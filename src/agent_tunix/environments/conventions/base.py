@@ -51,8 +51,7 @@ class EnvironmentAdapter(EpisodeSource):
             check_constructor(self.definition, self.name, self.args)
         elif self.args:
             raise InvalidEnvironmentError(
-                f"{self.name} takes no arguments, because it is not a class, but got {', '.join(self.args)}",
-                code="unknown_environment_argument",
+                f"{self.name} takes no arguments, because it is not a class, but got {', '.join(self.args)}"
             )
 
     def seeded(self, make: Callable[[], EpisodeEnvironment]) -> EpisodeEnvironment:
@@ -104,15 +103,13 @@ def check_constructor(definition: type, name: str, args: Mapping[str, Any]) -> N
     if missing := sorted(getattr(definition, "__abstractmethods__", ())):
         raise InvalidEnvironmentError(
             f"{name}: the class {definition.__qualname__} lacks required methods of its base class: "
-            f"{', '.join(missing)}; write them, or name a class that has them",
-            code="abstract_environment",
+            f"{', '.join(missing)}; write them, or name a class that has them"
         )
     parameters, takes_any = parameters_of(definition)
     for argument in args:
         if argument not in parameters and not takes_any:
             raise InvalidEnvironmentError(
-                f"{name} has no argument {argument!r}; it has: {', '.join(parameters) or 'none'}",
-                code="unknown_environment_argument",
+                f"{name} has no argument {argument!r}; it has: {', '.join(parameters) or 'none'}"
             )
 
 
@@ -164,7 +161,7 @@ def arguments_of_row(function: Callable[..., Any], row: Mapping[str, Any], seed:
         raise EnvironmentFailedError(
             f"reset requires the columns {', '.join(missing)}, but the row has {', '.join(row) or 'none'}; add them "
             "to the row, or give the parameters defaults",
-            code="missing_row_column",
+            code="missing_column",
         )
     return {name: own_copy(value) for name, value in available.items() if takes_any or name in parameters}
 
@@ -180,8 +177,7 @@ def make_instance(definition: Any, name: str, args: Mapping[str, Any], file: str
     if missing := [parameter for parameter, required in parameters.items() if required and parameter not in args]:
         raise InvalidEnvironmentError(
             f"{name}: the constructor of {definition.__qualname__} requires {', '.join(missing)}; give them as "
-            "arguments",
-            code="missing_environment_argument",
+            "arguments"
         )
     with faults_of(f"the constructor of {name}", file):
         # In a tuple, because an instance may be awaitable.

@@ -80,8 +80,7 @@ class BenchmaxAdapter(EnvironmentAdapter):
         if issubclass(kind, BaseEnv) and not own_methods(kind):
             raise InvalidEnvironmentError(
                 f"{self.name}: the class {kind.__qualname__} must have compute_reward or compute_group_rewards, but "
-                "has neither; write one of them",
-                code="abstract_environment",
+                "has neither; write one of them"
             )
 
     def declare(self) -> Sequence[Tool]:
@@ -200,8 +199,7 @@ class BenchmaxEnvironment(EpisodeEnvironment):
         if not isinstance(example, Mapping):
             raise EnvironmentFailedError(
                 f"{self._name}.dataset_preprocess returned {type(example).__name__}; expected a dict with `prompt` or "
-                "`prompt_messages`",
-                code="invalid_example",
+                "`prompt_messages`"
             )
         return dict(example)
 

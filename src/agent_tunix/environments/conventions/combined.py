@@ -37,7 +37,7 @@ class CombinedAdapter(EnvironmentAdapter):
             raise InvalidEnvironmentError(
                 f"the tools of an episode must have different names, but {', '.join(twice)} occurs twice in "
                 f"{self.name}; leave one out, or rename its function",
-                code="duplicate_tool",
+                code="invalid_tool",
             )
 
     @property

@@ -68,8 +68,7 @@ def adapt_environment(
     """
     if convention not in ("auto", *ENVIRONMENT_CONVENTIONS):
         raise InvalidEnvironmentError(
-            f"the convention of {name!r} must be auto, {', '.join(ENVIRONMENT_CONVENTIONS)}, not {convention!r}",
-            code="unknown_environment_convention",
+            f"the convention of {name!r} must be auto, {', '.join(ENVIRONMENT_CONVENTIONS)}, not {convention!r}"
         )
     kind = detect_convention(definition, name) if convention == "auto" else convention
     return ENVIRONMENT_CONVENTIONS[kind](definition, name, args)
@@ -97,13 +96,11 @@ def detect_convention(definition: Any, name: str) -> str:
     elif has["reset"]:
         raise InvalidEnvironmentError(
             f"{name!r} is an instance of {type(definition).__qualname__}, which all episodes would share; name the "
-            "class",
-            code="not_an_environment",
+            "class"
         )
     raise InvalidEnvironmentError(
         f"{name!r} is no environment or tool, but {definition!r}; name a function, or a class with public methods, "
-        "`reset` and `step`, or `list_tools` and `run_tool`",
-        code="not_an_environment",
+        "`reset` and `step`, or `list_tools` and `run_tool`"
     )
 
 
@@ -134,5 +131,5 @@ def refuse_source(text: str, name: str) -> None:
 
 def _unsupported(name: str, library: str, advice: str) -> InvalidEnvironmentError:
     return InvalidEnvironmentError(
-        f"{name!r} is an environment of {library}, which is not supported; {advice}", code="unsupported_environment"
+        f"{name!r} is an environment of {library}, which is not supported; {advice}", code="unsupported_library"
     )

@@ -48,7 +48,7 @@ class McpAdapter(EnvironmentAdapter):
         except ImportError as error:
             raise InvalidEnvironmentError(
                 f"environment.mcp requires the MCP SDK ({error}); run `pip install agent_tunix[mcp]`",
-                code="missing_dependency",
+                code="missing_package",
             ) from error
         try:
             self._tools = self._connect().tools

@@ -81,7 +81,7 @@ class McpConnection:
                 return _describe(error), True  # the server's answer
             raise EnvironmentFailedError(
                 f"the MCP server {self._server.text} was lost while {tool} ran: {_describe(error)}",
-                code="mcp_server_lost",
+                code="mcp_server_failed",
             ) from error
         content = result.model_dump(by_alias=True, mode="json")
         return _text_of(content), bool(content.get("isError"))

@@ -67,4 +67,4 @@ class McpServer:
 
 
 def _invalid(what: str, value: Any) -> InvalidEnvironmentError:
-    return InvalidEnvironmentError(f"an item of environment.mcp must {what}, not {value!r}", code="invalid_mcp_server")
+    return InvalidEnvironmentError(f"an item of environment.mcp must {what}, not {value!r}")

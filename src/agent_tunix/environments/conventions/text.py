@@ -162,7 +162,7 @@ class TextEnvironment(EpisodeEnvironment):
             raise EnvironmentFailedError(
                 f"the constructor of {self._name} requires {', '.join(missing)}, but the row has "
                 f"{', '.join(row) or 'no columns'}; add them to the row, or give them as arguments",
-                code="missing_row_column",
+                code="missing_column",
             )
         return {**{name: row[name] for name in open_names if name in row}, **whole}
 
@@ -218,9 +218,7 @@ def _read_step(result: Any, name: str) -> tuple[Any, Any, bool]:
         reward = _field(observation, "reward", None) if reward is None else reward
         done = done or _field(observation, "done", None)
     if done is None:
-        raise EnvironmentFailedError(
-            f"{name}.step returned {type(result).__name__}; {_STEP_FORMS}", code="invalid_step_result"
-        )
+        raise EnvironmentFailedError(f"{name}.step returned {type(result).__name__}; {_STEP_FORMS}")
     return observation, reward, bool(done)
 
 

@@ -110,7 +110,7 @@ def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
         file = getattr(getattr(own, "__code__", None), "co_filename", None)
         raise ConfigError(
             f"grpo.loss={settings.loss} failed: {describe_fault(error, file)}; JAX compiles it: use jax.numpy",
-            code="failed_policy_loss",
+            code="invalid_function",
         ) from error
     if isinstance(losses, TokenLosses):
         return losses
@@ -119,6 +119,6 @@ def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
         raise ConfigError(
             f"grpo.loss={settings.loss} must return a loss for each token, an array of the shape {batch.logps.shape}, "
             f"but returned {type(losses).__name__} of the shape {shape}; do not sum or average in the function",
-            code="invalid_policy_loss",
+            code="invalid_function",
         )
     return unclipped(losses, token_ratios(batch))

@@ -85,7 +85,7 @@ class ChatTemplate:
             return self._render(variables)
         except Exception as error:  # a template is a foreign program and may raise anything
             raise ModelError(
-                f"{self._origin} refuses these messages: {_describe(error)}", code="failed_chat_template"
+                f"{self._origin} refuses these messages: {_describe(error)}", code="invalid_chat_template"
             ) from error
 
     def _render(self, variables: dict[str, Any]) -> str:
@@ -110,13 +110,13 @@ def read_chat_template(setting: str) -> str:
     if not setting.endswith(_SUFFIXES):
         raise ConfigError(
             f"prompt.chat_template must be Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}",
-            code="unknown_chat_template",
+            code="invalid_chat_template",
         )
     try:
         return Path(setting).expanduser().read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"prompt.chat_template={setting} cannot be read: {error}; correct the path", code="unreadable_chat_template"
+            f"prompt.chat_template={setting} cannot be read: {error}; correct the path", code="invalid_chat_template"
         ) from error
 
 
@@ -136,14 +136,14 @@ def find_chat_template(directory: Path, settings: Mapping[str, Any]) -> tuple[st
         try:
             return file.read_bytes().decode("utf-8"), f"the chat template of {directory}"
         except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{file} must be text in UTF-8, but: {error}", code="damaged_config") from error
+            raise ModelError(f"{file} must be text in UTF-8, but: {error}", code="invalid_model_config") from error
     template = settings.get("chat_template")
     if template is None and (legacy := directory / "chat_template.json").is_file():
         try:
             template = json.loads(legacy.read_bytes()).get("chat_template")
         except (OSError, ValueError, AttributeError) as error:
             raise ModelError(
-                f"{legacy} must contain an object with chat_template, but: {error}", code="damaged_config"
+                f"{legacy} must contain an object with chat_template, but: {error}", code="invalid_model_config"
             ) from error
     if isinstance(template, list):
         named = [entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]

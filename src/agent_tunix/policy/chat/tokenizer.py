@@ -59,7 +59,7 @@ class Tokenizer:
         if not path.is_file():
             raise ModelError(
                 f"{directory} has no tokenizer.json; save the fast tokenizer there",
-                code="missing_tokenizer",
+                code="invalid_tokenizer",
             )
         try:
             content = path.read_bytes()
@@ -67,7 +67,7 @@ class Tokenizer:
             processor = self._special.post_processor
             self._first_special = None if processor is None else _first_special(json.loads(processor.__getstate__()))
         except Exception as error:  # the library raises no other
-            raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="damaged_tokenizer") from error
+            raise ModelError(f"{path} cannot be read as a tokenizer: {error}", code="invalid_tokenizer") from error
         self._plain.encode_special_tokens = True
         for fast in (self._plain, self._special):
             fast.no_padding()
@@ -84,7 +84,7 @@ class Tokenizer:
             raise ModelError(
                 f"{directory}: tokenizer_config.json or generation_config.json must name an eos token, but neither "
                 "does; add eos_token to tokenizer_config.json",
-                code="missing_eos_token",
+                code="invalid_tokenizer",
             )
         pad = self._token_id("pad_token")
         self._pad: int = self.eos_ids[0] if pad is None else pad
@@ -242,7 +242,7 @@ class Tokenizer:
             raise ModelError(
                 f"the tokenizer of {self._directory} cannot convert a text: {error}; use another tokenizer or chat "
                 "template",
-                code="tokenizer_failed",
+                code="invalid_tokenizer",
             ) from error
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -288,7 +288,7 @@ class Tokenizer:
                 f"{self._directory} has no chat template, which is usual for base models; set prompt=plain, or set"
                 f" prompt.chat_template to a Jinja text or a .jinja file (`agent-tunix generate`: --prompt-config"
                 f" plain, or --raw)",
-                code="missing_chat_template",
+                code="invalid_chat_template",
             )
         return self._template.render(messages, tools=tools)
 
@@ -332,7 +332,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} is not JSON: {error}", code="damaged_config") from error
+        raise ModelError(f"{path} is not JSON: {error}", code="invalid_model_config") from error
     if not isinstance(loaded, dict):
-        raise ModelError(f"{path} must contain an object, not {type(loaded).__name__}", code="damaged_config")
+        raise ModelError(f"{path} must contain an object, not {type(loaded).__name__}", code="invalid_model_config")
     return loaded

@@ -39,7 +39,7 @@ def parse_architecture(config: ConfigFile) -> Architecture:
     if family is None:
         raise ModelError(
             f"{config.path}: model_type must be one of {', '.join(FAMILIES)}, not {model_type!r}",
-            code="unsupported_model_type",
+            code="unsupported_model",
         )
     return family(config)
 

@@ -85,12 +85,12 @@ def read_common(
         raise ModelError(
             f"{config.path}: num_attention_heads must be divisible by num_key_value_heads, but {heads} is not "
             f"divisible by {kv_heads}",
-            code="invalid_value",
+            code="invalid_model_config",
         )
     if head_dim % 2:
         raise ModelError(
             f"{config.path}: head_dim must be even, because rotary embeddings rotate pairs, not {head_dim}",
-            code="invalid_value",
+            code="invalid_model_config",
         )
     return {
         "model_type": config.get("model_type"),
@@ -112,7 +112,7 @@ def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]])
             raise ModelError(
                 f"{config.path}: the weights are quantised ({name} = {value!r:.100}), which is not supported; use "
                 "the model before quantisation",
-                code="quantised_weights",
+                code="unsupported_model",
             )
     for name, values in neutral.items():
         config.allow(name, *values)
@@ -120,7 +120,7 @@ def _refuse_variants(config: ConfigFile, neutral: Mapping[str, tuple[Any, ...]])
         raise ModelError(
             f"{config.path}: auto_map names custom code of the model for {', '.join(own)}, which is never run; if "
             "the model does not need it, remove the key",
-            code="custom_model_code",
+            code="unsupported_model",
         )
 
 
@@ -157,6 +157,6 @@ def read_text_of(config: ConfigFile, read: Callable[[ConfigFile], Architecture])
     text = config.section("text_config")
     if not text:
         raise ModelError(
-            f"{config.path} lacks 'text_config'; check that it was saved with the weights", code="missing_key"
+            f"{config.path} lacks 'text_config'; check that it was saved with the weights", code="invalid_model_config"
         )
     return replace(read(ConfigFile(config.path, text)), model_type=config.get("model_type"))

@@ -112,7 +112,7 @@ def read_gemma4_text(config: ConfigFile) -> Architecture:
         raise ModelError(
             f"{config.path}: num_kv_shared_layers must leave layers of each kind with keys and values of their own,"
             f" but {num_borrowing} of {len(kinds)} layers use those of others",
-            code="invalid_value",
+            code="invalid_model_config",
         )
     return Architecture(
         **{**common, "query_scale": 1.0},
@@ -146,7 +146,7 @@ def _global_head_dim(config: ConfigFile, kinds: Sequence[LayerKind]) -> int:
         raise ModelError(
             f"{config.path}: per_layer_config must give head_dim, the same, to each layer of full_attention and nothing"
             f" else, not {by_layer!r:.200}",
-            code="unsupported_feature",
+            code="unsupported_model",
         )
     return values[0].whole("head_dim")
 

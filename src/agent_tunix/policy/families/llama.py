@@ -28,7 +28,7 @@ def read_smollm3(config: ConfigFile) -> Architecture:
     if not isinstance(rotated, list) or len(rotated) < count or not all(each in (0, 1) for each in rotated):
         raise ModelError(
             f"{config.path}: no_rope_layers must have 1 or 0 for each of {count} layers, not {rotated!r:.100}",
-            code="invalid_value",
+            code="invalid_model_config",
         )
     unrotated = tuple(layer for layer in range(count) if not rotated[layer])
     has_window = config.flag("use_sliding_window", False) and config.get("sliding_window") is not None

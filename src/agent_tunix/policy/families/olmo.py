@@ -24,7 +24,7 @@ def read_olmo3(config: ConfigFile) -> Architecture:
             raise ModelError(
                 f"{config.path}: rope_parameters must contain an object for each kind of layer if it scales positions, "
                 f"not {parameters!r}; take rope_scaling from the config.json of the published model instead",
-                code="unsupported_rope",
+                code="unsupported_model",
             )
     norms = {"qk_norm": True, "joint_qk_norm": True, "input_norms": False, "output_norms": True}
     return read_plain(config, common, kinds, rope, **norms)

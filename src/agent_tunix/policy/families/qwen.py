@@ -29,14 +29,14 @@ def read_qwen3_moe(config: ConfigFile) -> Architecture:
     count, step, dense = common["num_layers"], config.whole("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
     if not isinstance(dense, list):
         raise ModelError(
-            f"{config.path}: mlp_only_layers must be a list of layers, not {dense!r:.100}", code="invalid_value"
+            f"{config.path}: mlp_only_layers must be a list of layers, not {dense!r:.100}", code="invalid_model_config"
         )
     named = {layer for layer in dense if isinstance(layer, int)}
     num_experts, of_token = config.whole("num_experts"), config.whole("num_experts_per_tok")
     if of_token > num_experts:
         raise ModelError(
             f"{config.path}: num_experts_per_tok must be at most num_experts {num_experts}, not {of_token}",
-            code="invalid_value",
+            code="invalid_model_config",
         )
     return read_plain(
         config,
@@ -71,7 +71,7 @@ def read_qwen3_5_text(config: ConfigFile) -> Architecture:
         raise ModelError(
             f"{config.path}: linear_num_value_heads must be divisible by linear_num_key_heads, but "
             f"{sizes.value_heads} is not divisible by {sizes.key_heads}",
-            code="invalid_value",
+            code="invalid_model_config",
         )
     return read_plain(
         config,

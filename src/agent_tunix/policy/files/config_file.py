@@ -63,9 +63,9 @@ class ConfigFile:
         try:
             values = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
-            raise ModelError(f"{path} cannot be read as JSON: {error}", code="damaged_config") from error
+            raise ModelError(f"{path} cannot be read as JSON: {error}", code="invalid_model_config") from error
         if not isinstance(values, dict):
-            raise ModelError(f"{path} must contain an object, not {type(values).__name__}", code="damaged_config")
+            raise ModelError(f"{path} must contain an object, not {type(values).__name__}", code="invalid_model_config")
         return cls(path, values)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "ConfigFile":
@@ -87,7 +87,9 @@ class ConfigFile:
         """
         value = self._required(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ModelError(f"{self.path}: {name} must be a whole number above 0, not {value!r}", code="invalid_value")
+            raise ModelError(
+                f"{self.path}: {name} must be a whole number above 0, not {value!r}", code="invalid_model_config"
+            )
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -106,7 +108,7 @@ class ConfigFile:
         """
         value = self.number(name, 1.0)
         if value > 1:
-            raise ModelError(f"{self.path}: {name} must be at most 1, not {value:g}", code="invalid_value")
+            raise ModelError(f"{self.path}: {name} must be at most 1, not {value:g}", code="invalid_model_config")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
@@ -117,7 +119,7 @@ class ConfigFile:
         """
         value = self._required(name, default)
         if not isinstance(value, bool):
-            raise ModelError(f"{self.path}: {name} must be true or false, not {value!r}", code="invalid_value")
+            raise ModelError(f"{self.path}: {name} must be true or false, not {value!r}", code="invalid_model_config")
         return value
 
     def cap(self, name: str) -> float | None:
@@ -133,7 +135,7 @@ class ConfigFile:
         """
         value = self.get(name, {})
         if not isinstance(value, dict):
-            raise ModelError(f"{self.path}: {name} must be an object, not {value!r}", code="invalid_value")
+            raise ModelError(f"{self.path}: {name} must be an object, not {value!r}", code="invalid_model_config")
         return value
 
     def allow(self, name: str, *supported: Any) -> None:
@@ -148,7 +150,7 @@ class ConfigFile:
             raise ModelError(
                 f"{self.path}: {name} = {value!r:.100} is not supported{f', only {only}' if only else ''};"
                 " the model would be computed differently than in training",
-                code="unsupported_feature",
+                code="unsupported_model",
             )
 
     def layer_kinds(
@@ -169,7 +171,7 @@ class ConfigFile:
             raise ModelError(
                 f"{self.path}: layer_types must be a list of {count} names, each one of {', '.join(allowed)}, not"
                 f" {kinds!r}",
-                code="unsupported_layer_types",
+                code="invalid_model_config",
             )
         return tuple(kinds)
 
@@ -186,7 +188,7 @@ class ConfigFile:
         if any(isinstance(value, dict) for value in parameters.values()):
             raise ModelError(
                 f"{self.path}: {name} must not differ between kinds of layers, not {parameters!r}",
-                code="unsupported_rope",
+                code="unsupported_model",
             )
         share = None
         if default_share is not None:
@@ -209,7 +211,7 @@ class ConfigFile:
         if not all(isinstance(value, dict) for value in by_kind.values()):
             raise ModelError(
                 f"{self.path}: {name} must contain an object for each kind of layer, not {by_kind!r}",
-                code="unsupported_rope",
+                code="unsupported_model",
             )
         parameters = by_kind.get(kind, {})
         if kind == "full_attention" and self.section("rope_scaling"):
@@ -221,7 +223,7 @@ class ConfigFile:
         if not isinstance(rope_type, str) or rope_type not in _ROPE_KEYS:
             raise ModelError(
                 f"{self.path}: the type of {name} must be one of {', '.join(_ROPE_KEYS)}, not {rope_type!r}",
-                code="unsupported_rope",
+                code="unsupported_model",
             )
         inner = ConfigFile(self.path, {f"{name}.{key}": value for key, value in parameters.items()})
         share = f"{name}.partial_rotary_factor"
@@ -234,7 +236,9 @@ class ConfigFile:
             return Rope(theta, "proportional", inner.number(f"{name}.factor", 1.0), rotated_share=inner.share(share))
         factor, *bounds = (inner.number(f"{name}.{key}", _YARN_DEFAULTS.get(key)) for key in _ROPE_KEYS[rope_type])
         if factor < 1:
-            raise ModelError(f"{self.path}: {name}.factor must be at least 1, not {factor:g}", code="invalid_value")
+            raise ModelError(
+                f"{self.path}: {name}.factor must be at least 1, not {factor:g}", code="invalid_model_config"
+            )
         if rope_type == "linear":
             return Rope(theta, "linear", factor)
         low, high = bounds
@@ -242,7 +246,7 @@ class ConfigFile:
             _, low_key, high_key = _ROPE_KEYS[rope_type]
             raise ModelError(
                 f"{self.path}: {name}.{low_key} must be below {high_key}, but {low:g} is not below {high:g}",
-                code="invalid_value",
+                code="invalid_model_config",
             )
         key = "original_max_position_embeddings"
         # As in transformers, the top-level key takes precedence over the one among the parameters.
@@ -253,7 +257,9 @@ class ConfigFile:
         for variant, *neutral in (("mscale",), ("mscale_all_dim",), ("truncate", True)):
             inner.allow(f"{name}.{variant}", *neutral)
         if theta <= 1:
-            raise ModelError(f"{self.path}: {name}.rope_theta must be above 1, not {theta:g}", code="invalid_value")
+            raise ModelError(
+                f"{self.path}: {name}.rope_theta must be above 1, not {theta:g}", code="invalid_model_config"
+            )
         magnitude = inner.number(f"{name}.attention_factor", 0.1 * math.log(factor) + 1.0)
         return Rope(theta, "yarn", factor, low, high, length, magnitude)
 
@@ -261,11 +267,13 @@ class ConfigFile:
         value = self.get(name, default)
         if value is None:
             raise ModelError(
-                f"{self.path} lacks {name!r}; check that it was saved with the weights", code="missing_key"
+                f"{self.path} lacks {name!r}; check that it was saved with the weights", code="invalid_model_config"
             )
         return value
 
     def _positive(self, name: str, value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            raise ModelError(f"{self.path}: {name} must be a number above 0, not {value!r}", code="invalid_value")
+            raise ModelError(
+                f"{self.path}: {name} must be a number above 0, not {value!r}", code="invalid_model_config"
+            )
         return float(value)

@@ -38,9 +38,7 @@ def find_model_directory(config: ModelConfig, setting: str = "model.path") -> Pa
     else:
         directory = local_directory(config.path, setting)
         if not os.path.isdir(directory):  # False for a path that is too long, unlike `Path.is_dir`
-            raise ModelError(
-                f"{setting} {directory} is not a directory{_advice(config.path or '')}", code="missing_directory"
-            )
+            raise ModelError(f"{setting} {directory} is not a directory{_advice(config.path or '')}")
         check_files(f"{setting} {directory}", [path.name for path in directory.iterdir()])
     check_weights(directory)
     return directory
@@ -62,10 +60,7 @@ def local_directory(path: str | None, setting: str = "model.path") -> Path:
         return Path(path).expanduser()
     name = path.removeprefix(_EMBEDDED)
     if name not in EMBEDDED_MODELS:
-        raise ModelError(
-            f"{setting}={path} must be one of {', '.join(_EMBEDDED + known for known in EMBEDDED_MODELS)}",
-            code="unknown_embedded_model",
-        )
+        raise ModelError(f"{setting}={path} must be one of {', '.join(_EMBEDDED + known for known in EMBEDDED_MODELS)}")
     return EMBEDDED_MODELS[name]
 
 

@@ -47,18 +47,20 @@ def check_files(where: str, names: Collection[str]) -> None:
             f"{where} must contain a model, but contains an adapter; export its run without --adapter, or "
             "merge another adapter into its base with PEFT's `merge_and_unload()` and `save_pretrained`, and give that "
             "directory",
-            code="adapter_without_model",
+            code="adapter_mismatch",
         )
     if "config.json" not in names:
-        raise ModelError(f"{where} has no config.json; give a Hugging Face model directory", code="missing_config")
+        raise ModelError(
+            f"{where} has no config.json; give a Hugging Face model directory", code="invalid_model_config"
+        )
     other = sorted(name for name in names if name.endswith((".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")))
     if other:
         raise ModelError(
             f"{where} must have its weights in *.safetensors, but has {other[0]}; convert them with transformers: "
             "`AutoModelForCausalLM.from_pretrained(SOURCE).save_pretrained(DIR)`, and set model.path=DIR",
-            code="unsupported_weights",
+            code="damaged_weights",
         )
-    raise ModelError(f"{where} has no *.safetensors file; check that the download is complete", code="missing_weights")
+    raise ModelError(f"{where} has no *.safetensors file; check that the download is complete", code="damaged_weights")
 
 
 def check_weights(directory: Path) -> None:
@@ -71,13 +73,13 @@ def check_weights(directory: Path) -> None:
         if not (directory / name).is_file():
             raise ModelError(
                 f"{directory} lacks {name}, which its {INDEX} names; download it again, or the whole model",
-                code="missing_weights",
+                code="damaged_weights",
             )
     for path in sorted(directory.glob("*.safetensors")):
         if not path.is_file():
             what = "a link to a file that does not exist" if path.is_symlink() else "no file"
             raise ModelError(
-                f"{path} is {what}; download it again, or give the directory with the files", code="missing_weights"
+                f"{path} is {what}; download it again, or give the directory with the files", code="damaged_weights"
             )
         with open_tensors(path):
             pass
@@ -130,5 +132,5 @@ def indexed_files(directory: Path) -> set[str]:
         return {str(name) for name in json.loads(path.read_bytes())["weight_map"].values()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
-            f"{path} is damaged or incomplete ({error!r}); delete and download it again", code="damaged_index"
+            f"{path} is damaged or incomplete ({error!r}); delete and download it again", code="damaged_weights"
         ) from error

@@ -63,14 +63,14 @@ def check_teacher(config: Config, directory: Path, teacher: Path) -> None:
             f"grpo.teacher {teacher} must have the tokenizer of the policy, {directory}, because it judges the "
             "policy's tokens, but their tokenizer.json differ in vocabulary, merges or added tokens; use a teacher of "
             "the policy's family",
-            code="teacher_tokenizer",
+            code="teacher_mismatch",
         )
     words, rows = read_architecture(directory).vocab_size, read_architecture(teacher).vocab_size
     if rows < words or (config.grpo.teacher_top_k is not None and rows > words):
         raise ModelError(
             f"the embedding of grpo.teacher {teacher} must have the policy's {words} rows, or more without "
             f"grpo.teacher_top_k, but has {rows}; set grpo.teacher_top_k=null, or use another teacher",
-            code="teacher_vocabulary",
+            code="teacher_mismatch",
         )
 
 
@@ -78,7 +78,7 @@ def _tokens(directory: Path) -> Any:
     """Return the parts of a tokenizer that decide its ids."""
     path = directory / "tokenizer.json"
     if not path.is_file():
-        raise ModelError(f"{directory} has no tokenizer.json; save the fast tokenizer there", code="missing_tokenizer")
+        raise ModelError(f"{directory} has no tokenizer.json; save the fast tokenizer there", code="invalid_tokenizer")
     content = json.loads(path.read_bytes())
     model = content.get("model") or {}
     added = sorted((one["id"], one["content"]) for one in content.get("added_tokens") or [])

@@ -60,12 +60,12 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
     if not embeddings:
         raise ModelError(
             f"{directory} has no tensor {_EMBEDDING} in its *.safetensors; check that all files are downloaded",
-            code="missing_tensor",
+            code="damaged_weights",
         )
     if len(embeddings) > 1:
         raise ModelError(
             f"{directory} has {' and '.join(embeddings)}; only models of one decoder are supported",
-            code="several_decoders",
+            code="unsupported_model",
         )
     prefix = embeddings[0].removesuffix(_EMBEDDING)
     heads = [name for name in by_name if name == _HEAD or name.endswith(f".{_HEAD}")]
@@ -84,12 +84,12 @@ def locate_tensors(directory: Path, architecture: Architecture) -> dict[Tensor, 
         raise ModelError(
             f"{directory} has {_some(unknown)}, which the model_type {architecture.model_type} of its config.json "
             "does not have; the model would be computed differently than in training",
-            code="unknown_tensor",
+            code="damaged_weights",
         )
     if missing:
         raise ModelError(
             f"{directory} has no {_some(missing)} in its *.safetensors; check that all files are downloaded",
-            code="missing_tensor",
+            code="damaged_weights",
         )
     for tensor, stored in located.items():
         _check_stored(directory, tensor, stored)
@@ -135,12 +135,12 @@ def _check_stored(directory: Path, tensor: Tensor, stored: Stored) -> None:
         raise ModelError(
             f"{directory}: {stored.name} must have the shape {tensor.shape} of config.json, but has {stored.shape}; "
             "check that both belong to the same model",
-            code="wrong_tensor_shape",
+            code="damaged_weights",
         )
     if stored.kind not in _TYPES:
         raise ModelError(
             f"{directory}: {stored.name} must be stored as one of {', '.join(_TYPES)}, not {stored.kind}",
-            code="unsupported_tensor_type",
+            code="damaged_weights",
         )
 
 
@@ -162,7 +162,7 @@ def _check_copy(directory: Path, head: Stored, embedding: Stored) -> None:
             f"{directory}: {head.name} differs from {embedding.name}, but config.json has tie_word_embeddings = "
             "true; set it to false if the model was trained with a separate output projection, otherwise remove the "
             "tensor",
-            code="untied_projection",
+            code="damaged_weights",
         )
 
 
@@ -176,7 +176,7 @@ def _read_heads(directory: Path) -> dict[str, Stored]:
                     raise ModelError(
                         f"{directory} has {name} in {by_name[name].file.name} and in {file.name}; remove the files "
                         "that do not belong to this model",
-                        code="duplicate_tensor",
+                        code="damaged_weights",
                     )
                 part = tensors.get_slice(name)
                 by_name[name] = Stored(file, name, tuple(part.get_shape()), part.get_dtype())

@@ -126,7 +126,7 @@ def _parse(template: str) -> _Template:
         raise RewardError(
             "prompt.format must contain 1 to 100 tags around its slots, each exactly once and none within another, "
             f"not {template[:1000]!r}",
-            code="invalid_template",
+            code="invalid_prompt",
         )
     return _Template(tuple(tags), tuple(slots))
 

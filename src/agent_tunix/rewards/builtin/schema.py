@@ -58,7 +58,7 @@ def _validator(schema: Any) -> Any:
     except ImportError as error:
         raise RewardError(
             "the reward json_schema requires the package jsonschema; run `pip install agent_tunix[schema]`",
-            code="missing_dependency",
+            code="missing_package",
         ) from error
     try:
         if isinstance(schema, str):

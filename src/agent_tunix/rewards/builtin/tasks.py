@@ -149,15 +149,17 @@ def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int,
     except ImportError as error:
         raise RewardError(
             f"tasks of reasoning_gym require that package ({error}); run `pip install agent_tunix[tasks]`",
-            code="missing_dependency",
+            code="missing_package",
         ) from error
     names = sorted(set(factory.DATASETS) - {"composite"})
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-        raise RewardError(f"reasoning_gym has no task {name!r}; {advice}", code="unknown_task")
+        raise RewardError(f"reasoning_gym has no task {name!r}; {advice}", code="invalid_tasks")
     if level is not None and name not in factory.CURRICULA:
-        raise RewardError(f"the task {name} has no levels; remove `levels` and set its parameters", code="no_levels")
+        raise RewardError(
+            f"the task {name} has no levels; remove `levels` and set its parameters", code="invalid_tasks"
+        )
     settings = {**parameters, "size": size, "seed": seed}
     try:
         if level is not None:
@@ -168,5 +170,5 @@ def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int,
     except (TypeError, ValueError, AssertionError) as error:
         raise RewardError(
             f"reasoning_gym refuses the parameters {dict(parameters)} of the task {name}: {error}",
-            code="invalid_task_parameter",
+            code="invalid_tasks",
         ) from error

@@ -37,13 +37,13 @@ def read_arguments(kind: type[A], name: str, args: Mapping[str, Any]) -> A:
         error = errors.errors(include_url=False)[0]
     place, message = ".".join(map(str, error["loc"])), error["msg"]
     if error["type"] == "missing":
-        raise RewardError(f"reward {name!r} requires `{place}`; set it in its args", code="missing_argument")
+        raise RewardError(f"reward {name!r} requires `{place}`; set it in its args", code="invalid_reward_args")
     if error["type"] == "extra_forbidden":
         choices = f"; it has: {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
-        raise RewardError(f"reward {name!r} has no argument {place!r}{choices}", code="unknown_argument")
+        raise RewardError(f"reward {name!r} has no argument {place!r}{choices}", code="invalid_reward_args")
     if error["type"] == "value_error":  # from a validator of ours, whose message does not repeat a secret
         message = message.removeprefix("Value error, ")
     else:
         message = f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
     argument = f"argument `{place}`" if place else "combination of arguments"
-    raise RewardError(f"reward {name!r} has an invalid {argument}: {message}", code="invalid_argument")
+    raise RewardError(f"reward {name!r} has an invalid {argument}: {message}", code="invalid_reward_args")

@@ -138,5 +138,5 @@ class ConfiguredReward(abc.ABC, Generic[A]):
 
     def _required_arguments(self) -> A:
         if self.arguments is None:
-            raise RewardError(f"reward {self.name!r} requires args, at least {self.needed}", code="missing_argument")
+            raise RewardError(f"reward {self.name!r} requires args, at least {self.needed}", code="invalid_reward_args")
         return self.arguments

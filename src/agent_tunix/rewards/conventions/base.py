@@ -186,8 +186,7 @@ class Convention(abc.ABC):
                 if parameter not in available:
                     raise RewardSignatureError(
                         f"reward {self.name!r} requires the parameter `{parameter}`, which is not provided; "
-                        f"available: {', '.join(sorted(available))}. {self._advice_for(parameter)} ({self.describe()})",
-                        code="missing_parameter",
+                        f"available: {', '.join(sorted(available))}. {self._advice_for(parameter)} ({self.describe()})"
                     )
 
     def _advice_for(self, parameter: str) -> str:

@@ -94,8 +94,7 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
     def checked(self: BaseReward, prompts: list[Any], completions: list[Any], **kwargs: Any) -> Any:
         if inspect.iscoroutinefunction(call):
             raise RewardError(
-                f"{type(self).__qualname__}.__call__ is async; write it with `def` and use self._run_batch(…) inside",
-                code="async_call",
+                f"{type(self).__qualname__}.__call__ is async; write it with `def` and use self._run_batch(…) inside"
             )
         count = len(completions)
         returned = call(self, own_copy(prompts), own_copy(completions), **own_copy(kwargs))
@@ -113,17 +112,17 @@ def _check_returned(who: str, returned: Any, count: int) -> list[float | None]:
     """
     expected = "return a list of one float for each completion"
     if not isinstance(returned, list):
-        raise RewardError(f"{who} returned {describe_kind(returned)}; {expected}", code="wrong_return_type")
+        raise RewardError(f"{who} returned {describe_kind(returned)}; {expected}", code="invalid_score")
     if len(returned) != count:
         raise RewardError(
-            f"{who} returned {len(returned)} values for {count} completions; {expected}", code="wrong_number_of_values"
+            f"{who} returned {len(returned)} values for {count} completions; {expected}", code="invalid_score"
         )
     values: list[float | None] = []
     for place, value in enumerate(returned):
         number = None if value is None else to_number(value)
         if isinstance(number, str):
             raise RewardError(
-                f"{who}: for completion {place}, counted from 0, it {number}; {expected}", code="invalid_value"
+                f"{who}: for completion {place}, counted from 0, it {number}; {expected}", code="invalid_score"
             )
         values.append(number)
     return values

@@ -83,9 +83,7 @@ def detect(definition: Any, name: str, convention: str = "auto") -> str:
         RewardSignatureError: No single convention fits and `convention` is `auto`, or `convention` is unknown.
     """
     if convention not in ("auto", *CONVENTIONS):
-        raise RewardSignatureError(
-            f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}", code="unknown_convention"
-        )
+        raise RewardSignatureError(f"rewards.convention must be auto, {', '.join(CONVENTIONS)}, not {convention!r}")
     if any(callable(getattr(definition, method, None)) for method in METHODS):
         return "environment"
     if is_orm(definition):

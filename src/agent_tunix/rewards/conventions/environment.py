@@ -82,8 +82,7 @@ class EnvironmentReward(FormedConvention):
                 if self._group is not None:
                     raise RewardSignatureError(
                         f"reward {self.name!r}: `compute_reward` takes a group, {self._single.signature}, and there "
-                        f"is `{self._group.method}` too; keep one of them",
-                        code="conflicting_methods",
+                        f"is `{self._group.method}` too; keep one of them"
                     )
                 self._single, self._group = None, self._single
         self.needs_group = self._group is not None
@@ -111,7 +110,7 @@ class EnvironmentReward(FormedConvention):
         ):
             raise RewardError(
                 f"rewards.args.{self.name}.weights must map components to numbers, not {weights!r}",
-                code="invalid_weights",
+                code="invalid_mixture",
             )
         return {str(name): float(weight) for name, weight in weights.items()}
 

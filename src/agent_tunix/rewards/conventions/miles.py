@@ -103,8 +103,7 @@ class MilesReward(Convention):
         if not self._sample_name:
             raise RewardSignatureError(
                 f"a miles reward must take `args, sample` or `args, samples`, but {self.name!r} takes "
-                f"{call.signature}; rename its parameters",
-                code="no_sample_parameter",
+                f"{call.signature}; rename its parameters"
             )
         self.needs_group = _is_group(call.signature.parameters[self._sample_name])
         return [call]

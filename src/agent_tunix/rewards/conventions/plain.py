@@ -142,8 +142,7 @@ class PlainReward(FormedConvention):
         if not takes_response and (not call.takes_any or _only_keywords_are_the_response(call)):
             raise RewardSignatureError(
                 f"a plain reward must take `response`, the completion's text, but {self.name!r} takes "
-                f"{call.signature}; arguments are passed by name, so rename that parameter to `response`",
-                code="no_response_parameter",
+                f"{call.signature}; arguments are passed by name, so rename that parameter to `response`"
             )
         return [call]
 

@@ -69,7 +69,7 @@ class Target:
                 raise RewardSignatureError(
                     f"reward {self.name!r}: the constructor of {self.definition.__qualname__} requires "
                     f"`{parameter.name}`; set rewards.args.{self.name}.{parameter.name}",
-                    code="missing_constructor_argument",
+                    code="invalid_reward_args",
                 )
 
     def _split_args(self, args: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Call:
                 positional.append(parameter.default)
             else:
                 raise RewardSignatureError(
-                    f"the row has no column for a required parameter of {self.signature}", code="missing_column"
+                    f"the row has no column for a required parameter of {self.signature}", code="invalid_mixture"
                 )
         if self.takes_any:
             by_position = {parameter.name for parameter in self._positional}
@@ -183,27 +183,23 @@ class Call:
 def _signature_of(target: Target, method: str) -> inspect.Signature:
     definition = target.definition
     if not target.is_class and not method and not callable(definition):
-        raise RewardSignatureError(
-            f"reward {target.name!r} must be callable, but is {definition!r}; name a function", code="not_callable"
-        )
+        raise RewardSignatureError(f"reward {target.name!r} must be callable, but is {definition!r}; name a function")
     if target.is_class and not method and not any("__call__" in vars(kind) for kind in definition.__mro__):
         raise RewardSignatureError(
             f"reward {target.name!r} is the class {definition.__qualname__}, which must have `__call__` or "
-            "`compute_reward`, but has neither; name a function, or write one of these methods",
-            code="not_callable",
+            "`compute_reward`, but has neither; name a function, or write one of these methods"
         )
     if target.is_class and (missing := sorted(getattr(definition, "__abstractmethods__", ()))):
         raise RewardSignatureError(
             f"reward {target.name!r} is the class {definition.__qualname__}, which lacks required methods of its base "
-            f"class: {', '.join(missing)}; write them, or name a class that has them",
-            code="abstract_class",
+            f"class: {', '.join(missing)}; write them, or name a class that has them"
         )
     function = getattr(definition, method or "__call__") if target.is_class or method else definition
     try:
         signature = _outermost(function, inspect.signature(function))
     except (TypeError, ValueError) as error:
         raise RewardSignatureError(
-            f"reward {target.name!r} has no readable signature: {error}; wrap it in a function", code="no_signature"
+            f"reward {target.name!r} has no readable signature: {error}; wrap it in a function"
         ) from error
     if target.is_class and not isinstance(inspect.getattr_static(definition, method or "__call__"), staticmethod):
         if isinstance(inspect.getattr_static(definition, method or "__call__"), classmethod):
@@ -247,5 +243,5 @@ def refuse_unknown(name: str, args: Mapping[str, Any], settable: list[str], take
         if argument not in settable and not takes_any:
             raise RewardError(
                 f"reward {name!r} has no argument {argument!r}; it has: {', '.join(settable) or 'none'}. ({where})",
-                code="unknown_argument",
+                code="invalid_reward_args",
             )

@@ -61,7 +61,7 @@ class EventLoopThread(Closing):
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._is_closed:
-            raise RewardError("the event loop of the rewards is closed", code="workers_closed")
+            raise RewardError("the event loop of the rewards is closed", code="workers_failed")
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="async-rewards", daemon=True)

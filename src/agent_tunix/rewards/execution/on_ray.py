@@ -66,7 +66,7 @@ class RayExecutor(QueueExecutor):
         except ImportError as error:
             raise RewardError(
                 "rewards.execution=ray requires Ray: pip install 'agent_tunix[ray]', or set rewards.execution=process",
-                code="missing_dependency",
+                code="missing_package",
             ) from error
         self._ray: Any = ray
         self._settings = settings

@@ -148,7 +148,9 @@ def _try_out(reward: Convention, samples: Sequence[Sample], executor: Executor) 
             return
         failed = scores[0]
         if lacks_entry(failed):
-            raise RewardError(f"reward {reward.name!r} {failed.detail}; set rewards.reward_key", code="no_reward_key")
+            raise RewardError(
+                f"reward {reward.name!r} {failed.detail}; set rewards.reward_key", code="invalid_reward_signature"
+            )
         if failed.outcome is Outcome.TIMEOUT:
             break
     if failed is not None:

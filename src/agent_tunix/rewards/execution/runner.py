@@ -99,7 +99,7 @@ class Runner(Closing, Generic[AnyReward]):
         if recipe is None:
             text = f"reward {reward.name!r} cannot be rebuilt in another process: {reward.describe()}"
             if self._settings.execution != "auto":
-                raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline", code="not_portable")
+                raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline")
             logger.warning("%s; it runs in this process, without limits", text)
             return self._inline(reward)
         if self._executor is None:
@@ -205,10 +205,7 @@ class IsolatedReward(PlacedReward):
         """Return another reward in the same workers."""
         recipe = recipe_of(other)
         if recipe is None:
-            raise RewardError(
-                f"reward {other.name!r} cannot be rebuilt in another process: {other.describe()}",
-                code="not_portable",
-            )
+            raise RewardError(f"reward {other.name!r} cannot be rebuilt in another process: {other.describe()}")
         self._executor.prepare(recipe)
         return IsolatedReward(other, recipe, self._executor)
 

@@ -35,16 +35,15 @@ class ExecutionSettings:
         if self.execution not in PLACES:
             raise RewardError(
                 f"rewards.execution must be one of {', '.join(PLACES)}, not {self.execution!r}",
-                code="unknown_execution",
+                code="invalid_config",
             )
         for name in ("timeout_s", "memory_mb", "max_concurrency", "recycle_after", "start_timeout_s", "disk_mb"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
-                raise RewardError(f"rewards.{name} must be above 0 and finite, not {value}", code="invalid_limit")
+                raise RewardError(f"rewards.{name} must be above 0 and finite, not {value}")
         if self.num_workers is not None and self.num_workers < 1:
             raise RewardError(
-                f"rewards.num_workers must be at least 1, not {self.num_workers}; null starts one per core",
-                code="invalid_limit",
+                f"rewards.num_workers must be at least 1, not {self.num_workers}; null starts one per core"
             )
 
     @property

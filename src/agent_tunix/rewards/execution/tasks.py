@@ -126,7 +126,7 @@ class Backlog:
             if isinstance(self._fault, SandboxUnavailableError):
                 raise self._fault
             if self.is_closed:
-                raise RewardError("the reward workers are closed", code="workers_closed") from self._fault
+                raise RewardError("the reward workers are closed", code="workers_failed") from self._fault
             if tasks:
                 self._running[id(work)] = work
             self._queue.extend(tasks)

@@ -59,7 +59,7 @@ class Judge(ConfiguredReward[S]):
             raise RewardError(
                 f"judge {self.name!r} requires {' and '.join(missing)}, which is not installed; run `pip install "
                 f"agent_tunix[{self.extra}]`",
-                code="missing_dependency",
+                code="missing_package",
             )
         from agent_tunix.rewards.configured.arguments import read_arguments
 
@@ -106,7 +106,7 @@ class Judge(ConfiguredReward[S]):
                 raise RewardSignatureError(
                     f"judge {self.name!r} requires the column `{column}`, which the dataset lacks; "
                     f"it has: {', '.join(sorted(columns)) or 'none'}",
-                    code="missing_column",
+                    code="invalid_mixture",
                 )
         self._the_asker().check()
 

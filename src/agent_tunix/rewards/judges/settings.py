@@ -142,11 +142,11 @@ class EndpointSettings(RewardArguments):
             raise RewardError(
                 f"the environment variable {self.api_key_env} is not set; it must contain the key for "
                 f"{self.base_url}; export it, put it into .env, or set `api_key_env` to another variable",
-                code="missing_api_key",
+                code="invalid_judge",
             )
         if not (key.isascii() and key.isprintable()):
             raise RewardError(
                 f"the key in {self.api_key_env} has characters that are not allowed in an HTTP header",
-                code="invalid_api_key",
+                code="invalid_judge",
             )
         return key

@@ -52,7 +52,7 @@ def decide(requires: Mapping[str, float], index: int, parts: Parts, verdicts: Ve
         if verdict.is_open and part is None:
             raise RewardError(
                 f"component {name!r} was not computed on completion {index}, but a gate requires it",
-                code="missing_score",
+                code="invalid_mixture",
             )
         if verdict.is_open and part is not None and part.value is not None:
             if part.value < lowest_reaching(least):
@@ -81,7 +81,7 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
                 raise RewardError(
                     f"component {name!r} requires {other!r}, which is not a component; the components are: "
                     f"{', '.join(requires)}",
-                    code="unknown_component",
+                    code="invalid_mixture",
                 )
     gates_left = {name: set(required) for name, required in requires.items()}
     candidates = [(costs[name], position[name], name) for name, missing in gates_left.items() if not missing]
@@ -99,7 +99,7 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
         stuck = [name for name in requires if name not in order]
         raise RewardError(
             f"components require each other in a circle: {', '.join(_circle(stuck, requires))}",
-            code="circular_requirement",
+            code="invalid_mixture",
         )
     return order
 
@@ -120,6 +120,6 @@ def read_requires(component: str, value: object) -> dict[str, float]:
         raise RewardError(
             f"`requires` of component {component!r} must map another component to its least value, for example "
             f"{{correct: 1.0}}, not {value!r}",
-            code="invalid_requirement",
+            code="invalid_mixture",
         )
     return {str(name): float(least) for name, least in value.items()}

@@ -66,7 +66,7 @@ class Component:
     def __post_init__(self) -> None:
         if not isinstance(self.weight, Schedule) and not math.isfinite(self.weight):
             raise RewardError(
-                f"the weight of component {self.name!r} must be finite, not {self.weight}", code="invalid_weight"
+                f"the weight of component {self.name!r} must be finite, not {self.weight}", code="invalid_mixture"
             )
 
     def describe(self) -> str:
@@ -112,23 +112,21 @@ class Mixture:
         names = [component.name for component in self.components]
         self.name = name or "+".join(names)
         if len(set(names)) < len(names):
-            raise RewardError(
-                f"components must have distinct names, not {', '.join(names)}", code="duplicate_component"
-            )
+            raise RewardError(f"components must have distinct names, not {', '.join(names)}", code="invalid_mixture")
         if len(names) > _MOST_COMPONENTS:
             raise RewardError(
                 f"a mixture must have at most {_MOST_COMPONENTS} components, not {len(names):,}; combine some in one",
-                code="too_many_components",
+                code="invalid_mixture",
             )
         if not any(may_train(component.weight) for component in self.components):
             raise RewardError(
                 f"{self.name!r} must have a component with a weight other than 0, but has none; set a weight",
-                code="nothing_to_train",
+                code="invalid_mixture",
             )
         if on_failure not in ON_FAILURE:
             raise RewardError(
                 f"rewards.on_failure must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}",
-                code="invalid_on_failure",
+                code="invalid_config",
             )
         self._order = order_of(
             {component.name: component.requires for component in self.components},
@@ -201,7 +199,7 @@ class Mixture:
                 if part is None and verdict.is_open:
                     raise RewardError(
                         f"component {name!r} was not computed on completion {index}, where it counts",
-                        code="missing_score",
+                        code="invalid_mixture",
                     )
         return self._combine(parts, verdicts, samples, weights)
 
@@ -318,7 +316,7 @@ class Mixture:
                     raise RewardError(
                         f"`when` of component {component.name!r} requires the column {column!r}, which the dataset "
                         f"lacks; it has: {', '.join(sorted(columns))}",
-                        code="missing_column",
+                        code="invalid_mixture",
                     )
 
     def describe(self) -> str:
@@ -381,7 +379,7 @@ def _spread(
     if len(own_scores) != len(places):
         raise RewardError(
             f"component {name!r} must give one score for each of {len(places)} completions, but gave {len(own_scores)}",
-            code="wrong_score_count",
+            code="invalid_score",
         )
     scores = [
         Score.failed(Outcome.ERROR, sample.fault) if sample.fault and verdict.is_open else None

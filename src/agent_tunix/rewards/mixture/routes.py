@@ -75,5 +75,5 @@ def read_route(component: str, entry: object) -> Route:
             return Route(values_of_column)
     raise RewardError(
         f"`when` of component {component!r} must map a column to its value, for example {{kind: math}}, not {entry!r}",
-        code="invalid_route",
+        code="invalid_mixture",
     )

@@ -92,10 +92,10 @@ def read_weight(component: str, value: object) -> Weight:
         )
         raise RewardError(
             f"the weight of component {component!r} must be a number or a schedule, not {value!r}{hint}",
-            code="invalid_weight",
+            code="invalid_mixture",
         )
     if not math.isfinite(value):
-        raise RewardError(f"the weight of component {component!r} must be finite, not {value}", code="invalid_weight")
+        raise RewardError(f"the weight of component {component!r} must be finite, not {value}", code="invalid_mixture")
     return float(value)
 
 
@@ -104,7 +104,7 @@ def _read_schedule(component: str, settings: Mapping[Any, Any]) -> Schedule:
         return RewardError(
             f"the weight of component {component!r}: {reason}; write {{from: 0.0, to: 1.0, steps: [100, 300]}}, or "
             "{metric: eval/accuracy, from: 0.0, to: 1.0, values: [0.3, 0.8]}",
-            code="invalid_schedule",
+            code="invalid_mixture",
         )
 
     metric = settings.get("metric")

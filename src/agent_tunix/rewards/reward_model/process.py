@@ -90,7 +90,8 @@ class ModelProcess:
         if "refused" in said:
             where = "" if self._settings.is_local else "; there is no such directory, so it was looked up on the hub"
             raise RewardError(
-                f"the reward model {self._settings.path} cannot be loaded: {said['refused']}{where}", code="load_failed"
+                f"the reward model {self._settings.path} cannot be loaded: {said['refused']}{where}",
+                code="invalid_reward_model",
             )
         facts: dict[str, Any] = said["loaded"]
         return facts

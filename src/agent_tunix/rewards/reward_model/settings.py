@@ -80,7 +80,7 @@ def _check_model(name: str, settings: ModelSettings) -> None:
             raise RewardError(
                 f"reward {name!r}: path={settings.path} must be a directory that transformers saved, or a model on "
                 "the Hugging Face hub as `owner/name`, but there is no such directory",
-                code="missing_model",
+                code="invalid_reward_model",
             )
         return
     config = directory / "config.json"
@@ -89,14 +89,14 @@ def _check_model(name: str, settings: ModelSettings) -> None:
     except (OSError, ValueError) as error:
         raise RewardError(
             f"reward {name!r}: {config} cannot be read ({error}); check that {directory} is a model",
-            code="unreadable_config",
+            code="invalid_reward_model",
         ) from error
     names = values.get("architectures") or [] if isinstance(values, dict) else []
     if names and not any("SequenceClassification" in str(architecture) for architecture in names):
         raise RewardError(
             f"reward {name!r}: {directory} must be a …ForSequenceClassification model, but is "
             f"{', '.join(map(str, names))}, which gives no score",
-            code="unsupported_architecture",
+            code="invalid_reward_model",
         )
 
 
@@ -105,7 +105,7 @@ def _check_python(name: str, settings: ModelSettings) -> None:
         if shutil.which(settings.python) is None:
             raise RewardError(
                 f"reward {name!r}: python={settings.python} must be an executable Python, but is not",
-                code="missing_python",
+                code="invalid_reward_model",
             )
         return
     missing = [module for module in ("torch", "transformers") if importlib.util.find_spec(module) is None]
@@ -113,5 +113,5 @@ def _check_python(name: str, settings: ModelSettings) -> None:
         raise RewardError(
             f"reward {name!r} requires {' and '.join(missing)}; run `pip install agent_tunix[reward_model]`, or "
             "install them in another environment and set the argument `python` to the path of its Python interpreter",
-            code="missing_dependency",
+            code="missing_package",
         )

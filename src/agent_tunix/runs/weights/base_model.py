@@ -52,7 +52,7 @@ def check_base(config: Config, directory: Path, before: str | None, now: str, *,
         raise ModelError(
             f"resuming an adapter requires its base model, but {found}. With other weights the adapter computes "
             f"something else; restore the original model in {directory}",
-            code="base_model_replaced",
+            code="adapter_mismatch",
         )
     if architecture_of(before) != architecture_of(now):
         _LOGGER.warning(

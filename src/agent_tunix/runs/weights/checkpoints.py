@@ -217,7 +217,7 @@ class Checkpoints:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(
-                f"{self._directory}/best.json is damaged: {_cause(error)}; remove it", code="best_mark_damaged"
+                f"{self._directory}/best.json is damaged: {_cause(error)}; remove it", code="checkpoint_damaged"
             ) from error
         return step
 
@@ -272,7 +272,7 @@ class Checkpoints:
         except CheckpointError:
             raise
         except Exception as error:  # Orbax and TensorStore raise many kinds
-            raise CheckpointError(f"{path} cannot be read: {_cause(error)}", code="checkpoint_unreadable") from error
+            raise CheckpointError(f"{path} cannot be read: {_cause(error)}", code="checkpoint_damaged") from error
         return Restored(step=step, state=state, metadata=_read_metadata(path))
 
     def remove_after(self, step: int) -> None:
@@ -295,7 +295,7 @@ class Checkpoints:
         if not path.is_dir():
             raise CheckpointError(
                 f"{self._directory} has no checkpoint of step {step}; there are {self.steps()}",
-                code="no_such_checkpoint",
+                code="no_checkpoint",
             )
         try:
             expected = json.loads((path / "manifest.json").read_bytes())

@@ -80,13 +80,13 @@ def _choose_step(run: FoundRun, step: str | None) -> int:
         best = checkpoints.best_step()
         if best is None:
             raise CheckpointError(
-                f"{_KEY}={run.root}:best: the run has no best checkpoint; there are {steps}", code="no_best_checkpoint"
+                f"{_KEY}={run.root}:best: the run has no best checkpoint; there are {steps}", code="no_checkpoint"
             )
         return best
     if int(step) not in steps:
         raise CheckpointError(
             f"{_KEY}={run.root}:{step}: the run has no checkpoint of this step; there are {steps}",
-            code="no_such_checkpoint",
+            code="no_checkpoint",
         )
     return int(step)
 
@@ -138,7 +138,7 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
             f"{_KEY}={run.root} was trained with model.lora_rank={there.lora_rank}, but this run has "
             f"{here.lora_rank}: an adapter cannot initialise a whole model, nor a whole model an adapter; run "
             f"`agent-tunix export {run.root} --to DIR` and set model.path=DIR",
-            code="adapter_and_whole_weights",
+            code="adapter_mismatch",
         )
     if here.lora_rank == 0:
         return
@@ -146,7 +146,7 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
         raise ConfigError(
             f"{_KEY}={run.root} was trained with model.lora_alpha={there.lora_alpha:g}, but this run has "
             f"{here.lora_alpha:g}; set model.lora_alpha={there.lora_alpha:g}",
-            code="adapter_scale_differs",
+            code="adapter_mismatch",
         )
     if here.quantization != there.quantization:
         _LOGGER.warning(
@@ -164,7 +164,7 @@ def _check_same_model(config: Config, run: FoundRun) -> None:
             f"{_KEY}={run.root} requires the model that its adapter was trained on,"
             f" {there.path or 'the embedded one'}, but model.path is {here.path or 'the embedded one'} (their digests"
             f" are {theirs} and {ours}); set model.path to that model",
-            code="adapter_of_another_model",
+            code="adapter_mismatch",
         )
 
 

@@ -72,7 +72,7 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
         raise CheckpointError(
             f"{run.checkpoints} has no best checkpoint; train with stopping.metric=eval/accuracy, or choose one of "
             f"the steps {checkpoints.steps()}",
-            code="no_best_checkpoint",
+            code="no_checkpoint",
         )
     like = {"weights": read_weights(policy)}
     restored = checkpoints.restore_latest(like) if step is None else checkpoints.restore(step, like)

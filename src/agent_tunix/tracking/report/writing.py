@@ -129,7 +129,7 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         remedy = "free some space, correct the permissions, or choose another directory with --to"
         raise RunDirectoryError(
-            f"{path} cannot be written: {error.strerror}; {remedy}", code="unwritable_report"
+            f"{path} cannot be written: {error.strerror}; {remedy}", code="unwritable_directory"
         ) from error
 
 
@@ -213,7 +213,7 @@ def _write_curves(rows: Rows, path: Path) -> None:
     except OSError as error:
         raise RunDirectoryError(
             f"{path} cannot be written: {error.strerror}; free some space or correct the permissions",
-            code="unwritable_report",
+            code="unwritable_directory",
         ) from error
 
 

@@ -217,5 +217,5 @@ def explained(path: Path, verb: str) -> Iterator[None]:
         raise RunDirectoryError(
             f"the rollouts {path} could not be {verb}: {said}; restore or remove damaged files, and check the "
             "permissions and the free disk space",
-            code="inaccessible_rollouts",
+            code="damaged_run",
         ) from error

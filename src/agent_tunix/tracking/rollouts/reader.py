@@ -104,7 +104,7 @@ class RolloutReader:
             raise RunDirectoryError(
                 f"the rollouts of step {step} are not in {self.directory}; {there}. A running run writes them"
                 f" with each checkpoint, and rollouts.share=0 stores none",
-                code="missing_step",
+                code="invalid_request",
             )
         return index[step].read_step()
 

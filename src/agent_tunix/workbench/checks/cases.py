@@ -166,7 +166,7 @@ def run_cases(
             raise RewardError(
                 f"case {case.name!r} requires a reward; set `reward` in the case or the table, or give NAME before "
                 "CASES",
-                code="no_reward",
+                code="invalid_cases",
             )
         key = repr(spec)
         if key not in mixtures:
@@ -220,7 +220,7 @@ def load_cases(path: str | Path) -> list[Case]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise RewardError(f"the table of cases {path} cannot be read: {error}", code="unreadable_cases") from error
+        raise RewardError(f"the table of cases {path} cannot be read: {error}", code="invalid_cases") from error
     match path.suffix.lower():
         case ".yaml" | ".yml":
             entries, common = _read_yaml(text, path)
@@ -230,11 +230,11 @@ def load_cases(path: str | Path) -> list[Case]:
             entries, common = _read_csv(text, path), {}
         case suffix:
             raise RewardError(
-                f"{path} must end in .yaml, .jsonl or .csv, not {suffix or 'without a suffix'}", code="unknown_format"
+                f"{path} must end in .yaml, .jsonl or .csv, not {suffix or 'without a suffix'}", code="invalid_cases"
             )
     cases = [_case(entry, number, path) for number, entry in enumerate(entries, start=1)]
     if not cases:
-        raise RewardError(f"{path} contains no cases", code="no_cases")
+        raise RewardError(f"{path} contains no cases", code="invalid_cases")
     tolerance = _tolerance(common.get("tolerance"), str(path))
     return [
         replace(
@@ -263,18 +263,16 @@ def _read_yaml(text: str, path: Path) -> tuple[list[Any], Mapping[str, Any]]:
     try:
         content = yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        raise RewardError(f"{path} is not YAML: {error}", code="invalid_syntax") from error
+        raise RewardError(f"{path} is not YAML: {error}", code="invalid_cases") from error
     if isinstance(content, list):
         return content, {}
     if not isinstance(content, Mapping) or not isinstance(content.get("cases"), list):
         raise RewardError(
-            f"{path} must contain a list of cases, or a mapping with a list under `cases`", code="invalid_structure"
+            f"{path} must contain a list of cases, or a mapping with a list under `cases`", code="invalid_cases"
         )
     unknown = [key for key in content if key not in ("cases", "reward", "tolerance")]
     if unknown:
-        raise RewardError(
-            f"{path} has no key {unknown[0]!r}; its keys are cases, reward, tolerance", code="unknown_key"
-        )
+        raise RewardError(f"{path} has no key {unknown[0]!r}; its keys are cases, reward, tolerance")
     return content["cases"], content
 
 
@@ -285,7 +283,7 @@ def _read_jsonl(text: str, path: Path) -> list[Any]:
             try:
                 entries.append(json.loads(line))
             except ValueError as error:
-                raise RewardError(f"{path}, line {number} is not JSON: {error}", code="invalid_syntax") from error
+                raise RewardError(f"{path}, line {number} is not JSON: {error}", code="invalid_cases") from error
     return entries
 
 
@@ -295,7 +293,7 @@ def _read_csv(text: str, path: Path) -> list[Any]:
         if None in row or None in row.values():
             raise RewardError(
                 f"{path}, case {number} must have as many cells as the header, but does not; quote commas in cells",
-                code="wrong_number_of_cells",
+                code="invalid_cases",
             )
         cells = {key: value for key, value in row.items() if value != "" or key in ("response", "answer", "expected")}
         columns = {key: _read_column(value) for key, value in cells.items() if key not in _TEXT_CELLS}
@@ -326,21 +324,19 @@ def _case(entry: Any, number: int, path: Path) -> Case:
     where = f"{path}, case {number}"
     if not isinstance(entry, Mapping):
         raise RewardError(
-            f"{where} must be a mapping with `response` and `expected`, not {entry!r}", code="invalid_structure"
+            f"{where} must be a mapping with `response` and `expected`, not {entry!r}", code="invalid_cases"
         )
     for key in ("response", "expected"):
         if key not in entry:
-            raise RewardError(
-                f"{where} has no {key!r}; it has {', '.join(map(str, entry)) or 'nothing'}", code="missing_key"
-            )
+            raise RewardError(f"{where} has no {key!r}; it has {', '.join(map(str, entry)) or 'nothing'}")
     if not isinstance(entry["response"], str):
         raise RewardError(
-            f"{where}: the response must be text, not {entry['response']!r}; quote it", code="invalid_response"
+            f"{where}: the response must be text, not {entry['response']!r}; quote it", code="invalid_cases"
         )
     columns = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS}
     if isinstance(columns.get("answer"), bool):
         raise RewardError(
-            f"{where}: the answer must be text, but YAML reads {columns['answer']}; quote it", code="unquoted_answer"
+            f"{where}: the answer must be text, but YAML reads {columns['answer']}; quote it", code="invalid_cases"
         )
     if isinstance(columns.get("answer"), int | float):
         columns["answer"] = str(columns["answer"])  # most data sets have references as text
@@ -348,7 +344,7 @@ def _case(entry: Any, number: int, path: Path) -> Case:
         step = int(entry.get("step") or 0)
     except (TypeError, ValueError):
         raise RewardError(
-            f"{where}: the step must be a whole number, not {entry['step']!r}", code="invalid_step"
+            f"{where}: the step must be a whole number, not {entry['step']!r}", code="invalid_cases"
         ) from None
     return Case(
         name=str(entry.get("name") or f"case {number}"),
@@ -373,7 +369,7 @@ def _expected(value: Any, where: str) -> Expected:
         return number
     raise RewardError(
         f"{where}: expected must be a number, null, or one of {', '.join(outcomes)}, not {value!r}",
-        code="invalid_expectation",
+        code="invalid_cases",
     )
 
 
@@ -382,9 +378,7 @@ def _tolerance(value: Any, where: str) -> float | None:
         return None
     tolerance = _finite(value)
     if tolerance is None or tolerance < 0:
-        raise RewardError(
-            f"{where}: the tolerance must be a number of at least 0, not {value!r}", code="invalid_tolerance"
-        )
+        raise RewardError(f"{where}: the tolerance must be a number of at least 0, not {value!r}", code="invalid_cases")
     return tolerance
 
 

@@ -76,7 +76,7 @@ def check_reward(
         RewardSignatureError: The reward requires a parameter that the problems lack.
     """
     if not problems:
-        raise RewardError("a check requires at least one problem", code="no_problems")
+        raise RewardError("a check requires at least one problem", code="invalid_cases")
     mixture.check_parameters(set.intersection(*(set(problem.columns) for problem in problems)))
     budget = budget or Budget()
     kind = kind or kind_of(mixture)

@@ -200,7 +200,7 @@ def test_a_file_beside_a_loader_has_one_reward(tmp_path: Path) -> None:
 )
 def test_a_module_of_another_library_is_refused_by_its_name(code: str, library: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{code}\ndef reward(response):\n    return 1.0\n")
-    with raises(RewardError, "import_failed", library, "`def reward(response, answer): …`"):
+    with raises(RewardError, "reward_import_failed", library, "`def reward(response, answer): …`"):
         resolve_reward(f"{tmp_path}/mine.py:reward")
 
 
@@ -213,7 +213,9 @@ def test_a_module_of_another_library_is_refused_by_its_name(code: str, library: 
     ],
 )
 def test_a_missing_reference_is_named_as_its_library_names_it(given: Any, library: str, reference: str) -> None:
-    with raises(RewardSignatureError, "missing_parameter", f"{library} passes the reference answer as `{reference}`"):
+    with raises(
+        RewardSignatureError, "invalid_reward_signature", f"{library} passes the reference answer as `{reference}`"
+    ):
         adapt(given, "mine").check_parameters(["answer"])
 
 
@@ -221,7 +223,7 @@ def test_a_reward_inside_a_function_is_said_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def load():\n    def correct(completion):\n        return 1.0\n    return correct\n"
     )
-    with raises(RewardError, "unknown_function", "inside 'load' in line 2"):
+    with raises(RewardError, "unknown_reward", "inside 'load' in line 2"):
         resolve_reward(f"{tmp_path}/mine.py:correct")
 
 

@@ -43,7 +43,7 @@ def _cannot(reason: str) -> RewardError:
     return RewardError(
         f"the parser that this file gives to its rubric is not known: {reason}; set it as `parser = …` at the top level"
         " of the file, and pass it on as `parser=parser`",
-        code="unknown_parser",
+        code="invalid_judge",
     )
 
 

@@ -89,7 +89,7 @@ class VerifiersReward(NamedConvention):
         try:
             return _parser_of(self.definition)
         except RewardError as error:
-            return Placeholder(str(error), "unknown_parser")  # a function with `**kwargs` may not use it
+            return Placeholder(str(error), "invalid_judge")  # a function with `**kwargs` may not use it
 
     def _read_one(self, returned: Any) -> Score:
         return to_score(returned, self.expected)
