@@ -122,8 +122,8 @@ def test_own_functions_are_found_as_rewards_are(keys: dict[str, Any], tmp_path: 
 @pytest.mark.parametrize(
     ("keys", "code", "told"),
     [
-        ({"loss": "own_los", "modules": ["own.py"]}, "unknown_function", "did you mean own_loss?"),
-        ({"advantage_scaling": "grup", "modules": ["own.py"]}, "unknown_function", "did you mean group?"),
+        ({"loss": "own_los", "modules": ["own.py"]}, "invalid_function", "did you mean own_loss?"),
+        ({"advantage_scaling": "grup", "modules": ["own.py"]}, "invalid_function", "did you mean group?"),
         ({"loss": "own.py:los"}, "invalid_function", "did you mean 'loss'?"),
         ({"loss": "nowhere.py:loss"}, "invalid_function", "nowhere.py"),
         ({"advantage_scaling": "nowhere.estimator"}, "invalid_function", "nowhere"),

@@ -133,7 +133,7 @@ REFUSED: list[tuple[type[AgentTunixError], str, bytes, dict[str, Any]]] = [
     (Unreplayable, "missing_steps", POLITENESS, {"steps": StepRange(6, 9)}),
     (Unreplayable, "missing_steps", POLITENESS, {"steps": StepRange(4, 2)}),
     (Unreplayable, "exceeded_limit", POLITENESS, {"most": G - 1}),
-    (Unreplayable, "unknown_component", POLITENESS, {"against": "x"}),
+    (Unreplayable, "invalid_mixture", POLITENESS, {"against": "x"}),
     (UploadError, "no_reward_function", b"def other(completions): return []\n", {}),
 ]
 
@@ -185,7 +185,7 @@ def test_an_unusable_fingerprint_leaves_the_total(tmp_path: Path) -> None:
     path = tmp_path / "run" / "environment.json"
     known = json.loads(path.read_text())["reward_fingerprint"]["components"]
     for components, code in (
-        (known | {"polite": 3}, "unknown_component"),
+        (known | {"polite": 3}, "invalid_mixture"),
         (known | {"polite": {"weight": "much"}}, "unreadable_fingerprint"),
         (known | {"polite": {"requires": {"nothing": 1}}}, "unreadable_fingerprint"),
         ({"polite": known["polite"]}, "unmatched_components"),
