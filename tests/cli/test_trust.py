@@ -408,6 +408,15 @@ def test_a_run_is_recorded_once_by_its_real_path(own: World) -> None:
     assert is_own_run(own.elsewhere / "link")
 
 
+@pytest.mark.parametrize("damage", [b'{"run": "/cut', b"\xff\xfe\n"])
+def test_a_damaged_record_hides_no_other(damage: bytes, own: World) -> None:
+    with (Path(os.environ["AGENT_TUNIX_HOME"]) / "own_runs.jsonl").open("ab") as records:
+        records.write(damage)
+    record_run(own.elsewhere)
+    assert is_own_run(own.run)
+    assert is_own_run(own.elsewhere)
+
+
 @pytest.mark.parametrize("place", [shutil.copytree, shutil.move])
 def test_a_copied_or_moved_run_needs_trust_until_it_resumes(place: Any, own: World) -> None:
     place(own.run, own.here / "other")

@@ -168,6 +168,7 @@ def test_a_choice_that_is_not_there_is_refused(override: str) -> None:
         ("+training.batchsize=3", "unknown_key", "no key training.batchsize; did you mean training.batch_size?"),
         ("++model.rank=3", "unknown_key", "no key model.rank"),
         ("+batch_size=3", "unknown_key", "did you mean training.batch_size or evaluation.batch_size?"),
+        ("+actor_rollout_ref.rollout.n=8", "unknown_key", "did you mean grpo.num_generations?"),
         ("model.path=???", "missing_value", "set model.path=VALUE"),
         ("seed=???", "missing_value", "set seed=VALUE"),
         ("model.path=${nowhere}", "invalid_override", "nowhere"),

@@ -96,7 +96,7 @@ def test_a_byte_order_mark_is_no_part_of_the_header(header: bytes, tmp_path: Pat
 @pytest.mark.parametrize(
     ("header", "code", "words"),
     [
-        (b"question,answer,question\n", "invalid_row", "'question'"),
+        (b"question,answer,question\n", "invalid_header", "'question'"),
         (b"\n", "invalid_header", "empty line"),
         ("question,answer\n".encode("utf-16"), "invalid_header", "not UTF-8"),
         (b"question,answer\rq,1\r", "invalid_header", "not CSV"),

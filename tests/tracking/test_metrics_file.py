@@ -116,15 +116,17 @@ def test_damage_in_the_middle_is_named(line: str, path: Path) -> None:
 def test_full_disk_is_a_clear_error() -> None:
     with (
         MetricsFile(Path("/dev/full")) as file,
-        raises(RunDirectoryError, "damaged_run") as caught,
+        raises(RunDirectoryError, "unwritable_directory") as caught,
     ):
         file.write(1, {"a": 1})
     assert "No space left on device" in str(caught.value)
 
 
-@pytest.mark.parametrize("open_file", [MetricsFile, read_rows])
-def test_a_file_that_cannot_be_opened_is_a_clear_error(open_file: Callable[[Path], object], tmp_path: Path) -> None:
-    with raises(RunDirectoryError, "damaged_run"):
+@pytest.mark.parametrize(("open_file", "code"), [(MetricsFile, "unwritable_directory"), (read_rows, "damaged_run")])
+def test_a_file_that_cannot_be_opened_is_a_clear_error(
+    open_file: Callable[[Path], object], code: str, tmp_path: Path
+) -> None:
+    with raises(RunDirectoryError, code):
         open_file(tmp_path / "none" / "metrics.jsonl")
 
 
@@ -134,7 +136,7 @@ def test_row_that_does_not_fit_leaves_the_file_whole(path: Path) -> None:
         file.write(0, {})
         resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))
         try:
-            with raises(RunDirectoryError, "damaged_run") as caught:
+            with raises(RunDirectoryError, "unwritable_directory") as caught:
                 file.write(1, {"x": "y" * 100})
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

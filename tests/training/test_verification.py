@@ -46,7 +46,7 @@ def test_what_is_missing_or_more_is_a_difference(found: list[dict[str, Any]], sa
 
 def test_runs_of_an_earlier_verification_are_not_compared_again(tmp_path: Path) -> None:
     (tmp_path / "killed").mkdir()
-    with raises(VerificationError, "directory_in_use"):
+    with raises(VerificationError, "directory_taken"):
         verify([], directory=tmp_path)
 
 

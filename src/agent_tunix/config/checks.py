@@ -254,7 +254,7 @@ def _batch_problems(config: Config) -> Iterator[str]:
     divisor = micro or steps or 1
     if size % divisor:
         key = f"training.{'gradient_accumulation_steps' if micro is None else 'micro_batch_size'}"
-        below = max(number for number in range(1, divisor) if size % number == 0)
+        below = next(number for number in range(min(divisor - 1, size), 0, -1) if size % number == 0)
         yield (
             f"training.batch_size must be divisible by {key}, but {size} is not divisible by {divisor}; use "
             f"training.batch_size={_multiple(size, divisor)} or {key}={below}"

@@ -122,9 +122,18 @@ def _unknown_keys(values: Mapping[str, Any], schema: type, prefix: str = "") -> 
     for name, value in values.items():
         group = known.get(name)
         if name not in known:
-            yield f"{prefix}{name}"
+            yield from _leaves(value, f"{prefix}{name}")
         elif isinstance(group, type) and dataclasses.is_dataclass(group) and isinstance(value, Mapping):
             yield from _unknown_keys(value, group, f"{prefix}{name}.")
+
+
+def _leaves(value: Any, key: str) -> Iterator[str]:
+    """Yield the dotted keys of what a value contains, such as `actor_rollout_ref.rollout.n`, or its own."""
+    if not isinstance(value, Mapping) or not value:
+        yield key
+        return
+    for name, inner in value.items():
+        yield from _leaves(inner, f"{key}.{name}")
 
 
 def compose_overrides(overrides: Sequence[str]) -> Config:

@@ -77,8 +77,8 @@ def value_problems(group: Any, prefix: str = "", names: Collection[str] | None =
         if dataclasses.is_dataclass(value):
             yield from value_problems(value, f"{name}.")
         limit = limit_of(field.type)
-        is_null = value is None and type(None) in get_args(field.type)
-        if limit is None or is_null or value in limit:
+        may_be_null = type(None) in get_args(field.type)
+        if limit is None or (may_be_null and value is None) or value in limit:
             continue
         is_own = isinstance(limit, OneOf) and limit.own
         if is_own and ("." in str(value) or group.modules):
@@ -88,7 +88,7 @@ def value_problems(group: Any, prefix: str = "", names: Collection[str] | None =
             hint = hint or suggest(str(value), limit.choices)
         if is_own:
             hint = f" (or your own: file.py:function, or a name that a file of grpo.modules registers){hint}"
-        yield f"{name} must be {limit}, not {value!r}{hint}"
+        yield f"{name} must be {'null or ' if may_be_null else ''}{limit}, not {value!r}{hint}"
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

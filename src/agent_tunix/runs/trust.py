@@ -39,8 +39,10 @@ def record_run(root: Path) -> None:
     if is_own_run(root):
         return
     try:
-        with (make_home() / _RECORDS).open("a", encoding="utf-8") as file:
-            file.write(f"{_record_of(root)}\n")
+        path = make_home() / _RECORDS
+        is_cut = path.exists() and not path.read_bytes().endswith(b"\n")  # a full disk or a power cut
+        with path.open("ab") as file:
+            file.write((b"\n" if is_cut else b"") + _record_of(root) + b"\n")
     except (OSError, StoreError) as error:
         _LOGGER.warning(
             "the run could not be recorded as yours, so commands require --trust to use its code: %s", error
@@ -50,14 +52,14 @@ def record_run(root: Path) -> None:
 def is_own_run(root: Path) -> bool:
     """Return True if this installation started or resumed the run of a directory."""
     try:
-        records = (home() / _RECORDS).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):  # nothing was recorded yet, or the file is damaged
+        records = (home() / _RECORDS).read_bytes().splitlines()
+    except OSError:  # nothing was recorded yet
         return False
     return _record_of(root) in records
 
 
-def _record_of(root: Path) -> str:
-    return json.dumps({"run": os.path.realpath(root)})
+def _record_of(root: Path) -> bytes:
+    return json.dumps({"run": os.path.realpath(root)}).encode()
 
 
 def require_trust(

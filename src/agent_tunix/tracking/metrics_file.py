@@ -262,9 +262,8 @@ def _explained(path: Path, verb: str, remedy: str = WRITING_REMEDY) -> Iterator[
     except RunDirectoryError:  # also an OSError, and already explained
         raise
     except OSError as error:
-        raise RunDirectoryError(
-            f"{path} could not be {verb}: {error.strerror}; {remedy}", code="damaged_run"
-        ) from error
+        code = "damaged_run" if verb == "read" else "unwritable_directory"
+        raise RunDirectoryError(f"{path} could not be {verb}: {error.strerror}; {remedy}", code=code) from error
 
 
 def to_plain(value: Any) -> Any:

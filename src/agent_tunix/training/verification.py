@@ -81,7 +81,7 @@ def verify(
             if run.exists():
                 raise VerificationError(
                     f"{run} exists from an earlier verification; remove it, or choose another --directory",
-                    code="directory_in_use",
+                    code="directory_taken",
                 )
         _finish(_start(program, overrides, unbroken))
         expected = read_rows(unbroken)

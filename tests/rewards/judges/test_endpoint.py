@@ -300,7 +300,7 @@ def test_a_proxy_that_fails_is_named(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 def test_a_socks_proxy_is_refused_before_training(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:1")
-    with raises(RewardError, "hub_unreachable"):
+    with raises(RewardError, "unreachable_server"):
         bench.judge(base_url="http://judge.example/v1").check_parameters([])
 
 

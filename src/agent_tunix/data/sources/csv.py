@@ -61,7 +61,7 @@ def _read_header(lines: "_Lines", records: Iterator[list[str]], path: Path) -> l
         raise DataError(
             f"the column names of {path} must be unique, but its header repeats {', '.join(map(repr, twice))}; "
             "rename them",
-            code="invalid_row",
+            code="invalid_header",
         )
     return header
 

@@ -111,7 +111,7 @@ class Endpoint:
             http_client = openai.DefaultAsyncHttpxClient(trust_env=not is_local, verify=verify, follow_redirects=False)
         except (ValueError, ImportError) as error:
             raise RewardError(
-                f"a proxy of the environment cannot be used ({error}); unset or correct it", code="hub_unreachable"
+                f"a proxy of the environment cannot be used ({error}); unset or correct it", code="unreachable_server"
             ) from error
         # `_post` limits the whole request. Without a key, it sends no header with this placeholder.
         timeout = openai.Timeout(None, connect=CONNECT_S)
