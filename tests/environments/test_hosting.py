@@ -102,7 +102,7 @@ def test_an_episode_whose_worker_died_says_so() -> None:
         one.reset({}, 0)
         with raises(EnvironmentFailedError, "worker_died"):
             one.call("work", {})
-        with raises(EnvironmentFailedError, "worker_died"):
+        with raises(EnvironmentFailedError, "worker_died", "had ended before: it exited", "reset was not called"):
             other.reset({}, 0)
         other.close()
 

@@ -100,6 +100,26 @@ def test_workers_that_die_while_idle_are_replaced(write: Write, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_workers_that_are_killed_just_before_a_call_cost_no_score(write: Write, tmp_path: Path) -> None:
+    spec = write(
+        f"""
+        import os, pathlib
+        if os.getpid() != {os.getpid()}:
+            pathlib.Path("{tmp_path}", f"pid_{{os.getpid()}}").touch()
+        def reward(response):
+            return 1.0
+        """
+    )
+    with make_runner(resolve_reward(spec), "process", num_workers=4) as runner:
+        assert runner.reward.score([Sample("x")])[0].value == 1.0
+        wait_until(lambda: len(list(tmp_path.glob("pid_*"))) == 4)
+        for path in tmp_path.glob("pid_*"):
+            os.kill(int(path.name[4:]), signal.SIGKILL)
+        scores = runner.reward.score([Sample("x")] * 8)  # before anybody knows of their deaths
+        assert [(one.value, one.detail) for one in scores] == [(1.0, "")] * 8
+
+
+@pytest.mark.slow
 def test_what_is_printed_is_logged_and_not_without_end(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     spec = write(
         """

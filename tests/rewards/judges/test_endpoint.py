@@ -38,6 +38,7 @@ def error(message: str, **more: str) -> dict[str, object]:
         Answer(529, error("overloaded")),
         Answer(408, error("too slow")),
         Answer(200, b"<html>welcome to the proxy</html>"),
+        Answer(200, b"[" * 100_000),
         Answer(200, error("upstream is gone")),
         Answer(cut_after=-1),
         Answer(body=chat("{}"), cut_after=20),

@@ -19,6 +19,12 @@ def test_a_text_is_a_rubric_of_one_criterion() -> None:
     assert [rubric.value({"quality": verdict}) for verdict in ("yes", "partly", "no")] == [1.0, 0.5, 0.0]
 
 
+@pytest.mark.parametrize("question", ["", " \n"])
+def test_an_empty_question_is_named(question: str) -> None:
+    with pytest.raises(RewardError, match=r"`rubric\.tone\.question`: it must not be empty"):
+        read({"tone": {"question": question}})
+
+
 def test_verdicts_that_yaml_reads_as_truth_values_are_words() -> None:
     scores = yaml.safe_load("{yes: 1.0, partly: 0.5, no: 0.0}")
     assert set(scores) == {True, "partly", False}

@@ -129,6 +129,9 @@ def _ask(worker: Worker, what: str, limit_s: float, *request: Any) -> Any:
             raise EnvironmentFailedError(
                 f"{what} took longer than {limit_s:g} s", code="environment_timeout"
             ) from death
+        if death.earlier:  # during a request of another episode
+            message = f"the worker of the environment {death.how}; {what} was not called"
+            raise EnvironmentFailedError(message, code="worker_died") from death
         raise EnvironmentFailedError(f"{what} ended its process: it {death.how}", code="worker_died") from death
     match reply:
         case ("ok", value):

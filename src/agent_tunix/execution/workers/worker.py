@@ -37,16 +37,20 @@ class WorkerDiedError(AgentTunixError):
         timed_out: True if it was killed for its silence.
         trace: Traceback of its code, if it was killed for its silence.
         all_died: True if all other workers of the pool died too.
+        earlier: True if it had ended before it was sent this request.
     """
 
     code = "worker_died"
 
-    def __init__(self, how: str, *, timed_out: bool = False, trace: str = "", all_died: bool = False) -> None:
+    def __init__(
+        self, how: str, *, timed_out: bool = False, trace: str = "", all_died: bool = False, earlier: bool = False
+    ) -> None:
         super().__init__(f"the worker process {how}")
         self.how = how
         self.timed_out = timed_out
         self.trace = trace
         self.all_died = all_died
+        self.earlier = earlier
 
 
 class Nursery(Protocol):
@@ -131,7 +135,7 @@ class Worker:
             WorkerDiedError: The worker has ended before, or sent something that nobody asked for and was killed.
         """
         if self._death is not None:
-            raise WorkerDiedError(f"had ended before: it {self._death.how}")
+            raise WorkerDiedError(f"had ended before: it {self._death.how}", earlier=True)
         if self._replies:
             raise self.refuse(self._replies[0])
         self._unsent += pack(request)

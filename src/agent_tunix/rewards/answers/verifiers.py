@@ -79,7 +79,14 @@ class Verifiers:
             else:
                 asked = questions[len(rulings) : len(rulings) + _ASKED_AT_ONCE]
                 threads = self._started()
-                rulings += [future.result() for future in [threads.submit(self._rule_one, one) for one in asked]]
+                futures = [threads.submit(self._rule_one, one) for one in asked]
+                try:
+                    rulings += [future.result() for future in futures]
+                except KeyboardInterrupt:  # the interpreter would not end before the last question is answered
+                    for future in futures:
+                        future.cancel()
+                    self.close()
+                    raise
         return rulings
 
     def begin(self) -> None:

@@ -43,6 +43,8 @@ def read_arguments(kind: type[A], name: str, args: Mapping[str, Any]) -> A:
         raise RewardError(f"reward {name!r} has no argument {place!r}{choices}", code="invalid_reward_args")
     if error["type"] == "value_error":  # from a validator of ours, whose message does not repeat a secret
         message = message.removeprefix("Value error, ")
+    elif error["type"] == "string_pattern_mismatch":  # of `Text`
+        message = f"it must not be empty, as {error['input']!r} is"
     else:
         message = f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
     argument = f"argument `{place}`" if place else "combination of arguments"

@@ -203,6 +203,7 @@ class LocalExecutor(QueueExecutor):
             return
         if task.tries and slot.is_used:
             slot.clear()
+        was_idle = slot.worker is not None
         try:
             worker = slot.worker = slot.worker or self._pool.start()
         except WorkerDiedError:
@@ -226,7 +227,7 @@ class LocalExecutor(QueueExecutor):
             if self._backlog.is_closed:
                 return
             if why:
-                self._settle_failed_start(task, death, why, limit_s)
+                self._settle_failed_start(task, death, why, limit_s, was_idle)
             else:
                 self._backlog.settle_death(task, death, task.limit_s(self._settings.timeout_s))
             return
@@ -288,10 +289,18 @@ class LocalExecutor(QueueExecutor):
             return task.first_end(now, timeout_s) + _GRACE_S - now
         return task.limit_s(timeout_s)
 
-    def _settle_failed_start(self, task: Task, death: WorkerDiedError, why: str, limit_s: float) -> None:
-        """Put a task back whose worker ended before it began a call, unless that happened before."""
+    def _settle_failed_start(
+        self, task: Task, death: WorkerDiedError, why: str, limit_s: float, was_idle: bool
+    ) -> None:
+        """Put a task back whose worker ended before it began a call, unless that happened before.
+
+        A worker that was idle may have died before it got the task. That says nothing about the task, but code that
+        ends every idle worker must not go on for ever.
+        """
         work = task.work
-        if not death.all_died:
+        if was_idle and not death.timed_out and work.lost_idle < self._settings.workers:
+            work.lost_idle += 1
+        elif not death.all_died:
             work.failed_starts += 1
         if death.timed_out:
             where = last_frame(death.trace, work.job.recipe)

@@ -30,6 +30,7 @@ class Work:
     scores: list[Score | None]  # known scores, by position
     remaining: int  # number of completions without a score
     failed_starts: int = 0  # number of times in a row that a worker ended before it began a call
+    lost_idle: int = 0  # number of workers that were idle and ended before they began a call
     broken: str = ""  # reason why no worker can load it; "" while one may
 
 

@@ -315,7 +315,7 @@ def _usage_of(answer: ChatAnswer, question: JudgeQuestion[Any]) -> Usage:
 def _read_answer(text: str) -> ChatAnswer:
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise TransientFault(f"the endpoint's answer is not JSON: {shorten(text)}") from None
     if isinstance(data, dict) and "error" in data and not data.get("choices"):
         raise TransientFault(f"the endpoint answered with an error: {shorten(str(data['error']))}")
