@@ -55,7 +55,7 @@ def each(damage: Damage) -> Damage:
     return lambda root: [damage(file) for file in (root / "rollouts").iterdir()]
 
 
-SIDE_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "findings.jsonl", "status.json", "signature.json")
+SIDE_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "findings.jsonl", "status.json")
 DAMAGES: dict[str, Damage] = {
     **{
         f"{name} {kind}": at(name, damage)
