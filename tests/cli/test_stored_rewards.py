@@ -15,6 +15,7 @@ from tests.training.support import train_run
 from agent_tunix.cli import main
 from agent_tunix.config.compose import from_yaml
 from agent_tunix.execution.isolation import requirements
+from agent_tunix.runs.trust import record_run
 from agent_tunix.tracking import StoredRun
 from agent_tunix.tracking.rollouts import RolloutWriter
 
@@ -49,9 +50,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it as the working directory."""
+    """A copy of it as the working directory, and runs in it that count as the user's own."""
     directory = tmp_path / "here"
     shutil.copytree(trained, directory)
+    for name in ("run", "retokenized", "empty", "share"):
+        record_run(directory / name)
     monkeypatch.chdir(directory)
     return directory
 
