@@ -205,9 +205,7 @@ class Client(Closing):
         kind = _KINDS.get(response.status_code)
         if kind is not None:
             return kind(code, message, param)
-        return StoreError(
-            f"{self._shown} refused ({response.status_code}, {code}): {message}", code="unreachable_server"
-        )
+        return StoreError(f"{self._shown} refused ({response.status_code}, {code}): {message}")
 
 
 _KINDS: dict[int, type[StoreRequestError]] = {
