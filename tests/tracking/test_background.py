@@ -163,6 +163,15 @@ def test_what_follows_a_row_comes_after_it(tmp_path: Path) -> None:
     assert seen == [1]
 
 
+def test_what_a_barrier_flushes_is_flushed_by_the_thread_that_writes(tmp_path: Path) -> None:
+    threads: list[int] = []
+    with open_recorder(tmp_path) as recorder:
+        recorder.record(1, {"loss": 0.5}, also=lambda: threads.append(threading.get_ident()))
+        recorder.barrier(lambda: threads.append(threading.get_ident()))  # nobody waits for it but the end
+    assert len(threads) == 2
+    assert len({*threads, threading.get_ident()}) == 2
+
+
 def test_a_row_that_cannot_be_written_is_the_error_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = MetricsFile.write
 

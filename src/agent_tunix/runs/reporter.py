@@ -49,13 +49,8 @@ class _LiveReporter:
         return self._recorder.store(make())
 
     def barrier(self) -> Callable[[], None]:
-        recorded = self._recorder.barrier()
-
-        def wait() -> None:
-            recorded()
-            self._watching.sync()
-
-        return wait
+        # In the recorder's thread, which alone writes findings: nothing closes their file meanwhile.
+        return self._recorder.barrier(self._watching.sync)
 
     def summary(self) -> dict[str, str]:
         return self._watching.summary()

@@ -45,7 +45,7 @@ class FindingsFile(Closing):
         self._file.write(finding.step, finding.to_data())
 
     def sync(self) -> None:
-        """Flush all findings to the device; raise RunDirectoryError if that fails. A closed file is flushed already."""
+        """Flush all findings to the device; raise RunDirectoryError if that fails."""
         if self._file is not None:
             self._file.sync()
 

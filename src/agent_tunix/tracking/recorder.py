@@ -102,14 +102,17 @@ class Recorder:
         self._rollouts.write(completions)
         return {"rollouts/dropped": self._rollouts.dropped}
 
-    def barrier(self) -> Callable[[], None]:
+    def barrier(self, also: Callable[[], None] = lambda: None) -> Callable[[], None]:
         """Return a function that waits, in any thread, until everything recorded so far is written.
 
         Metrics and rollouts are on the device then, so that a checkpoint is never ahead of them, even after a power
         cut. Trackers have handed theirs to the operating system.
+
+        Args:
+            also: Called after that, in the thread that calls the `also` of `record`.
         """
         rollouts = self._rollouts.barrier()
-        self._background.submit("flush", self._flush)
+        self._background.submit("flush", functools.partial(self._flush, also))
         records = self._background.barrier()
 
         def wait() -> None:
@@ -122,10 +125,11 @@ class Recorder:
         """Wait until everything recorded so far is written; see `barrier`."""
         self.barrier()()
 
-    def _flush(self) -> None:
+    def _flush(self, also: Callable[[], None]) -> None:
         self._metrics.sync()
         for tracker in self._trackers:
             tracker.flush()
+        also()
 
     def _show(self, completions: StoredStep) -> None:
         step, interval, num_samples = completions.step, self._config.sample_every_n_steps, self._config.num_samples
