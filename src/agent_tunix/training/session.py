@@ -33,7 +33,7 @@ from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
-from agent_tunix.tracking.metrics_file import remove_damaged_lines
+from agent_tunix.tracking.metrics_file import cut_after
 from agent_tunix.tracking.summary import unknown_figures
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
@@ -404,9 +404,9 @@ class RunSession:
 
     def _kept_rows(self, step: int) -> list[dict[str, Any]]:
         """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
-        remove_damaged_lines(self._paths.metrics)
+        cut_after(self._paths.metrics, step)
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        return [row for row in self._rows() if row["step"] <= step]
+        return self._rows()
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl; none if somebody has removed it."""
