@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_tunix.api.run import Run
 from agent_tunix.errors import ConfigError, DataError, Interrupted
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config

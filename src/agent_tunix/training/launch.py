@@ -12,7 +12,7 @@ from agent_tunix.config import compose
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.startup import garbage
 from agent_tunix.startup.timeline import spend
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.training.session import Summary
