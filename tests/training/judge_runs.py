@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.judges.accounts import Receipt
@@ -21,7 +23,7 @@ from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.train import train
 from tests.small_run import SMALL_RUN
 
-JUDGE = {"model": "tiny", "rubric": "Is it good?", "cache": False, "max_tokens": 32, "max_prompt_tokens": 256}
+JUDGE = {"model": "tiny", "rubric": "Is it good?", "cache": False, "max_tokens": 32, "max_prompt_tokens": 512}
 COMMON = (
     *SMALL_RUN,
     "training.save_interval_steps=2",
@@ -46,34 +48,38 @@ async def judge_by_number(self: RubricJudge, asker: Any, sample: Sample) -> Scor
     return Score(await asker.ask(JudgeQuestion(messages, None, read), Receipt()))
 
 
-def make_run(root: Path, *overrides: str) -> list[int]:
-    """Make one run, or the rest of one; return the number of compiled programs of its judge after each step."""
+class Compilations(logging.Handler):
+    """Counts the programs of `generate` that are compiled in the thread of judges' models."""
+
+    count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        is_of_judge = (record.threadName or "").startswith("judge-model")
+        self.count += is_of_judge and record.getMessage().startswith("Compiling jit(generate)")
+
+
+def make_run(root: Path, *overrides: str) -> None:
+    """Make one run, or the rest of one."""
     config = compose_overrides([*COMMON, *overrides])
     config.training.reward_function = {"number": {"function": "judge", "args": JUDGE}}
-    validated = preflight(config, root.parent)
-    queue = validated.mixture.components[0].reward.local_model  # type: ignore[attr-defined]
-    counts, reply = [], queue.model.reply
-
-    def count(requests: Any) -> Any:
-        yield from reply(requests)
-        counts.append(queue.model._sampler.sampler._generate._jitted._cache_size())
-
-    queue.model.reply = count
-    train(validated, root)
-    return counts
+    train(preflight(config, root.parent), root)
 
 
 def main() -> None:
     """Make them all, and print what they loaded and compiled."""
     directory = Path(sys.argv[1])
     logging.getLogger("agent_tunix").setLevel(logging.WARNING)
+    compilations = Compilations()
+    logging.getLogger("jax").addHandler(compilations)
+    jax.config.update("jax_log_compiles", True)
     RubricJudge._judge_one = judge_by_number  # type: ignore[method-assign]
-    counts = make_run(directory / "whole")
+    make_run(directory / "whole")
+    num_programs = compilations.count
     shutil.copytree(directory / "whole", directory / "resumed")
     shutil.rmtree(directory / "resumed" / "checkpoints" / "step_000004")
     make_run(directory / "resumed", "training.resume=true")
     make_run(directory / "alone", "model.mesh_shape=[1,1,1]", "training.num_batches=1")
-    print(json.dumps({"programs": counts, "loaded": sorted({"torch", "openai"} & sys.modules.keys())}))
+    print(json.dumps({"programs": num_programs, "loaded": sorted({"torch", "openai"} & sys.modules.keys())}))
 
 
 if __name__ == "__main__":
