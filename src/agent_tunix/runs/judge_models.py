@@ -14,9 +14,8 @@ from agent_tunix.plain_yaml import load_plain_yaml
 from agent_tunix.policy.files.directory import find_cached_directory, find_model_directory, is_on_hub
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.rewards import Mixture
-from agent_tunix.rewards.judges import JUDGES, find_model_file, load_judge
+from agent_tunix.rewards.judges import JUDGES, find_model_file, is_local_model, load_judge
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.rewards.judges.limits import MAX_CONCURRENCY
 from agent_tunix.rewards.judges.local import ModelKey, ModelReply, ModelRequest, key_of
 from agent_tunix.runs.reward_setup import components_without_code
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from flax import nnx
 
     from agent_tunix.rewards.judges.faults import JudgeFault
-    from agent_tunix.rewards.judges.settings import EndpointSettings
     from agent_tunix.sampling.judge_sampler import JudgeSampler
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -56,8 +54,9 @@ def judges_as_written(config: Config, working_directory: Path) -> list[Judge[Any
     for name, component in components_without_code(config, working_directory).items():
         if (function := str(component.get("function"))) in JUDGES:
             given = {**(component.get("args") or {}), **args.get(name, {}), **args.get(function, {})}
-            judges.append(load_judge(function).bind(name, given))
-    return [judge for judge in judges if judge.local_model is not None]
+            if is_local_model(str(given.get("model")), given.get("base_url")):
+                judges.append(load_judge(function).bind(name, given))
+    return judges
 
 
 def refuse_local_judges(mixture: Mixture, num_processes: int) -> None:
@@ -90,20 +89,17 @@ def model_config(key: ModelKey) -> ModelConfig:
     return ModelConfig(path=path, lora_rank=1, quantization=key.quantization, dtype=key.dtype)
 
 
-def judge_config(settings: EndpointSettings) -> Config:
-    """Return the configuration of a policy that samples as the judge does, to plan its memory."""
-    config = Config(model=model_config(key_of(settings)))
-    config.training.batch_size = settings.max_concurrency or MAX_CONCURRENCY
-    config.grpo.num_generations = 1
-    config.generation.max_prompt_length = settings.max_prompt_tokens
-    config.generation.max_generation_steps = settings.max_tokens
-    config.evaluation.num_samples = 0
-    return config
-
-
 def judge_configs(judges: Sequence[Judge[Any]]) -> list[Config]:
-    """Return the configuration of each judge's model; see `judge_config`."""
-    return [judge_config(judge.arguments) for judge in judges if judge.arguments is not None]
+    """Return for each judge the configuration of a policy that samples as it does, to plan its memory."""
+    configs = []
+    for settings in (judge.arguments for judge in judges if judge.arguments is not None):
+        config = Config(model=model_config(key_of(settings)))
+        config.training.batch_size, config.grpo.num_generations = settings.num_rows, 1
+        config.generation.max_prompt_length = settings.max_prompt_tokens
+        config.generation.max_generation_steps = settings.max_tokens
+        config.evaluation.num_samples = 0
+        configs.append(config)
+    return configs
 
 
 class JudgeModel:
@@ -131,13 +127,9 @@ class JudgeModel:
     def _digest(self) -> str:
         return digest_model(self.directory)
 
-    def digest(self) -> str:
-        """Return a digest of the model's files."""
-        return self._digest
-
-    def digest_if_here(self) -> str | None:
-        """Return the digest if the model's files are on this disk, else None."""
-        return None if find_cached_directory(self.config) is None else self.digest()
+    def digest(self, *, fetch: bool = True) -> str | None:
+        """Return a digest of the model's files; None if they are not on this disk and are not to be fetched."""
+        return self._digest if fetch or find_cached_directory(self.config) is not None else None
 
     def check(self) -> None:
         """Raise ModelError if the model's files are on this disk and cannot be used."""

@@ -52,7 +52,7 @@ class JudgeSampler:
             width = bucket(len(ids), limit)
             # Noise belongs to a row of a program. So judges that draw tokens share none.
             judge = id(settings) if settings.temperature else None
-            key = (width, limit, settings.max_tokens, request.num_rows, settings.temperature, request.seed, judge)
+            key = (width, limit, settings.max_tokens, settings.num_rows, settings.temperature, request.seed, judge)
             groups.setdefault(key, []).append((place, ids))
         if faults:
             yield faults

@@ -31,10 +31,7 @@ class StandIn:
     def check(self) -> None:
         """Find all files."""
 
-    def digest(self) -> str:
-        return self.weights
-
-    def digest_if_here(self) -> str | None:
+    def digest(self, *, fetch: bool = True) -> str | None:
         return self.weights
 
     def answer(self, request: ModelRequest) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import JudgeTally, Receipt
@@ -11,6 +11,10 @@ from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
 from agent_tunix.rewards.judges.prompts import JudgeQuestion
 from agent_tunix.rewards.judges.settings import EndpointSettings
+
+if TYPE_CHECKING:
+    from agent_tunix.rewards.judges.endpoint import Endpoint
+    from agent_tunix.rewards.judges.local import LocalEndpoint
 
 T = TypeVar("T")
 
@@ -21,29 +25,13 @@ TRIES_FOR_A_VERDICT = 2
 _DECIDING = {"base_url", "model", "structured", "temperature", "seed", "max_tokens", "extra_body"}
 
 
-class ChatEndpoint(Protocol):
-    """A model that replies to questions: at an endpoint (`endpoint.py`), or in this process (`local.py`)."""
-
-    def open(self) -> Any:
-        """Return a client, which the caller closes by its coroutine `close`; raise RewardError if there is none."""
-        ...
-
-    def identify(self) -> dict[str, Any]:
-        """Return what decides a reply besides the question and the settings that all models have."""
-        ...
-
-    async def ask(self, client: Any, question: JudgeQuestion[Any], seed: int, receipt: Receipt) -> str:
-        """Return the text of the reply, and add the requests to an account; raise JudgeFault without a reply."""
-        ...
-
-
 class Asker:
     """Client of one model, which serves all batches of a judge in one event loop.
 
     `total` is the account of all questions.
     """
 
-    def __init__(self, settings: EndpointSettings, endpoint: ChatEndpoint) -> None:
+    def __init__(self, settings: EndpointSettings, endpoint: "Endpoint | LocalEndpoint") -> None:
         self.settings = settings
         self.total = JudgeTally()
         self._step = JudgeTally()

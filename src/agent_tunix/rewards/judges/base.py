@@ -23,7 +23,7 @@ from agent_tunix.rewards.judges.limits import Timing, join_pool
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 if TYPE_CHECKING:
-    from agent_tunix.rewards.judges.asking import Asker, ChatEndpoint
+    from agent_tunix.rewards.judges.asking import Asker
     from agent_tunix.rewards.judges.local import ModelQueue
     from agent_tunix.rewards.judges.settings import EndpointSettings
 
@@ -124,7 +124,7 @@ class Judge(ConfiguredReward[S]):
     def checkpoint_hash(self) -> str | None:
         """Return a digest of a model on this disk, for the fingerprint; None for one at an endpoint or on a hub."""
         queue = self.local_model
-        return None if queue is None else queue.model.digest_if_here()
+        return None if queue is None else queue.model.digest(fetch=False)
 
     @functools.cached_property
     def local_model(self) -> "ModelQueue | None":
@@ -148,17 +148,15 @@ class Judge(ConfiguredReward[S]):
         if self._asker is None:
             from agent_tunix.rewards.judges.asking import Asker
 
-            self._asker = Asker(settings, self._endpoint(settings))
+            if self.local_model is None:
+                from agent_tunix.rewards.judges.endpoint import Endpoint  # imports the HTTP client
+
+                self._asker = Asker(settings, Endpoint(settings, self._pool, self.timing))
+            else:
+                from agent_tunix.rewards.judges.local import LocalEndpoint
+
+                self._asker = Asker(settings, LocalEndpoint(settings, self.local_model))
         return self._asker
-
-    def _endpoint(self, settings: S) -> "ChatEndpoint":
-        if self.local_model is not None:
-            from agent_tunix.rewards.judges.local import LocalEndpoint
-
-            return LocalEndpoint(settings, self.local_model)
-        from agent_tunix.rewards.judges.endpoint import Endpoint  # imports the HTTP client
-
-        return Endpoint(settings, self._pool, self.timing)
 
     def _shared_sections(self, sample: Sample) -> dict[str, str]:
         """Return the texts that the judge sees besides the completion, by title.

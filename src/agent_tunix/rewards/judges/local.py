@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
-from agent_tunix.rewards.judges.limits import MAX_CONCURRENCY, JudgeBudget
+from agent_tunix.rewards.judges.limits import JudgeBudget
 from agent_tunix.rewards.judges.prompts import JudgeQuestion, Message
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
@@ -44,11 +44,6 @@ class ModelRequest:
     settings: EndpointSettings
     seed: int
 
-    @property
-    def num_rows(self) -> int:
-        """Number of questions of this judge that are sampled at once."""
-        return self.settings.max_concurrency or MAX_CONCURRENCY
-
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
@@ -67,12 +62,8 @@ class ChatModel(Protocol):
         """Raise ModelError if the model's files are on this disk and cannot be used. It loads nothing."""
         ...
 
-    def digest(self) -> str:
-        """Return a digest of the model's files."""
-        ...
-
-    def digest_if_here(self) -> str | None:
-        """Return the digest if the model's files are on this disk, else None."""
+    def digest(self, *, fetch: bool = True) -> str | None:
+        """Return a digest of the model's files; None if they are not on this disk and are not to be fetched."""
         ...
 
     def reply(self, requests: Sequence[ModelRequest]) -> Iterator[list[tuple[int, ModelReply | JudgeFault]]]:
@@ -146,8 +137,7 @@ class LocalEndpoint:
 
     def identify(self) -> dict[str, Any]:
         """Return the weights, their storage and what the chat template gets."""
-        key = key_of(self._settings)
-        return {"weights": self._queue.model.digest(), "quantization": key.quantization, "dtype": key.dtype}
+        return {"weights": self._queue.model.digest(), **key_of(self._settings)._asdict()}
 
     async def ask(self, client: Any, question: JudgeQuestion[Any], seed: int, receipt: Receipt) -> str:
         """Return the text of the reply.

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.configured.arguments import Amount, Count, Index, RewardArguments, Seconds, Text
 from agent_tunix.rewards.judges import OPENAI_KEY, OPENAI_URL, is_local_model
+from agent_tunix.rewards.judges.limits import MAX_CONCURRENCY
 
 # Parameters that have their own argument, and those that change the form of a reply.
 _NOT_EXTRA = frozenset(
@@ -163,6 +164,11 @@ class EndpointSettings(RewardArguments):
     def is_local(self) -> bool:
         """True if this process samples the model itself."""
         return not self.base_url
+
+    @property
+    def num_rows(self) -> int:
+        """Number of questions for a model in this process that are sampled at once."""
+        return self.max_concurrency or MAX_CONCURRENCY
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return the cost of tokens; 0 if prices are unknown."""
