@@ -138,9 +138,9 @@ def plan(
 
 
 def _compose(overrides: Sequence[str]) -> "Config":
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.checks import check
     from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
 
     find_own_conf()
     config = compose_overrides(overrides)

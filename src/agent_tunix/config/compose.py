@@ -16,7 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from agent_tunix.config.other_names import suggest_key
@@ -142,13 +142,26 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
     Raises:
         ConfigError: Hydra refuses an override.
     """
+    return compose_run(overrides)[0]
+
+
+def compose_run(overrides: Sequence[str]) -> tuple[Config, Path]:
+    """Return the configuration of a run and the directory that Hydra gives it, `hydra.run.dir`.
+
+    Raises:
+        ConfigError: Hydra refuses an override.
+    """
     register_schema()
     # A Hydra program has its own Hydra instance, which is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
-            return to_typed(compose("config", list(overrides)))
+            cfg = compose("config", list(overrides), return_hydra_config=True)
+            directory = Path(cfg.hydra.run.dir).absolute()
+            with open_dict(cfg):
+                del cfg.hydra
+            return to_typed(cfg), directory
     except (HydraException, OmegaConfBaseException) as error:
         text = f"{error}" if error.__cause__ is None else f"{error}\n{error.__cause__}"
         raise ConfigError(explain_override(error, text, Config) or text, code="invalid_override") from error
