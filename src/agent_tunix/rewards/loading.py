@@ -1,6 +1,7 @@
 """Import of users' modules and files, with errors that point into them."""
 
 import ast
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -146,7 +147,8 @@ def shown_name(module: str) -> str:
 
 def is_loaded_file(module: ModuleType) -> bool:
     """Return True if `load_file` made this module, so that no import by its name would find it."""
-    return module.__file__ is not None and module.__name__ == _name_of(Path(module.__file__))
+    file = getattr(module, "__file__", None)
+    return file is not None and module.__name__ == _name_of(Path(file))
 
 
 def load_module(name: str) -> ModuleType | None:
@@ -205,12 +207,61 @@ def can_score(thing: object) -> bool:
     return callable(thing) or any(hasattr(thing, method) for method in methods)
 
 
+def is_of_main(thing: object) -> bool:
+    """Return True for what a notebook or the script of this process defines, and for an object of such a class."""
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    return getattr(thing, "__module__", None) == "__main__"
+
+
+def pack_by_value(thing: object) -> bytes | None:
+    """Return an object for `unpack_by_value` in a worker; None if it cannot be sent: `why_unsendable` says why."""
+    from agent_tunix.execution import by_value
+
+    sources.keep_loaded()
+    try:
+        return by_value.pack(thing)
+    except by_value.NotSendableError:
+        return None
+
+
+def why_unsendable(thing: object) -> str:
+    """Return why an object cannot be sent to a worker."""
+    from agent_tunix.execution import by_value
+
+    try:
+        by_value.pack(thing)
+    except by_value.NotSendableError as error:
+        return str(error)
+    return "its module cannot be imported"
+
+
+def unpack_by_value(content: bytes, directory: Path) -> Any:
+    """Return what `pack_by_value` packed; its imports find the modules of a directory too.
+
+    Raises:
+        RewardError: A module that it needs cannot be imported here.
+    """
+    from agent_tunix.execution import by_value
+
+    _importable()
+    add_to_import_path(directory, last=True)
+    try:
+        with served_imports():
+            return by_value.unpack(content)
+    except Exception as error:  # a user's object may raise anything
+        raise RewardError(f"it could not be received: {describe_fault(error)}", code="reward_import_failed") from error
+
+
 def place_of(thing: object) -> str | None:
-    """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else."""
+    """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else.
+
+    The script of this process is no such file: to import it would run it again.
+    """
     module = sys.modules.get(str(getattr(thing, "__module__", "")))
     name = str(getattr(thing, "__qualname__", ""))
     file = getattr(module, "__file__", None)
-    if file is None or not file.endswith(".py") or getattr(module, name, None) is not thing:
+    if file is None or is_of_main(thing) or not file.endswith(".py") or getattr(module, name, None) is not thing:
         return None
     return f"{Path(file).resolve()}:{name}"
 

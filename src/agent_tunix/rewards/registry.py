@@ -27,6 +27,7 @@ from agent_tunix.rewards.builtin import FAMILIES
 from agent_tunix.rewards.conventions import CallSettings, Convention, PlainReward, adapt
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges import JUDGES, load_judge
+from agent_tunix.rewards.loading import is_of_main
 from agent_tunix.rewards.reward_model import REWARD_MODELS, load_reward_model
 from agent_tunix.rewards.shims import served_imports
 
@@ -61,7 +62,8 @@ def register_reward_function(
     """Register a function or class as a reward, by a call or as a decorator.
 
     Registering a built-in's name replaces the built-in for the whole run and logs a warning. Registering the name of
-    another registered reward is an error, unless it is the same function, as when a module is imported twice.
+    another registered reward is an error, unless it is the same function, as when a module is imported twice, or comes
+    from a notebook or a script, as when a cell is run again.
 
     Args:
         name: Letters, digits, `_` and `-`.
@@ -81,7 +83,8 @@ def register_reward_function(
     def register(function: Function) -> Function:
         reward = adapt(function, name, settings=CallSettings(convention=convention))
         previous = _registered.get(name)
-        if previous is not None and not overwrite and not _is_same(previous, reward):
+        may_replace = overwrite or is_of_main(function)
+        if previous is not None and not may_replace and not _is_same(previous, reward):
             raise RewardError(
                 f"a reward named {name!r} is already registered: {previous.describe()}; choose another name, or pass "
                 "overwrite=True"

@@ -9,6 +9,7 @@ code itself writes, such as a completion's program that it imports next, is read
 """
 
 import ast
+import contextlib
 import functools
 import importlib.machinery
 import importlib.util
@@ -237,6 +238,22 @@ def _keep(file: Path) -> bytes:
     if not _is_given:
         _texts[path] = text
     return text
+
+
+def keep_loaded() -> None:
+    """Keep the texts of the user's modules that this process has imported, which a notebook's functions may use."""
+    keep_imports()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if (
+            isinstance(file, str)
+            and file.endswith(".py")
+            and name != "__main__"
+            and not _is_foreign(os.path.dirname(file))
+        ):
+            with contextlib.suppress(OSError):
+                _keep(Path(file))
+                _compiled.add(os.path.realpath(file))
 
 
 def _keep_imported(file: Path) -> None:
