@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from agent_tunix.errors import ConfigError
-from agent_tunix.trl.config import REFUSED, UNNEEDED, GRPOConfig, check_fields
+from agent_tunix.trl.config import FIELDS, REFUSED, UNNEEDED, GRPOConfig, check_fields
 from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, model_values, plan_batches
 from tests.raising import raises
 
 # Written with TRL 1.16.0 and transformers 5.24: the fields in their order, each with its default.
-FIELDS = dict(line.split(" ", 1) for line in Path(__file__).with_name("trl_1_16_fields.txt").read_text().splitlines())
+FIELDS_OF_TRL = dict(
+    line.split(" ", 1) for line in Path(__file__).with_name("trl_1_16_fields.txt").read_text().splitlines()
+)
 OF_OLDER_VERSIONS = {
     *("group_by_length", "logging_dir", "max_prompt_length", "no_cuda", "overwrite_output_dir", "save_safetensors"),
     *("torchdynamo", "use_liger_loss", "warmup_ratio"),
 }
-BY_NAME = {field.name: field for field in dataclasses.fields(GRPOConfig)}
 
 # A value of each mapped field that changes the settings; the trainer's own tests cover the fields in `OF_TRAINER`.
 CHANGES: dict[str, Any] = {
@@ -110,23 +111,23 @@ def settings(**fields: Any) -> dict[str, Any]:
 
 
 def test_the_fields_are_those_of_trl() -> None:
-    assert BY_NAME.keys() == FIELDS.keys() | OF_OLDER_VERSIONS
-    assert next(iter(BY_NAME)) == "output_dir"  # the one that is given by position
+    assert FIELDS.keys() == FIELDS_OF_TRL.keys() | OF_OLDER_VERSIONS
+    assert next(iter(FIELDS)) == "output_dir"  # the one that is given by position
 
 
 def test_the_defaults_are_those_of_trl() -> None:
-    assert {name: repr(getattr(GRPOConfig(), name)) for name in FIELDS} == FIELDS
+    assert {name: repr(getattr(GRPOConfig(), name)) for name in FIELDS_OF_TRL} == FIELDS_OF_TRL
 
 
 def test_the_list_is_that_of_the_installed_trl() -> None:
     trl = pytest.importorskip("trl")
     if not trl.__version__.startswith("1.16."):
         pytest.skip("the list is of TRL 1.16")
-    assert [field.name for field in dataclasses.fields(trl.GRPOConfig)] == list(FIELDS)
+    assert [field.name for field in dataclasses.fields(trl.GRPOConfig)] == list(FIELDS_OF_TRL)
 
 
 def test_every_mapped_field_is_accounted_for() -> None:
-    mapped = {name for name, field in BY_NAME.items() if field.metadata["kind"] not in (REFUSED, UNNEEDED)}
+    mapped = {name for name, field in FIELDS.items() if field.kind not in (REFUSED, UNNEEDED)}
     assert mapped == CHANGES.keys() | BESIDE.keys() | OF_TRAINER | CHECKED
 
 
@@ -141,9 +142,9 @@ def test_a_mapped_field_changes_the_settings_beside_another(name: str) -> None:
     assert settings(**beside, **{name: value}) != settings(**beside)
 
 
-@pytest.mark.parametrize("name", [name for name, field in BY_NAME.items() if field.metadata["kind"] == REFUSED])
+@pytest.mark.parametrize("name", [name for name, field in FIELDS.items() if field.kind == REFUSED])
 def test_a_refused_field_is_named(name: str) -> None:
-    value = not BY_NAME[name].default if isinstance(BY_NAME[name].default, bool) else 3.5
+    value = not FIELDS[name].default if isinstance(FIELDS[name].default, bool) else 3.5
     with raises(ConfigError, "unsupported_argument", f"GRPOConfig.{name}"):
         GRPOConfig(**{name: value})
 

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from agent_tunix.errors import ConfigError
 
@@ -40,7 +40,7 @@ logging_steps: float = 10 → log_history | means over these updates; metrics.js
 logging_first_step: bool = False → log_history
 log_level: str = "passive" → training.log_level
 disable_tqdm: bool? = None → tracking.progress | True: none
-report_to: str | list[str]? = "none" → tracking.tensorboard, tracking.mlflow, wandb_disabled | these three
+report_to: None | str | list[str] = "none" → tracking.tensorboard, tracking.mlflow, wandb_disabled | these three
 run_name: str? = None ⇒ project_name
 project: str = "huggingface" → training.wandb_project | the variable WANDB_PROJECT comes first
 eval_strategy: str = "no" → evaluation.num_samples | no: 0; steps, epoch: all rows of eval_dataset
@@ -106,7 +106,7 @@ no_cuda: bool = False → distributed.platform | True: cpu
 # `→ effect of another value in TRL | what to do here`.
 _REFUSED = """
 optim_args: str? = None → sets arguments of the optimizer | set adam_beta1 and its neighbours
-optim_target_modules: str | list[str]? = None → projects gradients (GaLore) | peft_config takes less memory
+optim_target_modules: None | str | list[str] = None → projects gradients (GaLore) | peft_config takes less memory
 fp16: bool = False → computes in float16 | set bf16=True
 neftune_noise_alpha: float? = None → adds noise to the embeddings | leave it None
 auto_find_batch_size: bool = False → is an error | `agent-tunix plan` finds the batch that fits
@@ -192,33 +192,61 @@ overwrite_output_dir: bool = False
 _JSON = ("lr_scheduler_kwargs", "model_init_kwargs", "generation_kwargs", "chat_template_kwargs")
 
 
-def _read_tables() -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, type and `dataclasses.field` of each field; its metadata has kind, key, effect and note."""
+class TrlField(NamedTuple):
+    """What is known of a field.
+
+    Attributes:
+        kind: `mapped`, `refused` or `unneeded`.
+        target: Keys of this package; of a refused field, what another value does in TRL.
+        note: How it is converted, what to do instead, or why it is unneeded.
+        is_direct: True if its value is that of the key.
+        annotation: Its type.
+        default: Its default in TRL.
+    """
+
+    kind: str
+    target: str
+    note: str
+    is_direct: bool
+    annotation: str
+    default: Any
+
+
+def _read_tables() -> Iterator[tuple[str, TrlField]]:
     for kind, table in ((MAPPED, _MAPPED), (REFUSED, _REFUSED)):
         for line in table.strip().splitlines():
             head, arrow, rest = line.partition(" → ") if " → " in line else line.partition(" ⇒ ")
             target, _, note = rest.partition(" | ")
-            yield _field(head, kind=kind, target=target, note=note, direct=arrow == " ⇒ ")
+            yield _read_field(head, kind, target, note, arrow == " ⇒ ")
     for group in _UNNEEDED.strip().removeprefix("* ").split("\n* "):
         reason, _, lines = group.partition("\n")
         for head in lines.replace("\n", "; ").split("; "):
-            yield _field(head, kind=UNNEEDED, note=reason)
+            yield _read_field(head, UNNEEDED, "", reason, False)
 
 
-def _field(head: str, **metadata: Any) -> tuple[str, Any, Any]:
+def _read_field(head: str, kind: str, target: str, note: str, is_direct: bool) -> tuple[str, TrlField]:
     name, _, rest = head.partition(": ")
     annotation, _, value = rest.partition(" = ")
-    kind = eval(annotation.replace("?", " | None"), {"Any": Any})
     default = json.loads(value.replace("None", "null").replace("True", "true").replace("False", "false"))
-    metadata["help"] = f"{metadata['kind']}: {metadata['note'] or metadata['target']}".replace("%", "%%")
-    by_name = name != "output_dir"
-    if default == []:
-        return name, kind, dataclasses.field(default_factory=list, metadata=metadata, kw_only=by_name)
-    return name, kind, dataclasses.field(default=default, metadata=metadata, kw_only=by_name)
+    return name, TrlField(kind, target, note, is_direct, annotation.replace("?", " | None"), default)
 
 
-# The generated `__init__` calls `__post_init__` only if the class has one.
-_Fields: Any = dataclasses.make_dataclass("_Fields", _read_tables(), namespace={"__post_init__": lambda self: None})
+FIELDS = dict(_read_tables())
+
+
+def _make_field(name: str, field: TrlField) -> tuple[str, Any, Any]:
+    """Return name, type and `dataclasses.field`; TRL's parser of command lines reads the metadata."""
+    metadata = {"help": f"{field.kind}: {field.note or field.target}".replace("%", "%%")}
+    options: dict[str, Any] = {"metadata": metadata, "kw_only": name != "output_dir"}
+    options |= {"default_factory": list} if field.default == [] else {"default": field.default}
+    return name, eval(field.annotation, {"Any": Any}), dataclasses.field(**options)
+
+
+_Fields: Any = dataclasses.make_dataclass(
+    "_Fields",
+    [_make_field(*item) for item in FIELDS.items()],
+    namespace={"__post_init__": lambda self: None},  # `__init__` calls it only if the class has one
+)
 
 
 class GRPOConfig(_Fields):  # type: ignore[misc]
@@ -275,14 +303,14 @@ def plain(value: Any) -> Any:
 
 def check_fields(config: GRPOConfig) -> None:
     """Raise ConfigError if a refused field is not at its default."""
-    for field, value in changed_fields(config):
-        if field.metadata["kind"] == REFUSED:
-            refuse(f"GRPOConfig.{field.name}", value, field.metadata["target"], field.metadata["note"])
+    for name, value in changed_fields(config, REFUSED):
+        refuse(f"GRPOConfig.{name}", value, FIELDS[name].target, FIELDS[name].note)
 
 
-def changed_fields(config: GRPOConfig) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
-    """Yield the fields that are not at their defaults, with their values."""
-    for field in dataclasses.fields(config):
-        value, default = getattr(config, field.name), [] if field.default is dataclasses.MISSING else field.default
-        if value != default and (default is not None or value not in ("", False, [], {})):
-            yield field, value
+def changed_fields(config: GRPOConfig, kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of the fields of a kind that are not at their defaults."""
+    for name, field in FIELDS.items():
+        value = getattr(config, name)
+        is_empty = field.default is None and value in ("", False, [], {})
+        if field.kind == kind and value != field.default and not is_empty:
+            yield name, value

@@ -3,7 +3,6 @@
 TRL counts completions where this package counts prompts, and updates where it counts batches of prompts.
 """
 
-import dataclasses
 import logging
 import math
 import os
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_tunix.errors import ConfigError
-from agent_tunix.trl.config import UNNEEDED, GRPOConfig, changed_fields, plain, refuse
+from agent_tunix.trl.config import FIELDS, UNNEEDED, GRPOConfig, changed_fields, plain, refuse
 
 _LOGGER = logging.getLogger("agent_tunix.trl")
 
@@ -103,9 +102,8 @@ def _sampled_completions(args: GRPOConfig, at_once: int) -> int:
     if args.generation_batch_size is not None and args.steps_per_generation is not None:
         raise ConfigError("generation_batch_size and steps_per_generation exclude each other; set one of them")
     if args.generation_batch_size is not None:
-        return args.generation_batch_size
-    steps = args.gradient_accumulation_steps if args.steps_per_generation is None else args.steps_per_generation
-    return at_once * steps
+        return int(args.generation_batch_size)
+    return at_once * int(args.steps_per_generation or args.gradient_accumulation_steps)
 
 
 def convert(args: GRPOConfig, batches: Batches) -> Values:
@@ -122,9 +120,9 @@ def convert(args: GRPOConfig, batches: Batches) -> Values:
         "training.num_batches": batches.num_steps,
         "training.num_epochs": 1,
     }
-    for field in dataclasses.fields(args):
-        if field.metadata.get("direct") and (value := getattr(args, field.name)) is not None:
-            values[field.metadata["target"]] = value
+    for name, field in FIELDS.items():
+        if field.is_direct and (value := getattr(args, name)) is not None:
+            values[field.target] = value
     for part in (_optimizer, _schedule, _loss, _generation, _saving, _logging, _devices):
         values |= part(args, batches)
     return values
@@ -325,7 +323,6 @@ def _evaluation_interval(args: GRPOConfig, batches: Batches) -> int:
 def describe_unneeded(args: GRPOConfig) -> list[str]:
     """Return a line for each field that was set and changes nothing here, with the reason."""
     return [
-        f"GRPOConfig.{field.name}={value!r} has no effect here: {field.metadata['note']}"
-        for field, value in changed_fields(args)
-        if field.metadata["kind"] == UNNEEDED
+        f"GRPOConfig.{name}={value!r} has no effect here: {FIELDS[name].note}"
+        for name, value in changed_fields(args, UNNEEDED)
     ]
