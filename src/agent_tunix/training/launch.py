@@ -12,7 +12,7 @@ from agent_tunix.config import compose
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.startup import garbage
 from agent_tunix.startup.timeline import spend
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.training.session import Summary
@@ -27,6 +27,7 @@ def launch(
     *,
     method: Method = "grpo",
     callbacks: Sequence[Callback] = (),
+    in_python: bool = False,
 ) -> "Summary":
     """Check a configuration, load JAX, and train.
 
@@ -36,6 +37,7 @@ def launch(
         overrides: Overrides of the configuration, which are stored with the outcome of the run.
         method: `grpo`, or `sft` for a supervised start.
         callbacks: Code of the user, called around the steps.
+        in_python: True if messages should name calls in Python, not commands.
 
     Raises:
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
@@ -57,11 +59,15 @@ def launch(
     with spend("imports"):
         devices.require(config.distributed)
 
-        from agent_tunix.training import sft, train
+        from agent_tunix.training import resuming, sft, train
 
     garbage.never_sought_in_imports()
     run = sft.train_supervised if method == "sft" else train.train
-    return run(checked, root, overrides, callbacks)
+    token = resuming.IN_PYTHON.set(in_python)
+    try:
+        return run(checked, root, overrides, callbacks)
+    finally:
+        resuming.IN_PYTHON.reset(token)
 
 
 def _join(config: Config) -> None:

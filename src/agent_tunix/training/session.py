@@ -34,9 +34,9 @@ from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.tracking.callbacks import Callback, Callbacks
 from agent_tunix.tracking.metrics_file import remove_damaged_lines
 from agent_tunix.tracking.summary import unknown_figures
-from agent_tunix.training.callbacks import Callback, Callbacks
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import (

@@ -15,7 +15,7 @@ from typing import Any
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reward_setup import OWN_REWARD
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import build_components
 from agent_tunix.training.opening import open_run
 from agent_tunix.training.score_sharing import share_scoring, shared_correct, shared_rewards

@@ -19,7 +19,7 @@ from agent_tunix.grpo.step import StepResult
 from agent_tunix.runs.environment_setup import open_environments
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import scoring_settings, to_stored
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics, scores_table
 from agent_tunix.training.opening import open_run
