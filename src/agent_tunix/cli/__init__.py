@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from agent_tunix import __version__, early_interrupt
+from agent_tunix import early_interrupt  # first, because it handles Ctrl-C
 from agent_tunix.cli import (
     comparing,
     data,
@@ -25,6 +25,7 @@ from agent_tunix.cli.options import ErrorGroup
 from agent_tunix.cli.printing import echo
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
+from agent_tunix.version import __version__
 from agent_tunix.visible_text import SafeFormatter, SafeLogRecord
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}

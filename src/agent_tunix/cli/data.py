@@ -32,9 +32,9 @@ def show(count: int, split: Literal["train", "test"], as_json: bool, overrides: 
 
     Exit status: 0; 1 a row has no prompt; 2 the command, the data or the model cannot be used.
     """
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.checks import check
     from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
     from agent_tunix.runs.shown_prompts import show_prompts
 
     find_own_conf()

@@ -112,8 +112,8 @@ def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[
 
 
 def _compose(overrides: list[str]) -> "Config":
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
 
     find_own_conf()
     return compose_overrides(overrides)

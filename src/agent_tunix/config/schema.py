@@ -682,8 +682,9 @@ class EvaluationConfig:
 
     num_samples: Natural = key(500, "Most problems per evaluation; 0: the run does not evaluate.")
     batch_size: Count = key(128, "Problems generated at once.")
-    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal")] = key(
-        "greedy", "Sampling of an evaluation."
+    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal", "training")] = key(
+        "greedy",
+        "Sampling of an evaluation: greedy, standard or liberal; training: with the values of `generation`.",
     )
     num_passes: Count = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     correct: str = key(
@@ -810,7 +811,8 @@ class EvaluateConfig:
     )
     inference_config: str = key(
         "greedy",
-        "Sampling: greedy, standard or liberal; temperature/top-k/top-p are 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0.",
+        "Sampling: greedy, standard or liberal, of temperature/top-k/top-p 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0, or "
+        "training: that of the run.",
     )
     num_passes: int = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Most problems; null: as many as in the run's own evaluations.")

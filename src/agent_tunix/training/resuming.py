@@ -6,6 +6,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,14 @@ _COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft"}
 _MOST_CHANGES, _LONGEST_VALUE = 8, 120
 
 
+# True in a run that Python code started, not a command.
+IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
+
+
 def resume_command(root: Path) -> str:
-    """Return the command line that resumes this run."""
+    """Return the command line that resumes this run, or the call in Python."""
+    if IN_PYTHON.get():
+        return f"agent_tunix.open_run({str(root)!r}).resume()"
     arguments = [a for a in sys.argv[1:] if not a.startswith(("hydra.run.dir=", "training.resume="))]
     program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name.split()
     return shlex.join([*program, *arguments, assign("hydra.run.dir", str(root)), "training.resume=true"])

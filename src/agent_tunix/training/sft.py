@@ -15,6 +15,7 @@ from typing import Any
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reward_setup import OWN_REWARD
+from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import build_components
 from agent_tunix.training.opening import open_run
 from agent_tunix.training.score_sharing import share_scoring, shared_correct, shared_rewards
@@ -24,13 +25,16 @@ from agent_tunix.training.supervised import SupervisedResult, SupervisedTrainer
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 
-def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
+def train_supervised(
+    validated: ValidatedConfig, root: Path, overrides: Sequence[str] = (), callbacks: Sequence[Callback] = ()
+) -> Summary:
     """Run a supervised start as configured.
 
     Args:
         validated: A configuration that passed `preflight` and `check_supervised`.
         root: Directory of the run.
         overrides: Overrides of the command line, which are stored with the outcome of the run.
+        callbacks: Code of the user, called around the steps.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
@@ -53,7 +57,7 @@ def train_supervised(validated: ValidatedConfig, root: Path, overrides: Sequence
             score = share_scoring(mixture, rewards, opened.processes)
         correct = stack.enter_context(shared_correct(validated.correct, rewards, opened.processes))
         settled = replace(opened.validated, config=components.config)
-        session = RunSession("sft", settled, opened, components, score, correct)
+        session = RunSession("sft", settled, opened, components, score, correct, callbacks)
         warned = False
         with session.open():
             for step in session.steps():
