@@ -254,14 +254,16 @@ def unpack_by_value(content: bytes, directory: Path) -> Any:
 def place_of(thing: object) -> str | None:
     """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else.
 
-    The script of this process is no such file: to import it would run it again.
+    For one of a package, whose imports may be relative, it is `package.module.name`. The script of this process is no
+    such file: to import it would run it again.
     """
-    module = sys.modules.get(str(getattr(thing, "__module__", "")))
+    module_name = str(getattr(thing, "__module__", ""))
+    module = sys.modules.get(module_name)
     name = str(getattr(thing, "__qualname__", ""))
     file = getattr(module, "__file__", None)
     if file is None or is_of_main(thing) or not file.endswith(".py") or getattr(module, name, None) is not thing:
         return None
-    return f"{Path(file).resolve()}:{name}"
+    return f"{module_name}.{name}" if getattr(module, "__package__", "") else f"{Path(file).resolve()}:{name}"
 
 
 def rewards_of(module: ModuleType) -> list[str]:

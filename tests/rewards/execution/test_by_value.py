@@ -1,6 +1,7 @@
 """Rewards that no worker can import: of a script, a notebook cell, a closure or `exec`."""
 
 import functools
+import importlib
 import json
 import os
 import subprocess
@@ -168,6 +169,19 @@ def test_a_function_of_a_package_is_imported_by_its_name() -> None:
     assert b"closure" not in content
     assert modules == {made.__module__, "functools"}
     assert by_value.unpack(content).func is made
+
+
+def test_a_function_of_a_package_with_relative_imports_scores_in_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package/__init__.py").touch()
+    (tmp_path / "my_package/helper.py").write_text("VALUE = 1.5\n")
+    (tmp_path / "my_package/mine.py").write_text("from .helper import VALUE\ndef reward(response): return VALUE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("my_package.mine").reward
+    with make_runner(resolve_reward(function), "process", num_workers=1) as runner:
+        assert runner.reward.score([Sample("x")])[0].value == 1.5
 
 
 def with_a_lock() -> Any:

@@ -222,7 +222,7 @@ class IsolatedReward(PlacedReward):
 
 def _cannot_be_sent(reward: Reward) -> str:
     why = loading.why_unsendable(getattr(reward, "definition", reward))
-    return f"reward {reward.name!r} ({reward.describe()}) cannot be sent to another process: {why}"
+    return f"reward {reward.name!r}, {reward.describe()}, cannot be sent to another process: {why}"
 
 
 def is_isolated(reward: Reward) -> bool:
