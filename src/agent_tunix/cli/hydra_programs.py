@@ -176,6 +176,7 @@ def _job() -> Iterator[None]:
 @_job()
 def _train(cfg: DictConfig) -> None:
     with spend("imports"):
+        from agent_tunix.runs.continuing import earlier_directory
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
         from agent_tunix.startup import devices
@@ -185,7 +186,7 @@ def _train(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
+        checked = preflight(config, Path.cwd(), earlier_directory(config, root))
     begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
     _join(config)
@@ -200,6 +201,7 @@ def _train(cfg: DictConfig) -> None:
 
 @_job()
 def _sft(cfg: DictConfig) -> None:
+    from agent_tunix.runs.continuing import earlier_directory
     from agent_tunix.runs.preflight import preflight
     from agent_tunix.startup import devices
     from agent_tunix.training.targets import check_supervised
@@ -209,7 +211,7 @@ def _sft(cfg: DictConfig) -> None:
     root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
+        checked = check_supervised(preflight(config, Path.cwd(), earlier_directory(config, root)))
     devices.prepare(checked.config.distributed)
     _join(checked.config)
     with spend("imports"):
