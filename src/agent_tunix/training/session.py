@@ -37,7 +37,7 @@ from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import NO_METRICS, RunReporter, SilentReporter, open_reporter, report
-from agent_tunix.runs.time_budget import TimedPart, TimeBudget
+from agent_tunix.runs.time_budget import TimeBudget, TimedPart
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
 from agent_tunix.runs.weights.record import CheckpointRecord, read_record, write_record
