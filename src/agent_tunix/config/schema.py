@@ -610,12 +610,27 @@ class TrainingConfig:
     max_checkpoints_to_keep: Count = key(
         2, "Number of checkpoints to keep; older ones are removed.", advice="resuming requires one"
     )
+    max_checkpoints_gb: Positive | None = key(
+        None,
+        "Gigabytes (10^9 bytes) that the checkpoints may take: the oldest ones that are neither the last nor the best "
+        "are removed first. null: no limit.",
+    )
     checkpoint_dir: str | None = key(None, "Directory of the checkpoints; null: checkpoints/ in the run's directory.")
     log_dir: str | None = key(None, "Directory of the TensorBoard events; null: tensorboard/ in the run's directory.")
     flush_every_n_steps: Count = key(10, "Steps between writes of TensorBoard events to disk.")
     resume: bool = key(
         False,
         "Resume from the last complete checkpoint in the run's directory; start from the beginning if there is none.",
+    )
+    continue_from: str | None = key(
+        None,
+        "Directory of another run, which may be read-only, to continue in this run's new directory as if it had not "
+        "ended; null: none.",
+    )
+    max_hours: Positive | None = key(
+        None,
+        "Hours from the start of the process to the end of the run: it stops after the last step that leaves time for "
+        "the evaluation, the checkpoint, the report and an export. null: no limit.",
     )
     lock: bool = key(
         True,

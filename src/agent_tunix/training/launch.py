@@ -43,13 +43,14 @@ def launch(
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
     """
     with spend("imports"):
+        from agent_tunix.runs.continuing import earlier_directory
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
         from agent_tunix.startup import devices
         from agent_tunix.training.targets import check_supervised
 
     with spend("checks"):
-        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
+        checked = preflight(config, Path.cwd(), earlier_directory(config, root))
         if method == "sft":
             checked = check_supervised(checked)
     if method == "grpo":
