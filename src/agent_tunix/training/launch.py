@@ -17,7 +17,7 @@ from agent_tunix.training.callbacks import Callback
 if TYPE_CHECKING:
     from agent_tunix.training.session import Summary
 
-Method = Literal["grpo", "sft"]
+Method = Literal["grpo", "sft", "prefer"]
 
 
 def launch(
@@ -34,7 +34,7 @@ def launch(
         config: The composed configuration.
         root: Directory of the run.
         overrides: Overrides of the configuration, which are stored with the outcome of the run.
-        method: `grpo`, or `sft` for a supervised start.
+        method: `grpo`, `sft` for a supervised start, or `prefer` for preference tuning.
         callbacks: Code of the user, called around the steps.
 
     Raises:
@@ -43,13 +43,19 @@ def launch(
     with spend("imports"):
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
+        from agent_tunix.runs.starting_run import continue_run
         from agent_tunix.startup import devices
+        from agent_tunix.training.preferences.from_rollouts import write_pairs
+        from agent_tunix.training.preferences.pairs import check_preferences
         from agent_tunix.training.targets import check_supervised
 
     with spend("checks"):
+        config = continue_run(config, overrides)
+        if method == "prefer":
+            config = write_pairs(config, root)
         checked = preflight(config, Path.cwd(), root if config.training.resume else None)
-        if method == "sft":
-            checked = check_supervised(checked)
+        if method != "grpo":
+            checked = (check_supervised if method == "sft" else check_preferences)(checked)
     if method == "grpo":
         begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
@@ -60,7 +66,7 @@ def launch(
         from agent_tunix.training import sft, train
 
     garbage.never_sought_in_imports()
-    run = sft.train_supervised if method == "sft" else train.train
+    run = {"grpo": train.train, "sft": sft.train_supervised, "prefer": sft.train_preferences}[method]
     return run(checked, root, overrides, callbacks)
 
 
