@@ -142,11 +142,11 @@ def plan(
 
 def _compose(overrides: Sequence[str]) -> "Config":
     from agent_tunix.config.checks import check
-    from agent_tunix.config.compose import compose_overrides
     from agent_tunix.config.working_directory import find_own_conf
+    from agent_tunix.runs.starting_run import compose_continued
 
     find_own_conf()
-    config = compose_overrides(overrides)
+    config = compose_continued(overrides)
     check(config)
     return config
 

@@ -208,7 +208,7 @@ def record_start(
         config: Configuration of the run.
         context: Facts about the run that its diagnosis needs.
         paths: Paths of the run.
-        method: The run's method, `grpo` or `sft`.
+        method: The run's method, `grpo`, `sft` or `prefer`.
         mixture: The reward.
         reward: Fingerprint of the reward.
         components: The parts of the run.

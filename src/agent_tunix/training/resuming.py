@@ -27,7 +27,7 @@ from agent_tunix.training.components import TrainingComponents
 _LOGGER = logging.getLogger("agent_tunix.run")
 GRPO = "grpo"  # The method of a checkpoint that names none.
 # Method → the command that starts and resumes a run.
-_COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft"}
+_COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft", "prefer": "agent-tunix prefer"}
 # Limits of the warning about changed settings.
 _MOST_CHANGES, _LONGEST_VALUE = 8, 120
 
@@ -85,7 +85,7 @@ def check_resumable(
         now: Metadata of this run, from `make_metadata`.
         config: Configuration of the run.
         components: The parts of the run.
-        method: The run's method, `grpo` or `sft`.
+        method: The run's method, `grpo`, `sft` or `prefer`.
         root: Directory of the run.
 
     Raises:

@@ -29,7 +29,7 @@ from agent_tunix.errors import (
     RewardError,
     RewardFailureRateError,
 )
-from agent_tunix.evaluation.evaluate import Evaluator
+from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.rewards.sample import ScoringFunction
@@ -110,10 +110,11 @@ class RunSession:
     the table.
 
     Args:
-        method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
+        method: The run's method, `grpo`, `sft` or `prefer`. A checkpoint of another method is not resumed.
         score: Function that scores completions of evaluations with the run's reward; None if no reward trains.
         correct: The same with the reward that `evaluation.correct` names; None if it names no other reward.
         callbacks: Code of the user, called around the steps; the same number in all processes.
+        figures: Function that returns the method's own metrics of held-out rows; None without any.
 
     Attributes:
         reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
@@ -128,6 +129,7 @@ class RunSession:
         score: ScoringFunction | None = None,
         correct: ScoringFunction | None = None,
         callbacks: Sequence[Callback] = (),
+        figures: HeldOutFigures | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -149,7 +151,7 @@ class RunSession:
         self._budget = TimeBudget(self._config.training.max_hours)
         self._out_of_time: str | None = None  # reason why no time is left for another step
         names = [component.name for component in self._mixture.components]
-        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
+        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
         self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
@@ -321,7 +323,7 @@ class RunSession:
                     unknown=unknown_figures(rows, self._config.prompt.format),
                 )
                 print(escape_hidden(table))
-            evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]
+            evaluations = [row for row in rows if any(name.startswith("eval/") for name in row)] or [{}]
             return [evaluations[0], evaluations[-1]]
 
         before, after = self._processes.from_first(ends)
