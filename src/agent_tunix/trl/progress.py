@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_tunix.training.callbacks import Callback, TrainingState
+from agent_tunix.tracking.callbacks import Callback, TrainingState
 from agent_tunix.trl.config import GRPOConfig
 from agent_tunix.trl.settings import Batches
 
