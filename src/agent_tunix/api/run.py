@@ -200,8 +200,8 @@ class Run:
         Args:
             overrides: Changes KEY=VALUE of the run's configuration, such as `training.num_epochs=2`.
             reward: The reward, if the run's own was an object that this process has not registered.
-            environment: Its environment, likewise.
-            tools: Its tools, likewise.
+            environment: The environment, in the same case.
+            tools: The tools, in the same case.
             callbacks: Code to call around the steps.
 
         Raises:
