@@ -215,11 +215,12 @@ def pack_by_value(thing: object) -> bytes | None:
     """Return an object for `unpack_by_value` in a worker; None if it cannot be sent: `why_unsendable` says why."""
     from agent_tunix.execution import by_value
 
-    sources.keep_loaded()
     try:
-        return by_value.pack(thing)
+        content, modules = by_value.pack(thing)
     except by_value.NotSendableError:
         return None
+    sources.keep_loaded(modules)
+    return content
 
 
 def why_unsendable(thing: object) -> str:
