@@ -65,7 +65,8 @@ def limited(group: Any, prefix: str = "") -> Iterator[tuple[str, Bounds | OneOf]
             yield f"{prefix}{field.name}", limit
 
 
-LIMITS = dict(limited(Config))
+# Those that also take a user's own function are checked where it is looked up.
+LIMITS = {key: limit for key, limit in limited(Config) if not getattr(limit, "own", False)}
 
 
 def beyond(limit: Bounds | OneOf) -> list[Any]:
@@ -90,7 +91,6 @@ def test_a_value_beyond_the_limit_of_its_key_is_refused(key: str) -> None:
     ("key", "value", "remedy"),
     [
         ("scheduler.kind", "cosin", "did you mean cosine?"),
-        ("grpo.advantage_scaling", "leave-one-out", "did you mean leave_one_out?"),
         ("data.num_train", 0, "at least 1"),
         ("model.lora_rank", -1, "0 trains all weights"),
         ("rollouts.share", 1.01, "at least 0 and at most 1"),
@@ -100,7 +100,6 @@ def test_a_value_beyond_the_limit_of_its_key_is_refused(key: str) -> None:
             "k1",
             "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero",
         ),
-        ("grpo.loss", "gspo-token", "did you mean gspo_token?"),
         ("grpo.loss_agg_mode", "token_mean", "did you mean token-mean?"),
         ("prompt.without_system_role", "folded", "did you mean fold?"),
         ("prompt.template", "no slots", "`{question}`"),
