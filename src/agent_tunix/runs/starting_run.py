@@ -35,8 +35,8 @@ def continue_run(config: Config, overrides: Sequence[str]) -> Config:
 
     Args:
         config: The composed configuration.
-        overrides: Overrides of the command line. A key counts as set by the user if they name it, or if they give it
-            another value than the default, as a group's file or an experiment may.
+        overrides: Overrides of the command line. A key counts as set by the user if they name it, or the file of its
+            prompt, or if they give it another value than the default, as a model's file or an experiment may.
 
     Raises:
         ConfigError: The key does not name a run, or `training.init_checkpoint` is set too.
@@ -79,8 +79,14 @@ def compose_continued(overrides: Sequence[str]) -> Config:
 def _own_keys(config: Config, overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the keys that the user has set, as group and name."""
     named = {override.partition("=")[0].lstrip("+~") for override in overrides}
+    # A file of `prompt` is chosen as a whole. One of `model` leaves adapter and types at their defaults.
+    whole = named & {"prompt"}
     default = compose_overrides([])
     for group, name in _TAKEN:
-        is_named = any(key == f"{group}.{name}" or key.startswith(f"{group}.{name}.") for key in named)
-        if is_named or getattr(getattr(config, group), name) != getattr(getattr(default, group), name):
+        is_named = any(f"{key}.".startswith(f"{group}.{name}.") for key in named)
+        if (
+            is_named
+            or group in whole
+            or getattr(getattr(config, group), name) != getattr(getattr(default, group), name)
+        ):
             yield group, name

@@ -67,10 +67,12 @@ class Progress(Closing):
         if metrics.get("eval/accuracy") is None and (reward := metrics.get("eval/rewards/total/mean")) is not None:
             text = f"held-out reward {reward:.3f}"
             self._evaluated = step, f"accuracy n/a, {text}" if "eval/accuracy" in metrics else text
+        if (share := metrics.get("eval/prefer/accuracy")) is not None:
+            self._evaluated = step, f"preference accuracy {share:.1%}"
         parts = [f"step {step}/{self._num_steps}"]
         if (reward := metrics.get("rewards/total/mean")) is not None:
             parts.append(f"reward {reward:.3f}")
-        if (loss := metrics.get("sft/loss")) is not None:
+        if (loss := metrics.get("sft/loss", metrics.get("prefer/loss"))) is not None:
             parts.append(f"loss {loss:.3f}")
         if self._evaluated is not None:
             at, text = self._evaluated
