@@ -121,16 +121,6 @@ def test_a_file_gives_a_row_for_each_completion(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_output_is_not_written_through_a_link_that_was_planted(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / ".out.jsonl.partial").symlink_to(tmp_path / "precious")
-    assert invoke(MODEL, "--prompt", "2 + 2", "--max-new-tokens", 1, "--output", tmp_path / "out.jsonl").exit_code == 0
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert not (tmp_path / "out.jsonl").is_symlink()
-    assert {path.name for path in tmp_path.iterdir()} == {"precious", "out.jsonl"}
-
-
-@pytest.mark.slow
 def test_a_run_completes_problems_as_its_evaluation_does(run: Path, tmp_path: Path) -> None:
     config = StoredRun(run).config
     assert (len(config.prompt.few_shot), config.prompt.num_few_shot) == (2, 0)  # those that were drawn

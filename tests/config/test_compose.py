@@ -15,7 +15,6 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import (
     find_conf_directory,
     from_yaml,
-    from_yaml_text,
     register_schema,
     to_evaluate,
     to_typed,
@@ -222,15 +221,6 @@ def test_what_a_run_writes_is_read_back(
     path = tmp_path_factory.mktemp("run") / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")
     assert dataclasses.asdict(from_yaml(path)) == dataclasses.asdict(config)
-
-
-@pytest.mark.parametrize("text", ["\x85", "a\x85b", "\x85\n", " \x85\u2028\u2029 ", "\ufeff\x85\U0001f600 '\"\\ ${x}"])
-def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> None:
-    config = Config()
-    config.prompt.system = text
-    config.generation.eos_tokens = [1]
-    config.rewards.args = {"mine": {"limit": "1e3", "share": 1e-5, text: True}}
-    assert dataclasses.asdict(from_yaml_text(to_yaml(config))) == dataclasses.asdict(config)
 
 
 @pytest.mark.parametrize(

@@ -258,9 +258,7 @@ def test_an_adapter_begins_with_an_adapter(adapted: Path, tmp_path: Path) -> Non
     [
         ("/nowhere", (), ConfigError, "invalid_run_config", "training.init_checkpoint=/nowhere"),
         ("RUN:3", (), CheckpointError, "no_checkpoint", "[2, 4]"),
-        ("RUN:best", (), CheckpointError, "no_checkpoint", "[2, 4]"),
         ("RUN", LORA, ConfigError, "adapter_mismatch", "model.lora_rank=0"),
-        ("ADAPTER", (*LORA, "model.lora_alpha=8"), ConfigError, "adapter_mismatch", "model.lora_alpha=16"),
         ("ADAPTER", ("model.lora_rank=8",), CheckpointError, "checkpoint_mismatch", "float32 in the checkpoint"),
         ("ADAPTER", (*LORA, "model.path=OTHER"), ConfigError, "adapter_mismatch", "digests"),
     ],

@@ -8,6 +8,6 @@ Importing this package loads neither JAX nor Hydra.
 
 from agent_tunix.api.run import Run, open_run
 from agent_tunix.api.start import sft, train
-from agent_tunix.training.callbacks import Callback, TrainingState
+from agent_tunix.tracking.callbacks import Callback, TrainingState
 
 __all__ = ["Callback", "Run", "TrainingState", "open_run", "sft", "train"]

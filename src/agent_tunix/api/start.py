@@ -5,18 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_tunix.api.objects import Objects
 from agent_tunix.api.run import Run
 from agent_tunix.errors import ConfigError, DataError, Interrupted
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
+    from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training.launch import Method
 
 
 def train(
     *overrides: str,
     reward: Any = None,
+    environment: Any = None,
+    tools: Sequence[Any] | None = None,
     data: Any = None,
     evaluation_data: Any = None,
     directory: str | Path | None = None,
@@ -27,6 +31,8 @@ def train(
     Args:
         overrides: Overrides of the command line, such as `training.num_batches=20`.
         reward: A name, a function, a list of these, or a mapping of components; None: what the overrides choose.
+        environment: A name, a class, or a mapping {name: environment} from which rows choose.
+        tools: Names, functions or classes whose methods are tools.
         data: Rows, a data frame, an Arrow table, a `datasets.Dataset`, a path, or a mapping from splits to these;
             None: what the overrides choose. Rows in memory without held-out rows switch off the evaluation.
         evaluation_data: Held-out rows, in the same forms.
@@ -37,12 +43,14 @@ def train(
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
         Interrupted: The cell or the program was interrupted; a checkpoint was saved.
     """
-    return _start("grpo", overrides, reward, data, evaluation_data, directory, callbacks)
+    return _start("grpo", overrides, Objects(reward, environment, tools), data, evaluation_data, directory, callbacks)
 
 
 def sft(
     *overrides: str,
     reward: Any = None,
+    environment: Any = None,
+    tools: Sequence[Any] | None = None,
     data: Any = None,
     evaluation_data: Any = None,
     directory: str | Path | None = None,
@@ -52,19 +60,32 @@ def sft(
 
     The arguments and errors are those of `train`. The reward only scores evaluations.
     """
-    return _start("sft", overrides, reward, data, evaluation_data, directory, callbacks)
+    return _start("sft", overrides, Objects(reward, environment, tools), data, evaluation_data, directory, callbacks)
+
+
+def resume_run(stored: "StoredRun", overrides: Sequence[str], objects: Objects, callbacks: Sequence[Callback]) -> None:
+    """Continue a run from its last checkpoint; `objects` are those that this process has not registered."""
+    from agent_tunix.config import compose
+    from agent_tunix.config.working_directory import find_own_conf, load_env_file
+    from agent_tunix.tracking.outcome import read_outcome
+
+    find_own_conf()
+    load_env_file()
+    method: Method = "sft" if stored.environment.get("method") == "sft" else "grpo"
+    config = objects.named_in(compose.with_overrides(stored.config, [*overrides, "training.resume=true"]))
+    all_overrides = [*read_outcome(stored.root).overrides, *overrides]
+    _run_here(config, stored.root, all_overrides, method, callbacks)
 
 
 def _start(
     method: "Method",
     overrides: Sequence[str],
-    reward: Any,
+    objects: Objects,
     data: Any,
     evaluation_data: Any,
     directory: str | Path | None,
     callbacks: Sequence[Callback],
 ) -> Run:
-    from agent_tunix.api.objects import name_reward
     from agent_tunix.config import compose
     from agent_tunix.config.working_directory import find_own_conf, load_env_file
 
@@ -75,40 +96,27 @@ def _start(
         if any(override.startswith("hydra.run.dir=") for override in overrides):
             raise ConfigError("give the directory of a run once: directory=DIR or hydra.run.dir=DIR, not both")
         root = Path(directory).expanduser().absolute()
-    if reward is not None:
-        config = _with_reward(config, name_reward(reward))
+    config = objects.named_in(config)
     if data is not None or evaluation_data is not None:
         evaluates = any(override.startswith("evaluation.num_samples=") for override in overrides)
         config = _with_data(config, root, data, evaluation_data, evaluates=evaluates)
-    return run_in_this_process(config, root, overrides, method, callbacks)
+    _run_here(config, root, overrides, method, callbacks)
+    return Run(root)
 
 
-def run_in_this_process(
+def _run_here(
     config: "Config", root: Path, overrides: Sequence[str], method: "Method", callbacks: Sequence[Callback]
-) -> Run:
-    """Train with a composed configuration, and return the run."""
+) -> None:
+    """Train with a composed configuration in this process."""
     from agent_tunix.startup import garbage, timeline
     from agent_tunix.training.launch import launch
 
     try:
         with timeline.begin(), garbage.rarely_sought():
-            launch(config, root, overrides, method=method, callbacks=callbacks)
+            launch(config, root, overrides, method=method, callbacks=callbacks, in_python=True)
     except Interrupted as error:
-        error.finish()  # the report
+        error.finish()  # writes the report
         raise
-    return Run(root)
-
-
-def _with_reward(config: "Config", spec: Any) -> "Config":
-    """Return the configuration with another reward; overrides such as `reward.components.x.weight=0.5` still hold."""
-    from agent_tunix.runs.reward_setup import is_change
-
-    changes = {name: one for name, one in config.reward.components.items() if is_change(one)}
-    return replace(
-        config,
-        training=replace(config.training, reward_function=spec),
-        reward=replace(config.reward, components=changes),
-    )
 
 
 def _with_data(config: "Config", root: Path, data: Any, evaluation_data: Any, *, evaluates: bool) -> "Config":

@@ -206,13 +206,7 @@ def _launch(cfg: DictConfig, method: Method) -> None:
 
 @_job()
 def _evaluate(cfg: DictConfig) -> None:
-    from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
-    from agent_tunix.evaluation.request import read_request
-    from agent_tunix.startup import devices
+    from agent_tunix.evaluation.checkpoint import run_evaluation
 
     load_env_file()
-    request = read_request(compose.to_evaluate(cfg))
-    devices.prepare(request.subject.run.config.distributed)
-    devices.require(request.subject.run.config.distributed)
-    with devices.explained_memory():
-        evaluate_checkpoint(request)
+    run_evaluation(compose.to_evaluate(cfg)).show()

@@ -151,20 +151,31 @@ def compose_run(overrides: Sequence[str]) -> tuple[Config, Path]:
     Raises:
         ConfigError: Hydra refuses an override.
     """
+    cfg, directory = _compose("config", overrides, Config)
+    return to_typed(cfg), directory
+
+
+def compose_evaluate(overrides: Sequence[str]) -> EvaluateConfig:
+    """Return the request of `evaluate.py`; raise ConfigError if Hydra refuses an override."""
+    return to_evaluate(_compose("evaluate", overrides, EvaluateConfig)[0])
+
+
+def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictConfig, Path]:
+    """Return a composed configuration and `hydra.run.dir`; raise ConfigError if Hydra refuses an override."""
     register_schema()
     # A Hydra program has its own Hydra instance, which is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
-            cfg = compose("config", list(overrides), return_hydra_config=True)
+            cfg = compose(name, list(overrides), return_hydra_config=True)
             directory = Path(cfg.hydra.run.dir).absolute()
             with open_dict(cfg):
                 del cfg.hydra
-            return to_typed(cfg), directory
+            return cfg, directory
     except (HydraException, OmegaConfBaseException) as error:
         text = f"{error}" if error.__cause__ is None else f"{error}\n{error.__cause__}"
-        raise ConfigError(explain_override(error, text, Config) or text, code="invalid_override") from error
+        raise ConfigError(explain_override(error, text, schema) or text, code="invalid_override") from error
     finally:
         GlobalHydra.instance().hydra = outer
 

@@ -615,12 +615,27 @@ class TrainingConfig:
     max_checkpoints_to_keep: Count = key(
         2, "Number of checkpoints to keep; older ones are removed.", advice="resuming requires one"
     )
+    max_checkpoints_gb: Positive | None = key(
+        None,
+        "Gigabytes (10^9 bytes) that the checkpoints may take: the oldest ones that are neither the last nor the best "
+        "are removed first. null: no limit.",
+    )
     checkpoint_dir: str | None = key(None, "Directory of the checkpoints; null: checkpoints/ in the run's directory.")
     log_dir: str | None = key(None, "Directory of the TensorBoard events; null: tensorboard/ in the run's directory.")
     flush_every_n_steps: Count = key(10, "Steps between writes of TensorBoard events to disk.")
     resume: bool = key(
         False,
         "Resume from the last complete checkpoint in the run's directory; start from the beginning if there is none.",
+    )
+    continue_from: str | None = key(
+        None,
+        "Directory of another run, which may be read-only, to continue in this run's new directory as if it had not "
+        "ended; null: none.",
+    )
+    max_hours: Positive | None = key(
+        None,
+        "Hours from the start of the process to the end of the run: it stops after the last step that leaves time for "
+        "the evaluation, the checkpoint, the report and an export. null: no limit.",
     )
     lock: bool = key(
         True,
@@ -718,8 +733,9 @@ class EvaluationConfig:
 
     num_samples: Natural = key(500, "Most problems per evaluation; 0: the run does not evaluate.")
     batch_size: Count = key(128, "Problems generated at once.")
-    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal")] = key(
-        "greedy", "Sampling of an evaluation."
+    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal", "training")] = key(
+        "greedy",
+        "Sampling of an evaluation: greedy, standard or liberal; training: with the values of `generation`.",
     )
     num_passes: Count = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     correct: str = key(
@@ -847,7 +863,8 @@ class EvaluateConfig:
     )
     inference_config: str = key(
         "greedy",
-        "Sampling: greedy, standard or liberal; temperature/top-k/top-p are 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0.",
+        "Sampling: greedy, standard or liberal, of temperature/top-k/top-p 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0, or "
+        "training: that of the run.",
     )
     num_passes: int = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Most problems; null: as many as in the run's own evaluations.")

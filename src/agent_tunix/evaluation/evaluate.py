@@ -10,7 +10,7 @@ import numpy as np
 
 from agent_tunix.config.checks import evaluated_rows
 from agent_tunix.config.episodes import prompt_tokens, turn_tokens
-from agent_tunix.config.schema import Config, EvaluationConfig
+from agent_tunix.config.schema import Config
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.intervals import mean_interval
@@ -37,11 +37,15 @@ HeldOutFigures = Callable[[], Mapping[str, float | None]]
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
 
 
-def evaluation_sampling(evaluation: EvaluationConfig, max_new_tokens: int) -> SamplingParams:
+def evaluation_sampling(config: Config) -> SamplingParams:
     """Return the sampling parameters of an evaluation."""
-    temperature, top_k, top_p = INFERENCE_CONFIGS[evaluation.inference_config]
-    greedy = evaluation.inference_config == "greedy"
-    return SamplingParams(max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, greedy=greedy)
+    name = config.evaluation.inference_config
+    if name == "training":
+        return SamplingParams.of_training(config)
+    temperature, top_k, top_p = INFERENCE_CONFIGS[name]
+    return SamplingParams(
+        turn_tokens(config), temperature=temperature, top_k=top_k, top_p=top_p, greedy=name == "greedy"
+    )
 
 
 def choose_rows(config: Config, num_rows: int) -> range:
@@ -170,7 +174,7 @@ def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -
     """
     rows = choose_rows(config, len(prompts.examples))
     size = min(config.evaluation.batch_size, len(rows))
-    params = evaluation_sampling(config.evaluation, turn_tokens(config))
+    params = evaluation_sampling(config)
     samples: list[list[Sample]] = [[] for _ in rows]
     for number in range(config.evaluation.num_passes):
         for chunk, start in enumerate(range(0, len(rows), size)):

@@ -32,19 +32,19 @@ class NotSendableError(AgentTunixError, TypeError):
     code = "not_sendable"
 
 
-def pack(thing: object) -> bytes:
-    """Return an object by value, for `unpack` in a process with the same packages.
+def pack(thing: object) -> tuple[bytes, set[str]]:
+    """Return an object by value, for `unpack` in a process with the same packages, and the modules that it refers to.
 
     Raises:
         NotSendableError: It holds something that exists in this process alone, or is larger than `LARGEST_BYTES`.
     """
     try:
-        content = _dump(thing)
+        content, modules = _dump(thing)
     except Exception as error:  # any object may decide how it is pickled
         raise NotSendableError(f"{_culprit(thing)}{type(error).__name__}: {error}") from error
     if len(content) > LARGEST_BYTES:
         raise NotSendableError(f"it takes {len(content) / 2**30:.1f} GiB with all that it uses")
-    return content
+    return content, modules
 
 
 def unpack(content: bytes) -> Any:
@@ -55,7 +55,7 @@ def unpack(content: bytes) -> Any:
     return pickle.loads(pickled)
 
 
-def _dump(thing: object) -> bytes:
+def _dump(thing: object) -> tuple[bytes, set[str]]:
     file = io.BytesIO()
     pickler = _Pickler(file)
     try:
@@ -64,7 +64,8 @@ def _dump(thing: object) -> bytes:
         for module in pickler.by_value:
             cloudpickle.unregister_pickle_by_value(module)
     cells = {name for name in pickler.files if not os.path.exists(name)}
-    return pickle.dumps((file.getvalue(), {name: "".join(linecache.getlines(name)) for name in cells}))
+    lines = {name: "".join(linecache.getlines(name)) for name in cells}
+    return pickle.dumps((file.getvalue(), lines)), pickler.modules
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
@@ -73,6 +74,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.files: set[str] = set()  # of functions
+        self.modules: set[str] = set()
         self.by_value: list[types.ModuleType] = []
         self._packages: dict[str, bool] = {}  # package → True if a new process finds it
 
@@ -88,6 +90,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         return super().reducer_override(obj)
 
     def _choose(self, module: types.ModuleType) -> None:
+        self.modules.add(module.__name__)
         package = module.__name__.partition(".")[0]
         if package not in self._packages:
             self._packages[package] = _is_found(package)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.conventions.libraries.unsupported import is_unsupported
@@ -81,7 +82,8 @@ class Finder:
         return [module for module in (packaged, own) if module is not None]
 
     def _adapt(self, definition: Any, name: str, spec: str) -> Convention:
-        return adapt(definition, name, settings=self.settings, recipe=self._recipe(spec, name))
+        recipe = self._recipe_of(definition, name) if is_of_main(definition) else self._recipe(spec, name)
+        return adapt(definition, name, settings=self.settings, recipe=recipe)
 
     def _recipe_of(self, definition: Any, name: str) -> RewardRecipe | None:
         """Return the recipe of a function, class or object: by its place in a file, or by value; None if neither."""

@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from agent_tunix.errors import RewardError, UnknownRewardError
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards.builtin import FAMILIES
 from agent_tunix.rewards.conventions import CallSettings, Convention, PlainReward, adapt
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.judges import JUDGES, load_judge
-from agent_tunix.rewards.loading import is_of_main
 from agent_tunix.rewards.reward_model import REWARD_MODELS, load_reward_model
 from agent_tunix.rewards.shims import served_imports
 

@@ -18,7 +18,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -240,20 +240,16 @@ def _keep(file: Path) -> bytes:
     return text
 
 
-def keep_loaded() -> None:
-    """Keep the texts of the user's modules that this process has imported, which a notebook's functions may use."""
+def keep_loaded(names: Iterable[str]) -> None:
+    """Keep the texts of those of these modules that are the user's, and of what they import."""
     keep_imports()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if (
-            isinstance(file, str)
-            and file.endswith(".py")
-            and name != "__main__"
-            and not _is_foreign(os.path.dirname(file))
-        ):
+    for name in names:
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if file.endswith(".py") and name != "__main__" and not _is_foreign(os.path.dirname(file)):
             with contextlib.suppress(OSError):
                 _keep(Path(file))
                 _compiled.add(os.path.realpath(file))
+                _keep_imported(Path(file))
 
 
 def _keep_imported(file: Path) -> None:

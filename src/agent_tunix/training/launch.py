@@ -12,7 +12,7 @@ from agent_tunix.config import compose
 from agent_tunix.config.schema import Config, DistributedConfig
 from agent_tunix.startup import garbage
 from agent_tunix.startup.timeline import spend
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.training.session import Summary
@@ -27,6 +27,7 @@ def launch(
     *,
     method: Method = "grpo",
     callbacks: Sequence[Callback] = (),
+    in_python: bool = False,
 ) -> "Summary":
     """Check a configuration, load JAX, and train.
 
@@ -36,11 +37,13 @@ def launch(
         overrides: Overrides of the configuration, which are stored with the outcome of the run.
         method: `grpo`, `sft` for a supervised start, or `prefer` for preference tuning.
         callbacks: Code of the user, called around the steps.
+        in_python: True if messages should name calls in Python, not commands.
 
     Raises:
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
     """
     with spend("imports"):
+        from agent_tunix.runs.continuing import earlier_directory
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
         from agent_tunix.runs.starting_run import continue_run
@@ -53,7 +56,7 @@ def launch(
         config = continue_run(config, overrides)
         if method == "prefer":
             config = write_pairs(config, root)
-        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
+        checked = preflight(config, Path.cwd(), earlier_directory(config, root))
         if method != "grpo":
             checked = (check_supervised if method == "sft" else check_preferences)(checked)
     if method == "grpo":
@@ -63,11 +66,15 @@ def launch(
     with spend("imports"):
         devices.require(config.distributed)
 
-        from agent_tunix.training import sft, train
+        from agent_tunix.training import resuming, sft, train
 
     garbage.never_sought_in_imports()
     run = {"grpo": train.train, "sft": sft.train_supervised, "prefer": sft.train_preferences}[method]
-    return run(checked, root, overrides, callbacks)
+    token = resuming.IN_PYTHON.set(in_python)
+    try:
+        return run(checked, root, overrides, callbacks)
+    finally:
+        resuming.IN_PYTHON.reset(token)
 
 
 def _join(config: Config) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reward_setup import OWN_REWARD
-from agent_tunix.training.callbacks import Callback
+from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import TrainingComponents, build_components
 from agent_tunix.training.opening import open_run
 from agent_tunix.training.preferences.from_rollouts import describe_pairs

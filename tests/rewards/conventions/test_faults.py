@@ -206,18 +206,6 @@ def test_the_value_of_a_score_is_a_float_whatever_it_was_given(value: Any) -> No
     assert Score(value).value == 1.0
 
 
-@pytest.mark.parametrize("value", [np.float32("inf"), np.float32("nan"), Decimal("Infinity"), Decimal("NaN"), 10**400])
-def test_a_score_is_finite_whatever_its_type(value: Any) -> None:
-    with pytest.raises(ValueError, match="must be finite"):
-        Score(value)
-
-
-@pytest.mark.parametrize("value", ["1", b"1", [1.0], object(), 1j])
-def test_a_score_of_no_number_says_what_it_takes(value: Any) -> None:
-    with pytest.raises(TypeError, match="a number or None"):
-        Score(value)
-
-
 BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "components of no names": (lambda: Score(1.0, components=[1]), "`components` must be a mapping, not a list"),  # type: ignore[arg-type]
     "component of no number": (lambda: Score(1.0, components={"a": "x"}), "'a' must be a finite number, not a str"),  # type: ignore[dict-item]
@@ -454,20 +442,6 @@ def test_a_call_without_a_failed_import_is_scored_beside_one_with_it(tmp_path: P
     scores = resolve_reward(f"{tmp_path}/mine.py:reward").score(samples("a", "b", "a"))
     assert [score.value for score in scores] == [1.0, None, 1.0]
     assert builtins.__import__ is IMPORT
-
-
-def test_a_call_may_replace_the_import_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtins, "__import__", IMPORT)  # restores it
-    (tmp_path / "mine.py").write_text(
-        "import builtins\n"
-        "def reward(response):\n"
-        "    original = builtins.__import__\n"
-        "    builtins.__import__ = lambda *args, **kwargs: original(*args, **kwargs)\n"
-        "    import json\n"
-        "    return 1.0\n"
-    )
-    mixture = resolve_reward(f"{tmp_path}/mine.py:reward")
-    assert [mixture.score(samples("a"))[0].value for _ in range(3)] == [1.0] * 3
 
 
 def test_a_failed_import_that_a_file_catches_while_it_loads_is_a_warning(

@@ -164,8 +164,9 @@ def test_a_module_that_no_process_can_import_is_sent_too(monkeypatch: pytest.Mon
 
 
 def test_a_function_of_a_package_is_imported_by_its_name() -> None:
-    content = by_value.pack(functools.partial(made, 1.0))
+    content, modules = by_value.pack(functools.partial(made, 1.0))
     assert b"closure" not in content
+    assert modules == {made.__module__, "functools"}
     assert by_value.unpack(content).func is made
 
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, modules_of, read_source
-from agent_tunix.rewards.loading import is_of_main, shown_name
+from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
 from agent_tunix.rewards.uploaded import uploaded_imports_of, uploaded_source_of

@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import sources
-from agent_tunix.rewards.loading import is_of_main, shown_name
+from agent_tunix.rewards.loading import shown_name
 
 HASH_LENGTH = 16
 _PACKAGE = Path(__file__).resolve().parents[2]

@@ -30,7 +30,7 @@ def pin_initial(config: Config, root: Path) -> Config:
 
     Args:
         config: The run's.
-        root: Directory of the run. A resumed run reads its earlier choice there.
+        root: Directory of the run, or of the one that it continues. A resumed run reads its earlier choice there.
 
     Raises:
         ConfigError: The value does not name a run.
@@ -40,7 +40,8 @@ def pin_initial(config: Config, root: Path) -> Config:
     if given is None:
         return config
     run, step = find_initial(given)
-    if step in (None, "best") and config.training.resume and (root / "config.yaml").is_file():
+    resumes = config.training.resume or config.training.continue_from is not None
+    if step in (None, "best") and resumes and (root / "config.yaml").is_file():
         before = None
         with contextlib.suppress(ConfigError):  # damaged, of which the run warns
             before = from_yaml(root / "config.yaml").training.init_checkpoint
