@@ -30,7 +30,7 @@ _TAKEN = (
 )
 
 
-def continue_run(config: Config, overrides: Sequence[str]) -> Config:
+def resolve_start(config: Config, overrides: Sequence[str]) -> Config:
     """Return the configuration with what `model.from_run` stands for. Without the key, nothing changes.
 
     Args:
@@ -67,13 +67,13 @@ def continue_run(config: Config, overrides: Sequence[str]) -> Config:
     return dataclasses.replace(config, **groups)
 
 
-def compose_continued(overrides: Sequence[str]) -> Config:
+def compose_start(overrides: Sequence[str]) -> Config:
     """Return the configuration that a command would train with, composed from its overrides.
 
     Raises:
-        ConfigError: Hydra refuses an override, or `continue_run` does.
+        ConfigError: Hydra refuses an override, or `resolve_start` does.
     """
-    return continue_run(compose_overrides(overrides), overrides)
+    return resolve_start(compose_overrides(overrides), overrides)
 
 
 def _own_keys(config: Config, overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
