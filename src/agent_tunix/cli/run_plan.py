@@ -143,10 +143,10 @@ def plan(
 def _compose(overrides: Sequence[str]) -> "Config":
     from agent_tunix.config.checks import check
     from agent_tunix.config.working_directory import find_own_conf
-    from agent_tunix.runs.starting_run import compose_continued
+    from agent_tunix.runs.starting_run import compose_start
 
     find_own_conf()
-    config = compose_continued(overrides)
+    config = compose_start(overrides)
     check(config)
     return config
 
