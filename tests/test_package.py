@@ -57,7 +57,14 @@ def test_the_checkout_finds_the_conf_at_its_top() -> None:
 
 
 def test_the_installed_command_trains(installed: dict[str, str], tmp_path: Path) -> None:
-    command = ["agent-tunix", "train", "+experiment=quick_test", *SMALL_RUN, "training.num_batches=1", "hydra.run.dir=run"]
+    command = [
+        "agent-tunix",
+        "train",
+        "+experiment=quick_test",
+        *SMALL_RUN,
+        "training.num_batches=1",
+        "hydra.run.dir=run",
+    ]
     result = subprocess.run(command, cwd=tmp_path, env=installed, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2

@@ -95,11 +95,7 @@ def test_a_value_beyond_the_limit_of_its_key_is_refused(key: str) -> None:
         ("model.lora_rank", -1, "0 trains all weights"),
         ("rollouts.share", 1.01, "at least 0 and at most 1"),
         ("grpo.reference_sync_mix", 0.0, "above 0 and at most 1"),
-        (
-            "grpo.kl_estimator",
-            "k1",
-            "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero",
-        ),
+        ("grpo.kl_estimator", "k1", "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero"),
         ("grpo.loss", "gspo-token", "did you mean gspo_token?"),
         ("grpo.loss_agg_mode", "token_mean", "did you mean token-mean?"),
         ("prompt.without_system_role", "folded", "did you mean fold?"),
@@ -223,11 +219,7 @@ def test_a_model_that_is_not_embedded_needs_a_path() -> None:
             [("training.batch_size", 16), ("training.micro_batch_size", 6)],
         ),
         (
-            {
-                "training__batch_size": 12,
-                "training__micro_batch_size": 4,
-                "training__gradient_accumulation_steps": 2,
-            },
+            {"training__batch_size": 12, "training__micro_batch_size": 4, "training__gradient_accumulation_steps": 2},
             "must be training.batch_size, but 4 × 2 = 8 is not 12",
             [("training.gradient_accumulation_steps", 3)],
         ),

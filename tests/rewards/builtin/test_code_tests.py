@@ -47,10 +47,7 @@ class Stack:
 """
 
 RIGHT = {
-    "numbers": (
-        "def f(x): return 2 * x",
-        "assert f(2) == 4 and f(-1.5) == -3.0 and f(10**30) == 2 * 10**30",
-    ),
+    "numbers": ("def f(x): return 2 * x", "assert f(2) == 4 and f(-1.5) == -3.0 and f(10**30) == 2 * 10**30"),
     "close numbers": (
         "def f(x): return x / 3",
         """
@@ -58,10 +55,7 @@ RIGHT = {
             assert 0 < f(1) < 1
             """,
     ),
-    "a large number": (
-        "def f(): return 7**9000",
-        "assert f() == 7**9000",
-    ),
+    "a large number": ("def f(): return 7**9000", "assert f() == 7**9000"),
     "not finite": (
         "def f(): return float('inf'), float('nan')",
         """
@@ -69,18 +63,9 @@ RIGHT = {
             assert a == float('inf') and b != b
             """,
     ),
-    "texts": (
-        "def f(s): return s[::-1]",
-        "assert f('abc\\n\\ud800') == '\\ud800\\ncba'",
-    ),
-    "nested": (
-        "def f(x): return {'a': [(1, {2})], x: None}",
-        "assert f('b') == {'a': [(1, {2})], 'b': None}",
-    ),
-    "kinds differ": (
-        "def f(): return (1, 2)",
-        "assert f() != [1, 2] and type(f()) is tuple and f() == (1, 2)",
-    ),
+    "texts": ("def f(s): return s[::-1]", "assert f('abc\\n\\ud800') == '\\ud800\\ncba'"),
+    "nested": ("def f(x): return {'a': [(1, {2})], x: None}", "assert f('b') == {'a': [(1, {2})], 'b': None}"),
+    "kinds differ": ("def f(): return (1, 2)", "assert f() != [1, 2] and type(f()) is tuple and f() == (1, 2)"),
     "truth": (
         "def f(x): return x > 1",
         """
@@ -88,10 +73,7 @@ RIGHT = {
             assert not f(1)
             """,
     ),
-    "bytes": (
-        "def f(): return b'ab', bytearray(b'c')",
-        "assert f() == (b'ab', bytearray(b'c'))",
-    ),
+    "bytes": ("def f(): return b'ab', bytearray(b'c')", "assert f() == (b'ab', bytearray(b'c'))"),
     "collections": (
         """
             from collections import *
@@ -163,14 +145,8 @@ RIGHT = {
             assert (a, d) == ([1, 3], {'x': 1})
             """,
     ),
-    "a function passed": (
-        "def f(g, x): return g(g(x))",
-        "assert f(lambda x: x + 1, 3) == 5",
-    ),
-    "a key passed": (
-        "def f(xs, key=None): return sorted(xs, key=key)",
-        "assert f([1, -2], key=abs) == [1, -2]",
-    ),
+    "a function passed": ("def f(g, x): return g(g(x))", "assert f(lambda x: x + 1, 3) == 5"),
+    "a key passed": ("def f(xs, key=None): return sorted(xs, key=key)", "assert f([1, -2], key=abs) == [1, -2]"),
     "an error": (
         "def f(x): return 1 / x",
         """
@@ -208,10 +184,7 @@ RIGHT = {
             assert Stack(1) != 1
             """,
     ),
-    "kinds of objects": (
-        STACK,
-        "assert isinstance(Stack(), Stack) and not isinstance(3, Stack) and Stack.limit == 3",
-    ),
+    "kinds of objects": (STACK, "assert isinstance(Stack(), Stack) and not isinstance(3, Stack) and Stack.limit == 3"),
     "an attribute set": (
         STACK,
         """
@@ -225,10 +198,7 @@ RIGHT = {
                 raise AssertionError
             """,
     ),
-    "membership": (
-        STACK,
-        "assert 2 in Stack(1, 2) and 3 not in Stack(1, 2) and list(Stack(1, 2)) == [1, 2]",
-    ),
+    "membership": (STACK, "assert 2 in Stack(1, 2) and 3 not in Stack(1, 2) and list(Stack(1, 2)) == [1, 2]"),
     "a context": (
         STACK,
         """
