@@ -99,7 +99,7 @@ class ModelConfig:
         "the memory and the batch allow.",
     )
     dtype: Annotated[str, OneOf("auto", "float32", "bfloat16")] = key(
-        "auto", "Compute type; auto: float32 on CPU, bfloat16 elsewhere."
+        "auto", "Compute type; auto: bfloat16, or float32 on a CPU and on GPUs without bfloat16, such as a T4."
     )
     remat: bool = key(False, "Recompute activations in the backward pass: less memory, about a third more time.")
     from_run: str | None = key(
