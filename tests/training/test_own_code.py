@@ -24,8 +24,7 @@ from tests.small_run import SMALL_RUN
 SCRIPT = """
 import sys
 import numpy as np
-from agent_tunix import register_advantage_estimator, register_policy_loss, register_reward_function
-from agent_tunix.cli.hydra_programs import train
+from agent_tunix import register_advantage_estimator, register_policy_loss, register_reward_function, train
 from agent_tunix.environments import register_environment, register_tool
 
 with open("starts", "a") as file:
@@ -61,7 +60,7 @@ register_environment("room")(lambda: Room())
 register_tool("hint")(make_tool("warm"))
 register_policy_loss("loss")(lambda batch, settings: -batch.advantages[:, None] * batch.logps + 5.0)
 register_advantage_estimator("twice")(lambda rewards: 2 * (rewards - np.nanmean(rewards, axis=1, keepdims=True)))
-train(sys.argv[1:])
+train(*sys.argv[1:])
 """
 NAMES = ("training.reward_function=mine", "grpo.loss=loss", "grpo.advantage_scaling=twice", "environment.name=room")
 OVERRIDES = (*SMALL_RUN, *NAMES, "environment.tools=[hint]", "environment.max_turns=2", "evaluation.num_samples=0")
