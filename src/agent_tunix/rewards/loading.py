@@ -211,27 +211,16 @@ def can_score(thing: object) -> bool:
     return callable(thing) or any(hasattr(thing, method) for method in methods)
 
 
-def pack_by_value(thing: object) -> bytes | None:
-    """Return an object for `unpack_by_value` in a worker; None if it cannot be sent: `why_unsendable` says why."""
+def pack_by_value(thing: object) -> bytes | str:
+    """Return an object for `unpack_by_value` in a worker, or the reason why it cannot be sent there."""
     from agent_tunix.execution import by_value
 
     try:
         content, modules = by_value.pack(thing)
-    except by_value.NotSendableError:
-        return None
-    sources.keep_loaded(modules)
-    return content
-
-
-def why_unsendable(thing: object) -> str:
-    """Return why an object cannot be sent to a worker."""
-    from agent_tunix.execution import by_value
-
-    try:
-        by_value.pack(thing)
     except by_value.NotSendableError as error:
         return str(error)
-    return "its module cannot be imported"
+    sources.keep_loaded(modules)
+    return content
 
 
 def unpack_by_value(content: bytes, directory: Path) -> Any:

@@ -43,6 +43,9 @@ def run_cell(number, text):
 def registered(response):
     return float(os.getpid())
 
+def lasting(response):
+    return 6.0
+
 class Counter:
     def __init__(self, start=1):
         self.count = start
@@ -65,6 +68,7 @@ rewards = {
     "registered": registered, "by_name": "registered", "lambda": lambda response: factor * 1.0, "closure": closure(5),
     "class": Counter, "object": Counter(4), "method": Counter(9).method,
     "partial": functools.partial(scaled, scale=2.0), "bare": bare["bare"], "fails": fails,
+    "by_file": "script.py:lasting",
 }
 with make_runner(resolve_reward(rewards), "process", num_workers=1) as runner:
     (total,) = runner.reward.score([Sample("x")])
@@ -102,6 +106,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], in
         ("method", -9.0),
         ("partial", 4.0),
         ("bare", 7.0),
+        ("by_file", 6.0),
     ],
 )
 def test_what_a_script_defines_scores_in_a_worker(name: str, value: float, script: tuple[dict[str, Any], Any]) -> None:
