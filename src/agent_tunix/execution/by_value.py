@@ -22,8 +22,8 @@ import cloudpickle
 from agent_tunix.errors import AgentTunixError
 
 LARGEST_BYTES = 2**30
-# Modules whose name says nothing about a file of the same name: cloudpickle knows the first, and workers the second.
-_KNOWN = ("__main__", "agent_tunix_files")
+# Packages that workers have, and the module that cloudpickle always copies.
+_KNOWN = ("__main__", "agent_tunix", "agent_tunix_files")
 
 
 class NotSendableError(AgentTunixError, TypeError):
@@ -82,10 +82,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         if isinstance(obj, types.FunctionType):
             self.files.add(obj.__code__.co_filename)
         if isinstance(obj, types.FunctionType | type | types.ModuleType):
-            module = (
-                obj if isinstance(obj, types.ModuleType) else sys.modules.get(str(getattr(obj, "__module__", None)))
-            )
-            if module is not None:
+            name = obj.__name__ if isinstance(obj, types.ModuleType) else str(getattr(obj, "__module__", None))
+            if (module := sys.modules.get(name)) is not None:
                 self._choose(module)
         return super().reducer_override(obj)
 
