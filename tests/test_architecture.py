@@ -25,9 +25,10 @@ CONF = find_conf_directory()
 # What each package promises to its users. A name added or removed here is a line in the changelog.
 EXPORTS: dict[str, str] = {
     "agent_tunix": """
-        Outcome Sample Score __version__ get_reward_function list_reward_functions normalize_reward
-        register_advantage_estimator register_policy_loss register_reward_function
+        Callback Outcome Run Sample Score TrainingState __version__ get_reward_function list_reward_functions
+        normalize_reward open_run register_advantage_estimator register_policy_loss register_reward_function sft train
     """,
+    "agent_tunix.api": "Callback Run TrainingState open_run sft train",
     "agent_tunix.data": """
         BatchOrder Dropped Example Interleaving LoadReport LoadedSplit Order PromptEncoder PromptTokenizer RowError
         SET_COLUMN count_steps draw_few_shot endless few_shot_messages filter_over_long is_held_out iter_examples

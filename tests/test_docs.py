@@ -36,8 +36,8 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from agent_tunix.cli.working_directory import find_own_conf
 from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema, to_evaluate
+from agent_tunix.config.working_directory import find_own_conf
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.runs.preflight import preflight

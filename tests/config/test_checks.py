@@ -65,7 +65,8 @@ def limited(group: Any, prefix: str = "") -> Iterator[tuple[str, Bounds | OneOf]
             yield f"{prefix}{field.name}", limit
 
 
-LIMITS = dict(limited(Config))
+# Those that also take a user's own function are checked where it is looked up.
+LIMITS = {key: limit for key, limit in limited(Config) if not getattr(limit, "own", False)}
 
 
 def beyond(limit: Bounds | OneOf) -> list[Any]:

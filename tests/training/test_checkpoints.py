@@ -98,6 +98,19 @@ def test_checkpoints_of_another_directory_are_read_and_stay(tmp_path: Path, dire
     assert checkpoints.steps() == [5, 10, 15]
 
 
+def test_a_limit_on_their_size_removes_the_oldest_but_neither_the_best_nor_the_last(directory: Path) -> None:
+    save(Checkpoints(directory, 9), 5)
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    checkpoints = Checkpoints(directory, 9, max_bytes=3.5 * size)
+    checkpoints.mark_best(5)
+    save(checkpoints, 10, 15)
+    assert checkpoints.steps() == [5, 10, 15]
+    save(checkpoints, 20)
+    assert checkpoints.steps() == [5, 15, 20]
+    save(Checkpoints(directory, 9, max_bytes=size / 2), 25)
+    assert checkpoints.steps() == [5, 25]
+
+
 def test_a_missing_step_names_those_that_exist(checkpoints: Checkpoints) -> None:
     save(checkpoints, 5, 10)
     with raises(CheckpointError, "no_checkpoint", "[5, 10]"):

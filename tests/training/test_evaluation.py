@@ -18,6 +18,7 @@ from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.components import build_components
 from tests.raising import raises
 from tests.training.support import small_run
@@ -124,11 +125,17 @@ def test_pass_at_k_is_logged_for_the_largest_k_and_not_for_one_pass() -> None:
 )
 def test_inference_configs_are_temperature_top_k_and_top_p(name: str | None, expected: tuple[Any, ...] | None) -> None:
     """The default is greedy."""
-    evaluation = Config().evaluation
+    config = Config()
     if name is not None:
-        evaluation.inference_config = name
-    found = evaluation_sampling(evaluation, 8)
+        config.evaluation.inference_config = name
+    found = evaluation_sampling(config)
     assert found.greedy if expected is None else (found.temperature, found.top_k, found.top_p, found.greedy) == expected
+
+
+def test_an_evaluation_may_sample_as_training_does() -> None:
+    config = Config()
+    config.evaluation.inference_config, config.generation.temperature, config.generation.min_p = "training", 0.6, 0.1
+    assert evaluation_sampling(config) == SamplingParams.of_training(config)
 
 
 def test_fewer_problems_are_the_first_ones() -> None:

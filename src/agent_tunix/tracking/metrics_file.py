@@ -119,6 +119,20 @@ def cut_after(path: Path, step: int) -> None:
         file.writelines(line.rstrip(b"\n") + b"\n" for line in kept)
 
 
+def remove_metrics(path: Path, step: int, prefixes: tuple[str, ...]) -> None:
+    """Remove the metrics whose names begin with one of the prefixes from the row of a step; the file is replaced.
+
+    Raises:
+        RunDirectoryError: The file cannot be read or replaced, or a line before the last is not a row.
+    """
+    rows = [
+        {name: value for name, value in row.items() if row["step"] != step or not name.startswith(prefixes)}
+        for row in read_rows(path)
+    ]
+    with _explained(path, "replaced"), replacing(path) as file:
+        file.writelines(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
+
+
 def missing_steps(path: Path, last: int) -> list[int]:
     """Return the steps from 0 to `last` without a row in a `metrics.jsonl`, which need not exist.
 

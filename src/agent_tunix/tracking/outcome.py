@@ -22,7 +22,7 @@ class RunStatus(enum.StrEnum):
 
     RUNNING = "running"
     FINISHED = "finished"
-    STOPPED = "stopped"  # by a signal or a kill; the run can be resumed
+    STOPPED = "stopped"  # by a signal, a kill or `training.max_hours`; the run can be resumed
     FAILED = "failed"
     UNREADABLE = "unreadable"  # the run's files are damaged
 
@@ -44,11 +44,13 @@ class RunAttempt:
 
     Attributes:
         begun: True once the attempt may have changed the run.
+        stopped: Reason why the attempt ended as planned before the last step; "" if it did not.
     """
 
     def __init__(self, was_finished: bool = False) -> None:
         self.was_finished = was_finished
         self.begun = False
+        self.stopped = ""
 
     def begin(self) -> None:
         """Mark the attempt as begun: its outcome is now the outcome of the run."""
@@ -76,7 +78,8 @@ def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunA
     if earlier is not None and not attempt.begun:
         _write_bytes(root, earlier)
     else:
-        _write(root, RunOutcome(RunStatus.FINISHED, tuple(overrides)))
+        status = RunStatus.STOPPED if attempt.stopped else RunStatus.FINISHED
+        _write(root, RunOutcome(status, tuple(overrides), attempt.stopped))
 
 
 def record_failure(

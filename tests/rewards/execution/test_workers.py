@@ -196,15 +196,6 @@ def test_a_file_that_fails_only_in_a_worker_is_an_error_of_each_completion(
     assert all("could not be loaded in a worker" in each.detail and reason in each.detail for each in scores)
 
 
-def test_what_cannot_be_made_again_runs_inline_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    mixture = resolve_reward(lambda response: float(threading.current_thread() is threading.main_thread()))
-    with make_runner(mixture) as runner:
-        assert runner.reward.score([Sample("x")])[0].value == 1.0
-    assert "cannot be rebuilt in another process" in caplog.text
-    with raises(RewardError, "invalid_reward"):
-        make_runner(mixture, "process")
-
-
 def test_auto_runs_built_ins_here_and_users_code_in_workers(write: Write) -> None:
     spec = write("import os\ndef reward(response): return float(os.getpid())\n")
     with make_runner(resolve_reward({"length": "debug", "own": spec})) as runner:

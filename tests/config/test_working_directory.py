@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.cli.working_directory import load_env_file
+from agent_tunix.config.working_directory import load_env_file
 
 LEAVES_A_FILE = "import pathlib\npathlib.Path('used').touch()\n"
 
