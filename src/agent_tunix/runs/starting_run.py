@@ -30,13 +30,13 @@ _TAKEN = (
 )
 
 
-def continue_run(config: Config, overrides: Sequence[str]) -> Config:
+def resolve_start(config: Config, overrides: Sequence[str]) -> Config:
     """Return the configuration with what `model.from_run` stands for. Without the key, nothing changes.
 
     Args:
         config: The composed configuration.
-        overrides: Overrides of the command line. A key counts as set by the user if they name it, or if they give it
-            another value than the default, as a group's file or an experiment may.
+        overrides: Overrides of the command line. A key counts as set by the user if they name it, or the file of its
+            prompt, or if they give it another value than the default, as a model's file or an experiment may.
 
     Raises:
         ConfigError: The key does not name a run, or `training.init_checkpoint` is set too.
@@ -67,20 +67,26 @@ def continue_run(config: Config, overrides: Sequence[str]) -> Config:
     return dataclasses.replace(config, **groups)
 
 
-def compose_continued(overrides: Sequence[str]) -> Config:
+def compose_start(overrides: Sequence[str]) -> Config:
     """Return the configuration that a command would train with, composed from its overrides.
 
     Raises:
-        ConfigError: Hydra refuses an override, or `continue_run` does.
+        ConfigError: Hydra refuses an override, or `resolve_start` does.
     """
-    return continue_run(compose_overrides(overrides), overrides)
+    return resolve_start(compose_overrides(overrides), overrides)
 
 
 def _own_keys(config: Config, overrides: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the keys that the user has set, as group and name."""
     named = {override.partition("=")[0].lstrip("+~") for override in overrides}
+    # A file of `prompt` is chosen as a whole. One of `model` leaves adapter and types at their defaults.
+    whole = named & {"prompt"}
     default = compose_overrides([])
     for group, name in _TAKEN:
-        is_named = any(key == f"{group}.{name}" or key.startswith(f"{group}.{name}.") for key in named)
-        if is_named or getattr(getattr(config, group), name) != getattr(getattr(default, group), name):
+        is_named = any(f"{key}.".startswith(f"{group}.{name}.") for key in named)
+        if (
+            is_named
+            or group in whole
+            or getattr(getattr(config, group), name) != getattr(getattr(default, group), name)
+        ):
             yield group, name

@@ -76,8 +76,10 @@ class Progress(Closing):
         if metrics.get("eval/accuracy") is None and (reward := metrics.get("eval/rewards/total/mean")) is not None:
             text = f"held-out reward {reward:.3f}"
             self._evaluated = step, f"accuracy n/a, {text}" if "eval/accuracy" in metrics else text
+        if (share := metrics.get("eval/prefer/accuracy")) is not None:
+            self._evaluated = step, f"preference accuracy {share:.1%}"
         parts = [f"step {step}/{self._num_steps}"]
-        reward, loss = metrics.get("rewards/total/mean"), metrics.get("sft/loss")
+        reward, loss = metrics.get("rewards/total/mean"), metrics.get("sft/loss", metrics.get("prefer/loss"))
         if reward is not None:
             parts.append(f"reward {reward:.3f}")
         if loss is not None:

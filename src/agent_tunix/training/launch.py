@@ -46,14 +46,14 @@ def launch(
         from agent_tunix.runs.continuing import earlier_directory
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
-        from agent_tunix.runs.starting_run import continue_run
+        from agent_tunix.runs.starting_run import resolve_start
         from agent_tunix.startup import devices
         from agent_tunix.training.preferences.from_rollouts import write_pairs
         from agent_tunix.training.preferences.pairs import check_preferences
         from agent_tunix.training.targets import check_supervised
 
     with spend("checks"):
-        config = continue_run(config, overrides)
+        config = resolve_start(config, overrides)
         if method == "prefer":
             config = write_pairs(config, root)
         checked = preflight(config, Path.cwd(), earlier_directory(config, root))
