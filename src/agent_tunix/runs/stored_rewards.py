@@ -293,17 +293,17 @@ def repeat_run(
     mixtures = [without_cache(resolve_for_replay(config, stored, is_own=change.reward is None)) for _ in range(repeats)]
     recorded, rows = recorded_steps(stored, steps), stored.rows
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
-    with placed(mixtures, config) as placed:
-        return replays.repeat(placed, recorded, rows, num_generations=group_size, scaling=scaling)
+    with placed(mixtures, config) as ready:
+        return replays.repeat(ready, recorded, rows, num_generations=group_size, scaling=scaling)
 
 
 def _prepare(stored: StoredRun, change: RewardChange, trust: bool) -> Config:
     """Return the changed configuration of a run whose code may be used."""
     own = stored.config
     config = change_reward(own, change.reward, change.overrides)
-    own_parts = own_parts(own, change.reward, change.overrides)
+    named_by_user = own_parts(own, change.reward, change.overrides)
     parts = reward_parts(config, Path.cwd()) + algorithm_parts(config, Path.cwd(), with_loss=False)
-    require_trust(stored.root, parts, trust=trust, own_parts=own_parts)
+    require_trust(stored.root, parts, trust=trust, own_parts=named_by_user)
     register_own_algorithm(config, Path.cwd(), with_loss=False)
     check_tokenizer(stored)
     return config
