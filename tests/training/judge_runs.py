@@ -71,7 +71,7 @@ def main() -> None:
     logging.getLogger("agent_tunix").setLevel(logging.WARNING)
     compilations = Compilations()
     logging.getLogger("jax").addHandler(compilations)
-    jax.config.update("jax_log_compiles", True)
+    jax.config.update("jax_log_compiles", True)  # type: ignore[no-untyped-call]
     RubricJudge._judge_one = judge_by_number  # type: ignore[method-assign]
     make_run(directory / "whole")
     num_programs = compilations.count
