@@ -54,6 +54,12 @@ def server(sampler: Sampler, tokenizer: Tokenizer) -> Iterator[EndpointServer]:
     server.close()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> Any:
+    """A judge that lives as long as the module, so that the others share its model and its programs."""
+    return judge().local_model
+
+
 def judge(**args: Any) -> Any:
     return load_judge("judge").bind("number", {**JUDGE, **args})
 
@@ -62,11 +68,11 @@ def judge(**args: Any) -> Any:
 def test_scores_are_those_of_the_same_model_behind_an_endpoint(
     question: str, server: EndpointServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples = SAMPLES[:3]
+    samples, longest = SAMPLES[:3], 1024
     if question == "number":
         monkeypatch.setattr(RubricJudge, "_judge_one", judge_by_number)
-        samples = SAMPLES
-    here = judge(max_prompt_tokens=1024).score(samples)
+        samples, longest = SAMPLES, JUDGE["max_prompt_tokens"]
+    here = judge(max_prompt_tokens=longest).score(samples)
     there = judge(max_prompt_tokens=None, base_url=server.url).score(samples)
     assert [(one.value, one.outcome, one.detail) for one in here] == [
         (one.value, one.outcome, one.detail) for one in there

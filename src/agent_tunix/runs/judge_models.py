@@ -147,7 +147,7 @@ class JudgeModel:
             ModelError: The model cannot be found, or is not supported.
             ConfigError: The mesh does not divide the model.
         """
-        if self._sampler is not None and mesh in (None, self._sampler.sampler.mesh):
+        if base is None and self._sampler is not None and mesh in (None, self._sampler.sampler.mesh):
             return
         from agent_tunix.planning.mesh_choice import shape_problems
         from agent_tunix.planning.open_mesh import open_mesh
