@@ -94,9 +94,8 @@ class MemoryPlan:
 
     def for_sampling(self) -> "MemoryPlan":
         """Return the plan without the parts that training needs."""
-        trained = ("reference", "teacher", "judge", "judging", "optimizer")
-        trained += ("gradients", "activations", "recomputed", "logits")
-        return replace(self, **dict.fromkeys(trained, 0))
+        trained = ("reference", "teacher", "judge", "optimizer", "gradients", "activations", "recomputed", "logits")
+        return replace(self, **dict.fromkeys((*trained, "judging"), 0))
 
     def describe(self) -> str:
         """Return one line with every part in GB."""
