@@ -59,6 +59,7 @@ def trainer(**arguments: Any) -> GRPOTrainer:
         ({"reward_funcs": SimpleNamespace(state_dict=dict, config=SimpleNamespace())}, "reward_funcs"),
         ({"processing_class": SimpleNamespace(name_or_path="other/model")}, "processing_class"),
         ({"train_dataset": iter(CONVERSATIONS)}, "train_dataset"),
+        ({"train_dataset": None, "environment_factory": Guess}, "train_dataset"),
         ({"train_dataset": [{"prompt": "Describe it.", "image": b""}]}, "image"),
         ({"peft_config": {"r": 4, "lora_dropout": 0.1}}, "lora_dropout"),
     ],
@@ -148,62 +149,67 @@ SMALL = {
 }
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> GRPOTrainer:
+    """Return the trainer of a run with weights, an adapter, an evaluation and callbacks."""
+    output = tmp_path_factory.mktemp("trl") / "out"
+    args = GRPOConfig(
+        str(output),
+        **SMALL,
+        reward_weights=[1.0, 0.01],
+        eval_strategy="steps",
+        eval_steps=2,
+        num_generations_eval=2,
+    )
+    trained = trainer(
+        reward_funcs=[has_answer, is_short],
+        args=args,
+        eval_dataset=CONVERSATIONS[:2],
+        callbacks=[Log()],
+        peft_config={"r": 2, "lora_alpha": 4},
+    )
+    trained.train()
+    return trained
+
+
 @pytest.mark.slow
-class TestRun:
-    """One run with weights, an adapter, an evaluation and callbacks."""
+def test_figures_have_the_names_of_trl(trained: GRPOTrainer) -> None:
+    history = trained.state.log_history
+    assert [row["step"] for row in history if "loss" in row] == [1, 2]
+    first = history[0]
+    assert first["reward"] == pytest.approx(first["rewards/has_answer/mean"] + 0.01 * first["rewards/is_short/mean"])
+    assert {"grad_norm", "learning_rate", "completions/mean_length", "reward_std", "epoch"} <= first.keys()
+    assert [row["step"] for row in history if "eval_reward" in row] == [2]
 
-    @pytest.fixture(scope="class")
-    def trained(self, tmp_path_factory: pytest.TempPathFactory) -> GRPOTrainer:
-        output = tmp_path_factory.mktemp("trl") / "out"
-        args = GRPOConfig(
-            str(output),
-            **SMALL,
-            reward_weights=[1.0, 0.01],
-            eval_strategy="steps",
-            eval_steps=2,
-            num_generations_eval=2,
-        )
-        trained = trainer(
-            reward_funcs=[has_answer, is_short],
-            args=args,
-            eval_dataset=CONVERSATIONS[:2],
-            callbacks=[Log()],
-            peft_config={"r": 2, "lora_alpha": 4},
-        )
-        trained.train()
-        return trained
 
-    def test_figures_have_the_names_of_trl(self, trained: GRPOTrainer) -> None:
-        history = trained.state.log_history
-        assert [row["step"] for row in history if "loss" in row] == [1, 2]
-        first = history[0]
-        assert first["reward"] == pytest.approx(
-            first["rewards/has_answer/mean"] + 0.01 * first["rewards/is_short/mean"]
-        )
-        assert {"grad_norm", "learning_rate", "completions/mean_length", "reward_std", "epoch"} <= first.keys()
-        assert [row["step"] for row in history if "eval_reward" in row] == [2]
+@pytest.mark.slow
+def test_callbacks_get_them(trained: GRPOTrainer) -> None:
+    (log,) = trained._callbacks
+    assert [row.get("reward") for row in log.logs[:2]] == [row["reward"] for row in trained.state.log_history[:2]]
+    assert len(log.evaluations) == 1
 
-    def test_callbacks_get_them(self, trained: GRPOTrainer) -> None:
-        (log,) = trained._callbacks
-        assert [row.get("reward") for row in log.logs[:2]] == [row["reward"] for row in trained.state.log_history[:2]]
-        assert len(log.evaluations) == 1
 
-    def test_the_adapter_is_saved_for_peft(self, trained: GRPOTrainer) -> None:
-        trained.save_model(trained.args.output_dir)
-        trained.save_model()  # replaces its own
-        assert (Path(trained.args.output_dir) / "adapter_config.json").is_file()
+@pytest.mark.slow
+def test_the_adapter_is_saved_for_peft(trained: GRPOTrainer) -> None:
+    trained.save_model(trained.args.output_dir)
+    trained.save_model()  # replaces its own
+    assert (Path(trained.args.output_dir) / "adapter_config.json").is_file()
 
-    def test_the_policy_is_evaluated_on_other_rows(self, trained: GRPOTrainer) -> None:
-        figures = trained.evaluate(CONVERSATIONS[2:5], metric_key_prefix="test")
-        assert figures["test_num_problems"] == 3
-        assert "test_rewards/has_answer/mean" in figures
 
-    def test_a_second_run_gets_its_own_directory_and_the_first_resumes(self, trained: GRPOTrainer) -> None:
-        assert trained.run is not None
-        assert trained.run.directory.name == "out-run"
-        trained.args.max_steps = 3
-        assert trained.train(resume_from_checkpoint=True).global_step == 3
-        assert trained.run.directory.name == "out-run"
+@pytest.mark.slow
+def test_the_policy_is_evaluated_on_other_rows(trained: GRPOTrainer) -> None:
+    figures = trained.evaluate(CONVERSATIONS[2:5], metric_key_prefix="test")
+    assert figures["test_num_problems"] == 3
+    assert "test_rewards/has_answer/mean" in figures
+
+
+@pytest.mark.slow
+def test_a_second_run_gets_its_own_directory_and_the_first_resumes(trained: GRPOTrainer) -> None:
+    assert trained.run is not None
+    assert trained.run.directory.name == "out-run"
+    trained.args.max_steps = 3
+    assert trained.train(resume_from_checkpoint=True).global_step == 3
+    assert trained.run.directory.name == "out-run"
 
 
 @pytest.mark.slow

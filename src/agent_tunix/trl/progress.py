@@ -50,7 +50,7 @@ class TrainerState:
 
 @dataclass
 class TrainerControl:
-    """What a callback asks for; `should_training_stop` and `should_log` are heeded."""
+    """Requests of callbacks; `should_training_stop` and `should_log` are heeded."""
 
     should_training_stop: bool = False
     should_epoch_stop: bool = False
