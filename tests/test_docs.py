@@ -331,14 +331,6 @@ def test_the_configuration_reference_has_every_group_and_choice(generated_pages:
         assert f"\n- `{file.stem}`" in page
 
 
-@pytest.mark.slow
-def test_the_reference_of_the_checkout_is_that_of_the_code() -> None:
-    result = subprocess.run(
-        [sys.executable, "scripts/generate_reference.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-
-
 def test_the_page_of_builtins_has_every_builtin_with_its_range(generated_pages: dict[str, str]) -> None:
     for name, builtin in BUILTINS.items():
         assert f"\n### `{name}` " in generated_pages["builtins"]

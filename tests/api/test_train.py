@@ -59,6 +59,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, log: Log) -> agent_tunix.Run:
     )
 
 
+@pytest.mark.slow
 def test_callbacks_see_the_run_and_stop_it(run: agent_tunix.Run, log: Log) -> None:
     assert NUM_STEPS > 2
     assert log.calls == [
@@ -67,12 +68,14 @@ def test_callbacks_see_the_run_and_stop_it(run: agent_tunix.Run, log: Log) -> No
     assert list(run.metrics["rewards/total/mean"])[1:] == log.rewards
 
 
+@pytest.mark.slow
 def test_a_function_and_rows_are_names_and_files_of_the_configuration(run: agent_tunix.Run) -> None:
     assert run.config.training.reward_function == "shortness"
     assert Path(str(run.config.data.path)).is_relative_to(run.directory)
     assert Path(str(run.config.training.test_data_dir)).is_relative_to(run.directory)
 
 
+@pytest.mark.slow
 def test_a_taken_directory_keeps_its_rows(run: agent_tunix.Run) -> None:
     file = Path(str(run.config.data.path))
     before = file.read_bytes()

@@ -1,4 +1,4 @@
-"""What a run has recorded, as data frames and as HTML for notebooks."""
+"""Records of a run as data frames, and as HTML for notebooks."""
 
 import html
 import json
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from agent_tunix.tracking.stored_run import StoredRun
 
 _HEIGHT_PX = 720
+# Columns of stored completions that a frame has; `components` becomes a column for each component.
+_COLUMNS = (
+    *("step", "rollout_id", "prompt", "response", "total", "components", "advantage", "outcome", "detail"),
+    *("num_tokens", "ended", "stop_reason", "logprob", "messages", "columns"),
+)
 
 
 def to_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
@@ -34,18 +39,12 @@ def rollouts_frame(reader: "RolloutReader", step: int | None) -> Any:
     if step is not None:
         reader.read_step(step)
     places = reader.places() if step is None else reader.places(step, step)
-    return to_frame(_to_row(row) for place in places for row in place.read(_columns()).to_pylist())
-
-
-def _columns() -> list[str]:
-    from agent_tunix.tracking.rollouts.schema import COLUMNS
-
-    return [column.name for column in COLUMNS]
+    return to_frame(_to_row(row) for place in places for row in place.read(_COLUMNS).to_pylist())
 
 
 def _to_row(row: dict[str, Any]) -> dict[str, Any]:
     components = {f"rewards/{one['name']}": one["value"] for one in row.pop("components")}
-    first = {name: row.pop(name) for name in ("step", "group", "rollout_id", "prompt", "response")}
+    first = {name: row.pop(name) for name in ("step", "rollout_id", "prompt", "response")}
     answer = json.loads(row["columns"]).get("answer")
     return first | {"answer": answer, "total": row.pop("total")} | components | row
 

@@ -1,4 +1,4 @@
-"""The programs that take Hydra overrides: `train`, `sft` and `evaluate`.
+"""The programs that take Hydra overrides: `train`, `sft`, `prefer` and `evaluate`.
 
 Each makes all cheap checks before JAX is imported, and turns the package's errors into a message and an exit status: 2
 for errors that the user can fix before a run, 1 for a run that stopped, 128 + n after signal n.
@@ -49,6 +49,7 @@ _RUN_INTERRUPTED = (
 _WHEN_INTERRUPTED = {
     "train": _RUN_INTERRUPTED,
     "sft": _RUN_INTERRUPTED,
+    "prefer": _RUN_INTERRUPTED,
     "evaluate": "Interrupted; the evaluation is not complete. Run the same command again",
 }
 
@@ -63,6 +64,12 @@ def sft(overrides: Sequence[str] | None = None) -> None:
     """Train on targets with the given overrides, or those of the command line."""
     with _program("sft", overrides):
         _by_hydra("config")(_sft)()
+
+
+def prefer(overrides: Sequence[str] | None = None) -> None:
+    """Train on pairs of responses with the given overrides, or those of the command line."""
+    with _program("prefer", overrides):
+        _by_hydra("config")(_prefer)()
 
 
 def evaluate(overrides: Sequence[str] | None = None) -> None:
@@ -182,6 +189,11 @@ def _train(cfg: DictConfig) -> None:
 @_job()
 def _sft(cfg: DictConfig) -> None:
     _launch(cfg, "sft")
+
+
+@_job()
+def _prefer(cfg: DictConfig) -> None:
+    _launch(cfg, "prefer")
 
 
 def _launch(cfg: DictConfig, method: Method) -> None:

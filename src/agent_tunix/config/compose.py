@@ -3,7 +3,6 @@
 Only this module and `cli` use Hydra and OmegaConf.
 """
 
-import contextlib
 import dataclasses
 import functools
 import re
@@ -152,29 +151,28 @@ def compose_run(overrides: Sequence[str]) -> tuple[Config, Path]:
     Raises:
         ConfigError: Hydra refuses an override.
     """
-    with _composed("config", overrides, Config) as cfg:
-        directory = Path(cfg.hydra.run.dir).absolute()
-        with open_dict(cfg):
-            del cfg.hydra
-        return to_typed(cfg), directory
+    cfg, directory = _compose("config", overrides, Config)
+    return to_typed(cfg), directory
 
 
 def compose_evaluate(overrides: Sequence[str]) -> EvaluateConfig:
     """Return the request of `evaluate.py`; raise ConfigError if Hydra refuses an override."""
-    with _composed("evaluate", overrides, EvaluateConfig) as cfg:
-        return to_evaluate(cfg)
+    return to_evaluate(_compose("evaluate", overrides, EvaluateConfig)[0])
 
 
-@contextlib.contextmanager
-def _composed(name: str, overrides: Sequence[str], schema: type) -> Iterator[DictConfig]:
-    """Yield a composed configuration, with Hydra's own; raise ConfigError if Hydra refuses an override."""
+def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictConfig, Path]:
+    """Return a composed configuration and `hydra.run.dir`; raise ConfigError if Hydra refuses an override."""
     register_schema()
     # A Hydra program has its own Hydra instance, which is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
-            yield compose(name, list(overrides), return_hydra_config=True)
+            cfg = compose(name, list(overrides), return_hydra_config=True)
+            directory = Path(cfg.hydra.run.dir).absolute()
+            with open_dict(cfg):
+                del cfg.hydra
+            return cfg, directory
     except (HydraException, OmegaConfBaseException) as error:
         text = f"{error}" if error.__cause__ is None else f"{error}\n{error.__cause__}"
         raise ConfigError(explain_override(error, text, schema) or text, code="invalid_override") from error

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,6 +29,9 @@ _LOGGER = logging.getLogger("agent_tunix.evaluation")
 
 # Metrics that need references which `evaluation.correct` can use.
 _BY_ANSWER = re.compile(r"eval/(accuracy|partial_accuracy|pass_at_\w+|consistency)(_low|_high)?")
+
+# Returns the metrics that a method computes from held-out rows without sampling, such as `eval/prefer/accuracy`.
+HeldOutFigures = Callable[[], Mapping[str, float | None]]
 
 # (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
@@ -57,6 +60,8 @@ class Evaluator:
         reward: Scores samples with the run's reward; None if no reward trains.
         correct: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
             run's own reward.
+        figures: Further figures, which need no completions; None without any. With them, completions are sampled only
+            if their answers or rewards can be judged.
 
     Attributes:
         is_on: False if `evaluation.num_samples` is 0.
@@ -73,8 +78,10 @@ class Evaluator:
         reward: ScoringFunction | None,
         correct: ScoringFunction | None,
         max_steps: int,
+        figures: HeldOutFigures | None = None,
     ) -> None:
         self._config = config
+        self._figures = figures
         self._prompts = prompts
         self._components = components
         self._correct = correct
@@ -87,11 +94,17 @@ class Evaluator:
             by_reward = bool(self._reason_unknown) or settings.correct == OWN_REWARD
         self._reward = reward if by_reward or settings.correct == OWN_REWARD else None
         self._tells_reward = by_reward
+        self._samples = figures is None or not self._reason_unknown or self._reward is not None
         if self.is_on:
             self._announce()
 
     def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
         """Return the metrics of the policy after a step; raise RewardError if a reward cannot score the completions."""
+        figures = {} if self._figures is None else self._figures()
+        return {**(self._judged(sampler, step) if self._samples else {}), **figures}
+
+    def _judged(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
+        """Return the metrics of completions of the held-out problems."""
         samples = complete_problems(sampler, self._prompts, self._config)
         flat = at_step(samples, step, self._max_steps)
         scores = None if self._reward is None else self._reward(flat)
@@ -114,7 +127,7 @@ class Evaluator:
     def _announce(self) -> None:
         """Log the figures that will be n/a, and raise ConfigError if the run stops by one of them."""
         metric = self._config.stopping.metric or ""
-        if not has_tags(self._config.prompt.format):
+        if self._samples and not has_tags(self._config.prompt.format):
             _LOGGER.info("evaluation: eval/format_accuracy is n/a, because prompt.format has no tags")
         if not self._reason_unknown:
             return
@@ -124,6 +137,9 @@ class Evaluator:
                 f" {self._reason_unknown}; set stopping.metric=eval/rewards/total/mean, or another evaluation.correct",
                 code="unknown_metric",
             )
+        if not self._samples:
+            _LOGGER.info("evaluation: no completions are sampled, because %s", self._reason_unknown)
+            return
         _LOGGER.warning(
             "evaluation: eval/accuracy is n/a, because %s; set evaluation.correct to a reward that can use them%s",
             self._reason_unknown,

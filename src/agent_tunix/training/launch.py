@@ -17,7 +17,7 @@ from agent_tunix.tracking.callbacks import Callback
 if TYPE_CHECKING:
     from agent_tunix.training.session import Summary
 
-Method = Literal["grpo", "sft"]
+Method = Literal["grpo", "sft", "prefer"]
 
 
 def launch(
@@ -35,7 +35,7 @@ def launch(
         config: The composed configuration.
         root: Directory of the run.
         overrides: Overrides of the configuration, which are stored with the outcome of the run.
-        method: `grpo`, or `sft` for a supervised start.
+        method: `grpo`, `sft` for a supervised start, or `prefer` for preference tuning.
         callbacks: Code of the user, called around the steps.
         in_python: True if messages should name calls in Python, not commands.
 
@@ -43,15 +43,22 @@ def launch(
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
     """
     with spend("imports"):
+        from agent_tunix.runs.continuing import earlier_directory
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
+        from agent_tunix.runs.starting_run import resolve_start
         from agent_tunix.startup import devices
+        from agent_tunix.training.preferences.from_rollouts import write_pairs
+        from agent_tunix.training.preferences.pairs import check_preferences
         from agent_tunix.training.targets import check_supervised
 
     with spend("checks"):
-        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
-        if method == "sft":
-            checked = check_supervised(checked)
+        config = resolve_start(config, overrides)
+        if method == "prefer":
+            config = write_pairs(config, root)
+        checked = preflight(config, Path.cwd(), earlier_directory(config, root))
+        if method != "grpo":
+            checked = (check_supervised if method == "sft" else check_preferences)(checked)
     if method == "grpo":
         begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
     devices.prepare(config.distributed)
@@ -62,7 +69,7 @@ def launch(
         from agent_tunix.training import resuming, sft, train
 
     garbage.never_sought_in_imports()
-    run = sft.train_supervised if method == "sft" else train.train
+    run = {"grpo": train.train, "sft": sft.train_supervised, "prefer": sft.train_preferences}[method]
     token = resuming.IN_PYTHON.set(in_python)
     try:
         return run(checked, root, overrides, callbacks)

@@ -17,6 +17,7 @@ from agent_tunix.config.schema import TrainingConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.runs.environment_setup import open_environments
+from agent_tunix.runs.judge_models import local_judges
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import scoring_settings, to_stored
 from agent_tunix.tracking.callbacks import Callback
@@ -55,7 +56,8 @@ def train(
         open_environments(validated.config, Path.cwd()) as environments,
     ):
         _LOGGER.info("reward: %s", mixture.describe())
-        components = build_components(opened.validated.config, environments=environments)
+        judges = local_judges(mixture, validated.correct)
+        components = build_components(opened.validated.config, environments=environments, judges=judges)
         config = components.config
         score = share_scoring(mixture, config.rewards, opened.processes)
         trainer = make_trainer(components, mixture, score)
