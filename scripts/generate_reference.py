@@ -94,8 +94,8 @@ API_INTRO = """\
 
 This page lists every public name of `agent_tunix.api`, which `agent_tunix` offers too
 ([Python and notebooks](../python.md)), of `agent_tunix.rewards`, the package for authors of rewards, and of
-`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Importing them loads
-neither JAX nor Hydra.
+`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Importing them
+loads neither JAX nor Hydra.
 
 ```python
 from agent_tunix.environments import resolve_environment
