@@ -134,7 +134,10 @@ def budget_at(age_s: float) -> TimeBudget:
 @pytest.mark.parametrize(
     ("times", "expected"),
     [
-        ([600, 10], 25),  # the first step compiles; after one more measurement, that much and half as much is in reserve
+        (
+            [600, 10],
+            25,
+        ),  # the first step compiles; after one more measurement, that much and half as much is in reserve
         ([600, 10, 12], 21),
         ([600, *[10.0] * 50], 11),
         ([600], 1500),
