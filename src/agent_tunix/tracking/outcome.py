@@ -7,16 +7,14 @@ import contextlib
 import enum
 import fcntl
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from agent_tunix.atomic_files import write_atomically
 from agent_tunix.errors import Interrupted
 
 _NAME = "status.json"
-_MAX_BYTES = 2**20
 
 
 class RunStatus(enum.StrEnum):
@@ -93,26 +91,16 @@ def record_failure(
     _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {beginning}"[:500]))
 
 
-def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
-def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = _open) -> RunOutcome:
-    """Return the outcome of a run from its directory; RUNNING if it is in progress.
-
-    Args:
-        root: The directory.
-        open_file: Opens a file of it for reading; raises OSError if it cannot.
-    """
+def read_outcome(root: Path) -> RunOutcome:
+    """Return the outcome of a run from its directory; RUNNING if it is in progress."""
     try:
-        with open_file(root / _NAME) as file:
-            stored = json.loads(file.read(_MAX_BYTES))
+        stored = json.loads((root / _NAME).read_bytes())
         outcome = RunOutcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
     except FileNotFoundError:  # a run from a version that wrote no status.json
         outcome = RunOutcome(RunStatus.RUNNING)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return RunOutcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
-    if outcome.status is RunStatus.RUNNING and not _is_held(root, open_file):
+    if outcome.status is RunStatus.RUNNING and not _is_held(root):
         return RunOutcome(RunStatus.STOPPED, outcome.overrides, "it ended without a report, probably killed")
     return outcome
 
@@ -143,13 +131,13 @@ def _write_bytes(root: Path, content: bytes) -> None:
         write_atomically(root / _NAME, content)
 
 
-def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:
+def _is_held(root: Path) -> bool:
     """Return True if a process is running in the directory.
 
     The lock can only be tested by taking it briefly; a run that starts at that moment tries again.
     """
     try:
-        with open_file(root / ".lock") as file:
+        with (root / ".lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -6,6 +6,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,26 @@ from agent_tunix.training.components import TrainingComponents
 _LOGGER = logging.getLogger("agent_tunix.run")
 GRPO = "grpo"  # The method of a checkpoint that names none.
 # Method → the command that starts and resumes a run.
-_COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft"}
+_COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft", "prefer": "agent-tunix prefer"}
 # Limits of the warning about changed settings.
 _MOST_CHANGES, _LONGEST_VALUE = 8, 120
 
 
+# True in a run that Python code started, not a command.
+IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
+
+
 def resume_command(root: Path) -> str:
-    """Return the command line that resumes this run."""
+    """Return the command line that resumes this run, or the call in Python."""
+    if IN_PYTHON.get():
+        return f"agent_tunix.open_run({str(root)!r}).resume()"
     return shlex.join([*_own_command(), assign("hydra.run.dir", str(root)), "training.resume=true"])
 
 
 def continue_command(root: Path) -> str:
-    """Return the command line that continues this run in a new directory."""
+    """Return the command line that continues this run in a new directory, or the call in Python."""
+    if IN_PYTHON.get():
+        return f"agent_tunix.train(..., {assign('training.continue_from', str(root))!r})"
     return shlex.join([*_own_command(), assign("training.continue_from", str(root))])
 
 
@@ -76,7 +85,7 @@ def check_resumable(
         now: Metadata of this run, from `make_metadata`.
         config: Configuration of the run.
         components: The parts of the run.
-        method: The run's method, `grpo` or `sft`.
+        method: The run's method, `grpo`, `sft` or `prefer`.
         root: Directory of the run.
 
     Raises:

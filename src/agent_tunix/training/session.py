@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -28,7 +29,7 @@ from agent_tunix.errors import (
     RewardError,
     RewardFailureRateError,
 )
-from agent_tunix.evaluation.evaluate import Evaluator
+from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.rewards.sample import ScoringFunction
@@ -47,7 +48,8 @@ from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
-from agent_tunix.tracking.metrics_file import remove_damaged_lines, remove_metrics
+from agent_tunix.tracking.callbacks import Callback, Callbacks
+from agent_tunix.tracking.metrics_file import cut_after, remove_metrics
 from agent_tunix.tracking.summary import unknown_figures
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
@@ -108,9 +110,11 @@ class RunSession:
     the table.
 
     Args:
-        method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
+        method: The run's method, `grpo`, `sft` or `prefer`. A checkpoint of another method is not resumed.
         score: Function that scores completions of evaluations with the run's reward; None if no reward trains.
         correct: The same with the reward that `evaluation.correct` names; None if it names no other reward.
+        callbacks: Code of the user, called around the steps; the same number in all processes.
+        figures: Function that returns the method's own metrics of held-out rows; None without any.
 
     Attributes:
         reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
@@ -124,6 +128,8 @@ class RunSession:
         components: TrainingComponents,
         score: ScoringFunction | None = None,
         correct: ScoringFunction | None = None,
+        callbacks: Sequence[Callback] = (),
+        figures: HeldOutFigures | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -151,7 +157,7 @@ class RunSession:
         self._budget = TimeBudget(training.max_hours)
         self._out_of_time: str | None = None  # reason why no time is left for another step
         names = [component.name for component in self._mixture.components]
-        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
+        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
         self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
@@ -170,6 +176,8 @@ class RunSession:
         profiled = dataclasses.replace(self._config, profile=self._config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
+        self._callbacks = Callbacks(callbacks, opened.paths.root, self.max_steps)
+        self._has_callbacks = bool(callbacks)
         self._took_steps = False
         self._edited: set[Path] = set()  # files of the user whose edits were told
         self._steps_left = True  # False if the checkpoint that was restored is that of the last step
@@ -201,11 +209,15 @@ class RunSession:
                 stack.enter_context(self._profiling)
                 if warm_up is not None:
                     stack.enter_context(warm_up)
+                self._call_back("on_train_begin", first)
                 if first == 0 and self._evaluator.is_on:
-                    self._record(0, self._evaluate(0), judged=True)
+                    row = self._evaluate(0)
+                    self._record(0, row, judged=True)
+                    self._call_back("on_evaluate", 0, row)
                 yield
             # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
+        self._call_back("on_train_end", self._last_step)
 
     def steps(self) -> Iterator[int]:
         """Yield the steps to take, until the last, the metric of `stopping` no longer improves, or the time is up.
@@ -215,15 +227,18 @@ class RunSession:
         """
         self._out_of_time = self._find_time_is_up(self._last_step)
         for step in range(self._last_step + 1, self.max_steps + 1):
-            if reason := self._best.reason_to_stop:
+            if reason := self._best.reason_to_stop or self._reason_of_callbacks():
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
-                self._save(step - 1)
+                if self._saved_step < step - 1:
+                    self._save(step - 1)
+                    self._call_back("on_checkpoint", step - 1)
                 return
             if self._out_of_time:
                 self._end_early(step - 1)
                 return
             self._stop_if_asked(step - 1)
             self._saver.check()
+            self._call_back("on_step_begin", step - 1)
             with self._profiling.step(step):
                 yield step
             self._last_step = step
@@ -287,6 +302,11 @@ class RunSession:
             self._save(step, extra)
         if is_best or is_best_so_far:
             self._saver.mark_best(step)
+        if evaluated and self._evaluator.is_on:
+            self._call_back("on_evaluate", step, row)
+        if self._saved_step == step:
+            self._call_back("on_checkpoint", step)
+        self._call_back("on_step", step, row)
 
     def learning_rate(self) -> float:
         """Return the learning rate of the last update."""
@@ -309,7 +329,7 @@ class RunSession:
                     unknown=unknown_figures(rows, self._config.prompt.format),
                 )
                 print(escape_hidden(table))
-            evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]
+            evaluations = [row for row in rows if any(name.startswith("eval/") for name in row)] or [{}]
             return [evaluations[0], evaluations[-1]]
 
         before, after = self._processes.from_first(ends)
@@ -392,6 +412,22 @@ class RunSession:
             return row
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
         return self._processes.from_first(lambda: numbers)
+
+    def _call_back(self, event: str, step: int, row: dict[str, Any] | None = None) -> None:
+        """Call the user's callbacks in the first process. If one fails, save a checkpoint of the step first."""
+        if not (self._has_callbacks and self._processes.is_first):
+            return
+        if event == "on_evaluate" and row is not None:
+            row = {name: value for name, value in row.items() if name.startswith("eval/")}
+        try:
+            self._callbacks.call(event, step, *(() if row is None else (MappingProxyType(row),)))
+        except BaseException:
+            if self._processes.count == 1:  # all processes write a checkpoint together
+                self._save(step)
+            raise
+
+    def _reason_of_callbacks(self) -> str | None:
+        return self._processes.from_first(lambda: self._callbacks.reason_to_stop) if self._has_callbacks else None
 
     def _evaluate(
         self, step: int, row: dict[str, Any] | None = None, result: StepResult | None = None
@@ -488,11 +524,11 @@ class RunSession:
         The evaluation at the end of a run that stopped is removed if the run would not have made it otherwise.
         """
         step, interval = restored.step, self._config.training.eval_every_n_steps
-        remove_damaged_lines(self._paths.metrics)
+        cut_after(self._paths.metrics, step)
         if restored.metadata.get(_EXTRA) and step < self.max_steps and not is_due(step, interval):
             remove_metrics(self._paths.metrics, step, ("eval/", _EVALUATION_S))
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        return [row for row in self._rows() if row["step"] <= step]
+        return self._rows()
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl; none if somebody has removed it."""

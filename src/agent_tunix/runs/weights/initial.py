@@ -54,18 +54,22 @@ def _with(config: Config, initial: str) -> Config:
     return dataclasses.replace(config, training=dataclasses.replace(config.training, init_checkpoint=initial))
 
 
-def find_initial(given: str) -> tuple[FoundRun, str | None]:
+def find_initial(given: str, key: str = _KEY) -> tuple[FoundRun, str | None]:
     """Return the run that a value of `training.init_checkpoint` names, and the step as text; None without one.
 
     An existing directory may have a colon in its name.
+
+    Args:
+        given: The value.
+        key: The key that gave it, for the error message.
 
     Raises:
         ConfigError: The value does not name a run.
     """
     found = _WITH_STEP.fullmatch(given)
     if found is None or Path(given).expanduser().exists():
-        return find_run(given, _KEY), None
-    return find_run(found["run"], _KEY), found["step"]
+        return find_run(given, key), None
+    return find_run(found["run"], key), found["step"]
 
 
 def _choose_step(run: FoundRun, step: str | None) -> int:
