@@ -56,7 +56,7 @@ def launch(
         config = resolve_start(config, overrides)
         if method == "prefer":
             config = write_pairs(config, root)
-        checked = preflight(config, Path.cwd(), earlier_directory(config, root))
+        checked = preflight(config, Path.cwd(), earlier_directory(config, root), trains_reward=method == "grpo")
         if method != "grpo":
             checked = (check_supervised if method == "sft" else check_preferences)(checked)
     if method == "grpo":
