@@ -199,15 +199,3 @@ def test_no_two_public_classes_share_a_name() -> None:
         for name in re.findall(r"^ *class ([A-Za-z]\w*)[(:]", text, re.MULTILINE):
             found[name].append(str(file.relative_to(PACKAGE)))
     assert {name: files for name, files in found.items() if len(files) > 1} == {}
-
-
-def test_no_pattern_repeats_a_group_possessively() -> None:
-    """Python before 3.11.5 matches `(...)*+` wrongly, or without end; `(?>(...)*)` means the same."""
-    found = [
-        f"{file.name}:{node.lineno}"
-        for file, text in source().items()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if re.search(r"(?<!\\)\)(?:[*+?]|\{\d+(?:,\d*)?\})\+", node.value)
-    ]
-    assert found == []

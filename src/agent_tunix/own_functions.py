@@ -70,6 +70,10 @@ class OwnFunctions(Generic[Function]):
         """Store a function under its path: a dotted path or `file.py:function`."""
         self._found[path] = function
 
+    def find(self, name: str) -> Function | None:
+        """Return the function of a name or path; None if there is none, as for what is built in."""
+        return self._found.get(name)
+
     def get(self, name: str) -> Function:
         """Return the function of a name or path.
 

@@ -158,19 +158,6 @@ def test_an_own_batch_function_scores_as_in_training(run: Path, tmp_path: Path) 
     assert [row["score"] for row in found] == [pytest.approx(1 / len(row["completion"])) for row in found]
 
 
-@pytest.mark.slow
-def test_a_schedule_is_at_the_step_of_the_checkpoint(run: Path, tmp_path: Path) -> None:
-    shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "mine.py").write_text("def at(response, step, max_steps):\n    return step + max_steps / 10\n")
-    config = StoredRun(run).config
-    weight = {"from": 0.0, "to": 1.0, "steps": [0, 4]}
-    config.training.reward_function = {"at": {"function": f"{tmp_path / 'mine.py'}:at", "weight": weight}}
-    (tmp_path / "run" / "config.yaml").write_text(to_yaml(config))
-    for step, expected in ((2, 0.5 * 2.4), (4, 4.4)):
-        found = invoke(tmp_path / "run", "--prompt", QUESTION, "--score", "--trust", "--step", step)
-        assert (found.exit_code, f"score {expected}" in found.stderr) == (0, True), found.stderr
-
-
 # Conversations.
 
 

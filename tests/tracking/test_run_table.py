@@ -162,23 +162,6 @@ def test_a_run_that_ended_early_may_lack_rows_without_damage(tmp_path: Path, sta
     assert [row.status for row in table(tmp_path)] == [status, status]
 
 
-def test_a_damaged_status_shows_only_what_other_runs_override(tmp_path: Path) -> None:
-    for seed in (1, 2, 3):
-        overrides = [
-            f"seed={seed}",
-            f"grpo.beta={Config().grpo.beta:e}",
-            "model.lora_module_path=null",
-            "+experiment=quick_test",
-            "optimizer=adamw",
-        ]
-        make_run(tmp_path / str(seed), [0.5], overrides=overrides, seed=seed)
-    (tmp_path / "3" / "status.json").write_text('{"status": "fini')
-    rows = table(tmp_path)
-    assert [row.settings for row in rows][:2] == [{"seed": "1"}, {"seed": "2"}]
-    assert rows[2].settings["seed"] == "3"
-    assert len(format_table(rows, METRIC, "table").splitlines()[0]) < 100
-
-
 def test_a_single_run_shows_its_settings_only_if_they_are_few(tmp_path: Path) -> None:
     for number in (2, 12):
         run = tmp_path / str(number)
@@ -242,11 +225,6 @@ def test_the_forms_hold_the_same(tmp_path: Path) -> None:
         ("1", "finished", "0.75"),
         ("2", "failed", "0.25"),
     ]
-
-
-def test_no_text_of_a_run_begins_a_row() -> None:
-    row = RunRow("a\nb", RunStatus.FAILED, {"seed": "1\n2", "x\ny": "3"}, detail="why\nnot")
-    assert len(format_table([row], METRIC, "table").splitlines()) == 1 + 1 + 1
 
 
 def test_settings_of_a_table_that_is_wider_than_the_terminal_follow_it() -> None:

@@ -1,4 +1,4 @@
-"""What a run has recorded, as data frames and as HTML for notebooks."""
+"""Records of a run as data frames, and as HTML for notebooks."""
 
 import html
 import json

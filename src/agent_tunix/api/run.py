@@ -83,11 +83,11 @@ class Run:
         Args:
             overrides: Overrides of that command, such as `step=best`, `num_passes=4` or `with_rewards=true`.
         """
+        from agent_tunix.api.process import prepare
         from agent_tunix.config.compose import compose_evaluate
-        from agent_tunix.config.working_directory import find_own_conf
         from agent_tunix.evaluation.checkpoint import run_evaluation
 
-        find_own_conf()
+        prepare()
         asked = replace(compose_evaluate(overrides), checkpoint_dir=str(self.directory))
         return dict(run_evaluation(asked).metrics)
 
@@ -200,15 +200,15 @@ class Run:
         Args:
             overrides: Changes KEY=VALUE of the run's configuration, such as `training.num_epochs=2`.
             reward: The reward, if the run's own was an object that this process has not registered.
-            environment: Its environment, likewise.
-            tools: Its tools, likewise.
+            environment: The environment, in the same case.
+            tools: The tools, in the same case.
             callbacks: Code to call around the steps.
 
         Raises:
             AgentTunixError: The run cannot resume, or it stopped; the message says what to do.
         """
         from agent_tunix.api.objects import Objects
-        from agent_tunix.api.start import resume_run
+        from agent_tunix.api.process import resume_run
 
         resume_run(self._stored, overrides, Objects(reward, environment, tools), callbacks)
         return self

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.api.objects import Objects
+from agent_tunix.api.process import prepare, run_here
 from agent_tunix.api.run import Run
-from agent_tunix.errors import ConfigError, DataError, Interrupted
+from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
-    from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training.launch import Method
 
 
@@ -63,20 +63,6 @@ def sft(
     return _start("sft", overrides, Objects(reward, environment, tools), data, evaluation_data, directory, callbacks)
 
 
-def resume_run(stored: "StoredRun", overrides: Sequence[str], objects: Objects, callbacks: Sequence[Callback]) -> None:
-    """Continue a run from its last checkpoint; `objects` are those that this process has not registered."""
-    from agent_tunix.config import compose
-    from agent_tunix.config.working_directory import find_own_conf, load_env_file
-    from agent_tunix.tracking.outcome import read_outcome
-
-    find_own_conf()
-    load_env_file()
-    method: Method = "sft" if stored.environment.get("method") == "sft" else "grpo"
-    config = objects.named_in(compose.with_overrides(stored.config, [*overrides, "training.resume=true"]))
-    all_overrides = [*read_outcome(stored.root).overrides, *overrides]
-    _run_here(config, stored.root, all_overrides, method, callbacks)
-
-
 def _start(
     method: "Method",
     overrides: Sequence[str],
@@ -87,10 +73,8 @@ def _start(
     callbacks: Sequence[Callback],
 ) -> Run:
     from agent_tunix.config import compose
-    from agent_tunix.config.working_directory import find_own_conf, load_env_file
 
-    find_own_conf()
-    load_env_file()
+    prepare()
     config, root = compose.compose_run(overrides)
     if directory is not None:
         if any(override.startswith("hydra.run.dir=") for override in overrides):
@@ -100,23 +84,8 @@ def _start(
     if data is not None or evaluation_data is not None:
         evaluates = any(override.startswith("evaluation.num_samples=") for override in overrides)
         config = _with_data(config, root, data, evaluation_data, evaluates=evaluates)
-    _run_here(config, root, overrides, method, callbacks)
+    run_here(config, root, overrides, method, callbacks)
     return Run(root)
-
-
-def _run_here(
-    config: "Config", root: Path, overrides: Sequence[str], method: "Method", callbacks: Sequence[Callback]
-) -> None:
-    """Train with a composed configuration in this process."""
-    from agent_tunix.startup import garbage, timeline
-    from agent_tunix.training.launch import launch
-
-    try:
-        with timeline.begin(), garbage.rarely_sought():
-            launch(config, root, overrides, method=method, callbacks=callbacks, in_python=True)
-    except Interrupted as error:
-        error.finish()  # writes the report
-        raise
 
 
 def _with_data(config: "Config", root: Path, data: Any, evaluation_data: Any, *, evaluates: bool) -> "Config":

@@ -171,7 +171,7 @@ def _dtype(config: "Config", device: "Accelerator") -> str:
     """Return the compute type that `model.dtype` selects on a device."""
     if config.model.dtype != "auto":
         return config.model.dtype
-    return "float32" if device.name == "cpu" else "bfloat16"
+    return "float32" if device.name in ("cpu", "t4") else "bfloat16"
 
 
 def _device(

@@ -99,7 +99,7 @@ class ModelConfig:
         "the memory and the batch allow.",
     )
     dtype: Annotated[str, OneOf("auto", "float32", "bfloat16")] = key(
-        "auto", "Compute type; auto: float32 on CPU, bfloat16 elsewhere."
+        "auto", "Compute type; auto: bfloat16, or float32 on a CPU and on GPUs without bfloat16, such as a T4."
     )
     remat: bool = key(False, "Recompute activations in the backward pass: less memory, about a third more time.")
     from_run: str | None = key(
@@ -863,8 +863,8 @@ class EvaluateConfig:
     )
     inference_config: str = key(
         "greedy",
-        "Sampling: greedy, standard or liberal, of temperature/top-k/top-p 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0, or "
-        "training: that of the run.",
+        "Sampling: greedy, standard or liberal, of temperature/top-k/top-p 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0, "
+        "or training: that of the run.",
     )
     num_passes: int = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Most problems; null: as many as in the run's own evaluations.")

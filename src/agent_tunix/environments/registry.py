@@ -100,9 +100,9 @@ def register_environment(
     return _registrar("environment", name, overwrite, convention)
 
 
-def is_registered(name: str) -> bool:
-    """Return True if a user has registered a tool or environment of this name in this process."""
-    return name in _registered
+def find_registered(name: str) -> Any:
+    """Return the function or class that a user has registered in this process; None if there is none."""
+    return _registered[name].definition if name in _registered else None
 
 
 def get_registered(name: str) -> RegisteredEntry:

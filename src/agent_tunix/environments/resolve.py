@@ -16,7 +16,7 @@ from agent_tunix.environments.closest import closest
 from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter, adapt_environment
 from agent_tunix.environments.conventions.detection import refuse_source
 from agent_tunix.environments.randomness import GlobalRandomness
-from agent_tunix.environments.registry import RegisteredEntry, get_registered, is_registered
+from agent_tunix.environments.registry import RegisteredEntry, find_registered, get_registered
 from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import loading
@@ -95,7 +95,7 @@ def sendable(recipe: EnvironmentRecipe) -> EnvironmentRecipe:
         entry, name = _find(spec, recipe.working_directory.resolve())
         module = str(getattr(entry.definition, "__module__", ""))
         is_imported = module in recipe.modules or loading.is_loaded_file(sys.modules.get(module))
-        if is_of_main(entry.definition) or (is_registered(spec) and not is_imported):
+        if is_of_main(entry.definition) or (find_registered(spec) is not None and not is_imported):
             content = loading.pack_by_value(entry)
             if content is None:
                 raise InvalidEnvironmentError(

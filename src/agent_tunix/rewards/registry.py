@@ -128,6 +128,11 @@ def get_reward_function(name: str) -> Convention:
     return get_builtin(name)
 
 
+def find_registered(name: str) -> Any:
+    """Return the function, class or object that a user has registered in this process; None if there is none."""
+    return _registered[name].definition if name in _registered else None
+
+
 def get_builtin(name: str) -> PlainReward:
     """Return the built-in reward of a name, even if a user's registration has replaced it.
 

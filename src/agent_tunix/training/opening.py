@@ -26,6 +26,8 @@ from agent_tunix.runs import directory as run_directory
 from agent_tunix.runs import uploaded_rewards
 from agent_tunix.runs.continuing import find_continued
 from agent_tunix.runs.directory import RunPaths
+from agent_tunix.runs.own_code import KEY as OWN_CODE
+from agent_tunix.runs.own_code import describe_own_code, warn_of_changes
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
 from agent_tunix.runs.trust import record_run
@@ -233,7 +235,9 @@ def record_start(
         devices,
         context.to_data(),
     )
-    environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
+    own_code = describe_own_code(config, mixture)
+    warn_of_changes(paths.root, own_code)
+    environment |= {OWN_CODE: own_code, uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
     if (teacher := components.teacher_directory) is not None:
         environment["teacher"] = {
             "path": config.grpo.teacher,

@@ -37,12 +37,8 @@ def adapter_values(peft: Any) -> Mapping[str, Any]:
     for name, value in given.items():
         is_default = name == "init_lora_weights" and value is True
         if name not in (*_READ, *_UNNEEDED) and not name.startswith("_") and not is_default and value not in _NEUTRAL:
-            refuse(
-                f"peft_config.{name}",
-                value,
-                "changes the adapter",
-                "adapters are plain LoRA: r, lora_alpha, target_modules",
-            )
+            plain_lora = "adapters are plain LoRA without dropout (--lora_dropout 0): r, lora_alpha, target_modules"
+            refuse(f"peft_config.{name}", value, "changes the adapter", plain_lora)
     return {
         "model.lora_rank": given["r"],
         "model.lora_alpha": given.get("lora_alpha", 8),

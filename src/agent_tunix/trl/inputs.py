@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_tunix.errors import ConfigError, DataError
+from agent_tunix.rewards import list_reward_functions, register_reward_function
+from agent_tunix.rewards.registry import is_shipped
 from agent_tunix.trl.config import refuse
 
 # Writes the prompt as it is, as TRL does with prompts that are no conversations.
@@ -71,7 +73,6 @@ def prompt_values(conversational: bool, tokenizer: Any, model: str) -> dict[str,
         "data.answer_column": None,
         "data.max_row_bytes": 2**30,
         "rewards.completions": "messages" if conversational else "text",
-        "rewards.convention": "trl",
         "prompt.chat_template": None if conversational else _RAW,
     }
     own = getattr(tokenizer, "name_or_path", None) or model
@@ -83,7 +84,7 @@ def prompt_values(conversational: bool, tokenizer: Any, model: str) -> dict[str,
 
 
 def reward_components(
-    functions: Any, weights: Sequence[float] | None, processing: Any, environments: Mapping[str | None, Any]
+    functions: Any, weights: Sequence[float] | None, processing: Any, environments: Mapping[Any, Any]
 ) -> dict[str, dict[str, Any]]:
     """Return name → component of each reward function, in their order; then the score of the environment.
 
@@ -107,9 +108,10 @@ def reward_components(
         )
     components: dict[str, dict[str, Any]] = {}
     for function, weight in zip(listed, weights or [1.0] * len(listed), strict=True):
-        component = _component(function)
-        components[_free(_name(function), components)] = {**component, "weight": float(weight)}
-    scoring = [factory for factory in environments.values() if hasattr(factory, "get_reward")]
+        name = _free(_name(function), components)
+        components[name] = {**_component(function, name), "weight": float(weight)}
+    kinds = [one if isinstance(one, type) else type(one()) for one in environments.values()]
+    scoring = [kind for kind in kinds if hasattr(kind, "get_reward")]
     if scoring:
         name = scoring[0].__name__ if len(set(scoring)) == 1 else "environment"
         components[_free(name, components)] = {"function": "environment", "weight": 1.0}
@@ -118,16 +120,15 @@ def reward_components(
     return components
 
 
-def _component(function: Any) -> dict[str, Any]:
-    from agent_tunix.rewards import list_reward_functions
-
-    if hasattr(function, "config") and hasattr(function, "state_dict"):
-        name = getattr(function.config, "_name_or_path", "")
-        refuse(
-            "reward_funcs", type(function).__name__, "scores in this process", f"pass its name or directory: {name!r}"
-        )
+def _component(function: Any, name: str) -> dict[str, Any]:
+    """Return the settings of a component; a function is registered under the name."""
+    if hasattr(function, "state_dict"):
+        path = getattr(getattr(function, "config", None), "_name_or_path", "")
+        refuse("reward_funcs", type(function).__name__, "scores in memory", f"pass its name or directory: {path!r}")
     if not isinstance(function, str):
-        return {"function": function}
+        name = f"my_{name}" if is_shipped(name) else name
+        register_reward_function(name, function, overwrite=True, convention="trl")
+        return {"function": name}
     if function in list_reward_functions():
         return {"function": function}
     return {"function": "reward_model", "args": {"path": function}}

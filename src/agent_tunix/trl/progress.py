@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_tunix.training.callbacks import Callback, TrainingState
+from agent_tunix.tracking.callbacks import Callback, TrainingState
 from agent_tunix.trl.config import GRPOConfig
 from agent_tunix.trl.settings import Batches
 
@@ -31,7 +31,6 @@ _NAMES = {
     "clip_ratio/region_mean": "policy/clip_share",
     "step_time": "time/step_s",
 }
-_EVENTS = ("on_init_end", "on_train_begin", "on_step_begin", "on_step_end", "on_log", "on_evaluate", "on_save")
 _UNHEEDED = {"should_evaluate": "eval_steps", "should_save": "save_steps", "should_epoch_stop": "num_train_epochs"}
 
 

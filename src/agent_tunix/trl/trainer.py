@@ -9,12 +9,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from agent_tunix.api import Run, train
+from agent_tunix.api.rows import write_rows
 from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
 from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import GRPOConfig, check_fields, refuse
 from agent_tunix.trl.inputs import as_conversations, is_conversational, prompt_values, read_rows, reward_components
-from agent_tunix.trl.progress import Progress, TrainerState
+from agent_tunix.trl.progress import Progress, TrainerState, evaluation_figures
 from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, model_values, plan_batches
 
 _LOGGER = logging.getLogger("agent_tunix.trl")
@@ -104,6 +105,7 @@ class GRPOTrainer:
         self._callbacks = [one() if isinstance(one, type) else one for one in callbacks or []]
         self._tools, self._environments = list(tools or []), environment_factory
         factories = environment_factory if isinstance(environment_factory, Mapping) else {None: environment_factory}
+        factories = {} if environment_factory is None else factories
         self._rewards = reward_components(reward_funcs, args.reward_weights, reward_processing_classes, factories)
         self._has_adapter = peft_config is not None
         self._model_values = {
@@ -160,36 +162,57 @@ class GRPOTrainer:
         metrics = {name: value for name, value in self.state.log_history[-1].items() if name != "step"}
         return TrainOutput(self.state.global_step, metrics.get("train_loss"), metrics)
 
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, Any]:
+        """Evaluate the last checkpoint on held-out rows with the run's reward, and return the figures.
+
+        Args:
+            eval_dataset: The rows; None for those of the constructor.
+            ignore_keys: Without an effect.
+            metric_key_prefix: What the names of the figures begin with.
+        """
+        rows = self._evaluation_rows if eval_dataset is None else read_rows(eval_dataset, "eval_dataset")
+        if rows is None:
+            raise ConfigError("evaluate() requires rows: pass eval_dataset to it or to the trainer")
+        run = self._trained()
+        path = write_rows(as_conversations(rows), run.directory / "data", "evaluate")
+        passes = self.args.num_generations_eval or self.args.num_generations
+        figures = run.evaluate(
+            *("inference_config=training", "correct=reward", "with_rewards=true", f"num_samples={len(rows)}"),
+            *(f"num_passes={passes}", assign("data.path", str(path))),
+        )
+        figures = evaluation_figures(figures)
+        self.state.log_history.append({**figures, "epoch": self.state.epoch, "step": self.state.global_step})
+        return {name.replace("eval_", f"{metric_key_prefix}_", 1): value for name, value in figures.items()}
+
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the model, or the adapter alone with `peft_config`, to a directory that transformers loads.
 
         With `load_best_model_at_end` it is that of the best step. With `push_to_hub` it is uploaded too.
         """
-        self._export(Path(output_dir or self._output))
+        self._export(directory=output_dir or self._output)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub()
 
     def push_to_hub(self, commit_message: str | None = None, **card: Any) -> str:
-        """Upload the model of `output_dir`, written first if there is none, and return the address of its page.
+        """Upload the model that `save_model` writes, and return the address of its page.
 
         The commit message and the entries of the model card are those of this package.
         """
-        from agent_tunix.hubs.push import push_directory
-
-        if not (self._output / "config.json").is_file() and not (self._output / "adapter_config.json").is_file():
-            self._export(self._output)
         for name, value in {"commit_message": commit_message, **card}.items():
             if value is not None:
-                _LOGGER.info("push_to_hub: %s has no effect here; the model card tells how the run was trained", name)
-        private = self.args.hub_private_repo is not False
-        return push_directory(self._output, self.hub_model_id, private=private, token=self.args.hub_token)
+                _LOGGER.info("push_to_hub: %s has no effect here; the model card says how the run was trained", name)
+        if self.args.hub_token is not None:
+            os.environ.setdefault("HF_TOKEN", self.args.hub_token)
+        return str(self._export(push=self.hub_model_id, public=self.args.hub_private_repo is False))
 
     @property
     def hub_model_id(self) -> str:
-        """The repository of `push_to_hub`; the owner of the token owns one without an owner."""
+        """The repository of `push_to_hub`; without an owner it is the one of the token."""
         name = self.args.hub_model_id or self._output.name
         if "/" in name:
-            return name
+            return str(name)
         from huggingface_hub import HfApi
 
         return f"{HfApi(token=self.args.hub_token).whoami()['name']}/{name}"
@@ -230,17 +253,9 @@ class GRPOTrainer:
             raise ConfigError("there is no run yet; call train() first, or open one with agent_tunix.open_run(DIR)")
         return self.run
 
-    def _export(self, directory: Path) -> None:
-        from agent_tunix.runs.found_run import find_run
-        from agent_tunix.training.exporting import export_run
-
-        export_run(
-            find_run(self._trained().directory),
-            directory,
-            step="best" if self.args.load_best_model_at_end else None,
-            adapter=self._has_adapter,
-            overwrite=True,
-        )
+    def _export(self, **where: Any) -> Path | str:
+        step: Any = "best" if self.args.load_best_model_at_end else None
+        return self._trained().export(step=step, adapter=self._has_adapter, overwrite=True, **where)
 
     def _write(self, name: str, content: Any) -> None:
         (self._trained().directory / name).write_text(json.dumps(content, indent=2, default=str), encoding="utf-8")

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from agent_tunix.service import ServiceSettings, TryLimits
-from agent_tunix.service.inspector import functions
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store.uploads import MAX_BYTES
 from tests.service.inspector.support import EVIL, Visitor, visiting
@@ -82,21 +81,6 @@ def test_versions_are_listed_shown_and_deleted(alice: Visitor) -> None:
     assert f"training.reward_function={second.removeprefix('/functions/')}" in page
     assert alice.post(f"{second}/delete").headers["location"] == "/functions"
     assert alice.get(second).status_code == 404
-
-
-def test_the_list_has_pages(alice: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_A_PAGE", 2)
-    name = new_name()
-    for _ in range(3):
-        upload(alice, POLITENESS, name)
-    first = alice.get(f"/functions?name={name}").text
-    after = re.search(r'href="([^"]+)" rel="next"', first)
-    assert after is not None
-    second = alice.get(html.unescape(after[1])).text
-    assert [page.count(" data-item>") for page in (first, second)] == [2, 1]
-    assert 'rel="next"' not in second
-    for cursor in ("x", "rf_" + "a" * 24):
-        assert alice.get(f"/functions?after={cursor}").status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -190,25 +174,6 @@ def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> 
     page = alice.post(f"{upload(alice)}/review", {"source": source})
     assert "2 added , 2 removed" in text(page)
     assert "takes no **kwargs" in text(page)
-
-
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ({"run": ""}, "choose the run"),
-        ({"first": "x"}, "first must be a whole number"),
-        ({"first": "7"}, "choose steps from 1 to 2"),
-        ({"against": "nothing"}, "no component 'nothing'"),
-        ({"most": "2"}, "a replay accepts groups of at most 2"),
-    ],
-)
-def test_an_impossible_replay_says_why(alice: Visitor, form: dict[str, str], said: str) -> None:
-    path = upload(alice)
-    form = {"source": POLITENESS.decode(), "run": run_id(alice, path, "polite")} | form
-    answer = alice.post(f"{path}/replay", form)
-    assert (answer.status_code, said in told(answer)) == (400, True), told(answer)
-    form["run"] = "run_" + "a" * 24
-    assert alice.post(f"{path}/replay", form).status_code == 404
 
 
 def test_a_script_gets_the_result_alone(alice: Visitor) -> None:
