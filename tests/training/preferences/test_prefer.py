@@ -141,7 +141,7 @@ def test_stages_follow_each_other_each_better_by_its_own_measure(tmp_path: Path)
     rows = run("sft", sft, *RUN, "sft.max_target_length=32", "optimizer.learning_rate=3e-4", "prompt.system=Think.")
     assert rows[-1]["eval/sft/loss"] < rows[0]["eval/sft/loss"]
     pairs = f"data.path={write_pairs(tmp_path / 'pairs')}"
-    rows = run("prefer", simpo, *RUN, pairs, "prefer.loss=simpo", f"model.from_run={sft}")
+    rows = run("prefer", simpo, *RUN, pairs, "prefer.loss=simpo", f"model.from_run={sft}", "training.num_epochs=4")
     assert rows[-1]["eval/prefer/accuracy"] > rows[0]["eval/prefer/accuracy"]
     start = (f"model.from_run={simpo}", "training.reward_function=conciseness", "evaluation.num_samples=0")
     rows = run("grpo", grpo, *start, "training.num_batches=16", "optimizer.learning_rate=1e-3")
@@ -149,6 +149,10 @@ def test_stages_follow_each_other_each_better_by_its_own_measure(tmp_path: Path)
     assert np.mean(rewards[-4:]) > np.mean(rewards[:4])
     last = from_yaml(grpo / "config.yaml")
     assert last.prompt.system == "Think."
-    assert last.training.init_checkpoint == f"{simpo}:4"
+    assert last.training.init_checkpoint == f"{simpo}:16"
     assert json.loads((grpo / "environment.json").read_text())["init_checkpoint"]["manifest"]
-    print([row.get("eval/sft/loss") for row in read_rows(sft)], [row.get("eval/prefer/accuracy") for row in read_rows(simpo)], rewards)
+    print(
+        [row.get("eval/sft/loss") for row in read_rows(sft)],
+        [row.get("eval/prefer/accuracy") for row in read_rows(simpo)],
+        rewards,
+    )
