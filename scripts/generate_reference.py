@@ -83,9 +83,10 @@ are verl's. At the end are some without a key here. [From TRL](../from-trl.md) s
 API_INTRO = """\
 # Python API
 
-This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards, and of
-`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Both are plain
-Python and NumPy: importing them loads neither JAX nor Hydra.
+This page lists every public name of `agent_tunix.api`, which `agent_tunix` offers too
+([Python and notebooks](../python.md)), of `agent_tunix.rewards`, the package for authors of rewards, and of
+`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Importing them loads
+neither JAX nor Hydra.
 
 ```python
 from agent_tunix.environments import resolve_environment
@@ -96,7 +97,7 @@ episode = resolve_environment("calculator").open()
 print(episode.call("calculator", {"expression": "1 / 3"}).text)  # 1/3 (about 0.333333333333)
 ```
 """
-API_PACKAGES = ("rewards", "environments")
+API_PACKAGES = ("api", "rewards", "environments")
 # Options of mkdocstrings, which shows the docstrings on the site.
 _OF_SITE = """\
 ::: agent_tunix.{name}

@@ -36,8 +36,8 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from agent_tunix.cli.working_directory import find_own_conf
 from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema, to_evaluate
+from agent_tunix.config.working_directory import find_own_conf
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.runs.preflight import preflight
@@ -329,14 +329,6 @@ def test_the_configuration_reference_has_every_group_and_choice(generated_pages:
     for file in find_conf_directory().glob("*/*.yaml"):
         assert f"\n## {file.parent.name}\n" in page
         assert f"\n- `{file.stem}`" in page
-
-
-@pytest.mark.slow
-def test_the_reference_of_the_checkout_is_that_of_the_code() -> None:
-    result = subprocess.run(
-        [sys.executable, "scripts/generate_reference.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_page_of_builtins_has_every_builtin_with_its_range(generated_pages: dict[str, str]) -> None:

@@ -72,6 +72,17 @@ def test_the_memory_and_the_time_of_a_teacher_are_printed() -> None:
     assert re.search(r"^  teacher .* TFLOP ", ran.stdout, re.MULTILINE)
 
 
+def test_the_memory_of_a_judge_that_the_run_samples_is_printed() -> None:
+    judge = "{tone: {function: judge, args: {model: gemma3_12b, quantization: nf4, rubric: 'Is it clear?'}}}"
+    ran = CliRunner().invoke(
+        main, ["plan", "--device", "v5e", "--devices", "8", "model=gemma3_1b", f"training.reward_function={judge}"]
+    )
+    assert ran.exit_code == 0, ran.output
+    assert re.search(r"^    judges +\d\.\d\d GB$", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  while judging +\d\.\d\d GB$", ran.stdout, re.MULTILINE)
+    assert "while judging" not in CliRunner().invoke(main, ["plan", "--device", "v5e"]).stdout
+
+
 def test_a_run_that_does_not_fit_ends_with_status_1() -> None:
     ran = CliRunner().invoke(main, ["plan", "--device", "t4", "model=qwen3_32b"])
     assert ran.exit_code == 1, ran.output

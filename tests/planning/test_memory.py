@@ -64,7 +64,9 @@ def test_what_an_adapter_spares_is_the_optimiser_and_the_reference_of_the_base(t
     assert plan_memory(architecture, lora, 4).optimizer == 3 * plan.adapter
 
 
-NOTHING = dict.fromkeys(("adapter", "reference", "teacher", "sampling", "gradients", "recomputed"), 0)
+NOTHING = dict.fromkeys(
+    ("adapter", "reference", "teacher", "judge", "judging", "sampling", "gradients", "recomputed"), 0
+)
 PLAN = MemoryPlan(weights=8 * 10**9, optimizer=10**9, cache=10**9, activations=2 * 10**9, logits=10**9, **NOTHING)
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -104,6 +105,7 @@ def plan(
     from agent_tunix.planning.forecast import Assumptions, forecast_run, short_lengths
     from agent_tunix.planning.known_models import plannable_architecture
     from agent_tunix.policy.module_names import check_experts
+    from agent_tunix.runs.judge_models import judge_configs, judges_as_written
 
     config, is_measured = _with_prompt_length(_compose(overrides))
     accelerator = _device(device, device_memory, device_tflops, device_bandwidth, device_link)
@@ -117,9 +119,10 @@ def plan(
         )
     dtype = _dtype(config, accelerator)
     compute_bytes = 4 if dtype == "float32" else 2
-    shape = _shape(config, architecture, accelerator, devices or 1, compute_bytes)
+    judges = judge_configs(judges_as_written(config, Path.cwd()))
+    shape = _shape(config, architecture, accelerator, devices or 1, compute_bytes, judges)
     assumptions = Assumptions(utilisation, bandwidth_utilisation)
-    forecast = forecast_run(architecture, config, accelerator, shape, compute_bytes, assumptions)
+    forecast = forecast_run(architecture, config, accelerator, shape, compute_bytes, assumptions, judges)
     hours = None if forecast.run_seconds is None else forecast.run_seconds * shape.size / 3600
     cost = None if hours is None or price_per_hour is None else hours * price_per_hour
     warnings = list(short_lengths(architecture, config))
@@ -138,12 +141,12 @@ def plan(
 
 
 def _compose(overrides: Sequence[str]) -> "Config":
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.checks import check
-    from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
+    from agent_tunix.runs.starting_run import compose_start
 
     find_own_conf()
-    config = compose_overrides(overrides)
+    config = compose_start(overrides)
     check(config)
     return config
 
@@ -195,7 +198,12 @@ def _device(
 
 
 def _shape(
-    config: "Config", architecture: "Architecture", device: "Accelerator", count: int, compute_bytes: int
+    config: "Config",
+    architecture: "Architecture",
+    device: "Accelerator",
+    count: int,
+    compute_bytes: int,
+    judges: "Sequence[Config]",
 ) -> "MeshShape":
     """Return the shape that `model.mesh_shape` gives, or that `auto` would choose for `count` devices."""
     from agent_tunix.config.checks import micro_batch_size
@@ -207,7 +215,7 @@ def _shape(
     if shape is None:
         return choose_mesh_shape(
             architecture,
-            lambda candidate: plan_memory(architecture, config, compute_bytes, candidate).total,
+            lambda candidate: plan_memory(architecture, config, compute_bytes, candidate, judges).total,
             Devices(count, min(count, _PER_HOST), device.memory_bytes),
             num_rows=micro_batch_size(config) * config.grpo.num_generations,
             quantization=quantization,
@@ -246,17 +254,20 @@ _PARTS = {
     "adapter": "adapter",
     "reference": "reference",
     "teacher": "teacher",
+    "judge": "judges",
     "optimizer": "optimiser",
     "cache": "keys and values",
     "sampling": "reading, drawing",
+    "judging": "questions, replies",
     "activations": "activations",
     "recomputed": "one layer again",
     "logits": "logits of a chunk",
     "gradients": "gradients",
 }
 _MOMENTS = {
-    "throughout": ("weights", "adapter", "reference", "teacher", "optimizer"),
+    "throughout": ("weights", "adapter", "reference", "teacher", "judge", "optimizer"),
     "while sampling": ("cache", "sampling"),
+    "while judging": ("judging",),
     "while updating": ("activations", "recomputed", "logits", "gradients"),
 }
 
@@ -265,11 +276,12 @@ def _lines(forecast: "RunForecast", config: "Config", cost: float | None) -> Ite
     from agent_tunix.planning.memory import gigabytes
 
     memory = forecast.memory
-    sums = dict(zip(_MOMENTS, (memory.held, memory.while_sampling, memory.while_updating), strict=True))
+    moments = memory.held, memory.while_sampling, memory.judging, memory.while_updating
+    sums = {moment: size for moment, size in zip(_MOMENTS, moments, strict=True) if size or moment != "while judging"}
     yield "memory of a device"
-    for moment, parts in _MOMENTS.items():
-        yield f"  {moment:<22}{gigabytes(sums[moment]):>12}"
-        for part in parts:
+    for moment, size in sums.items():
+        yield f"  {moment:<22}{gigabytes(size):>12}"
+        for part in _MOMENTS[moment]:
             if size := getattr(memory, part):
                 yield f"    {_PARTS[part]:<20}{gigabytes(size):>12}"
     verdict = "fits" if forecast.fits else "does not fit"

@@ -5,7 +5,7 @@ each at a share of the rate in the device's data sheet, and starting the kernels
 compilation, start and checkpoints are not included.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent_tunix.config.checks import evaluated_rows
@@ -86,6 +86,7 @@ def forecast_run(
     shape: MeshShape,
     compute_bytes: int,
     assumptions: Assumptions | None = None,
+    judges: Sequence[Config] = (),
 ) -> RunForecast:
     """Return the forecast of a run.
 
@@ -96,6 +97,7 @@ def forecast_run(
         shape: Shape of the mesh.
         compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
         assumptions: Shares of the device's rates that the run reaches.
+        judges: The models of judges that the run samples. Their memory is planned, but not their time.
     """
     assumptions = assumptions or Assumptions()
     available = round(USABLE_MEMORY * device.memory_bytes)
@@ -111,7 +113,7 @@ def forecast_run(
             ),
             grpo=replace(config.grpo, num_generations=group),
         )
-        return plan_memory(architecture, candidate, compute_bytes, shape).total <= available
+        return plan_memory(architecture, candidate, compute_bytes, shape, judges).total <= available
 
     def timed(works: Mapping[str, WorkEstimate]) -> dict[str, Phase]:
         return {name: _time(work, device, shape, assumptions) for name, work in works.items()}
@@ -121,7 +123,7 @@ def forecast_run(
     every = config.training.eval_every_n_steps
     steps = None if steps is None else steps * config.training.num_epochs
     return RunForecast(
-        memory=plan_memory(architecture, config, compute_bytes, shape),
+        memory=plan_memory(architecture, config, compute_bytes, shape, judges),
         available=available,
         phases=timed(work_of_step(architecture, config, compute_bytes, shape)),
         evaluation=timed(

@@ -10,6 +10,7 @@ micro-batch.
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,11 +56,13 @@ class MemoryPlan:
     adapter: int  # A and B of every adapted projection
     reference: int  # the reference policy's own copy of what trains; 0 without a KL penalty
     teacher: int  # weights of the teacher, less those that it shares with policy or reference
+    judge: int  # weights of the judges' models, less those shared with the policy
     # The optimiser's moments of all that trains, and the sum of gradients if an update has several micro-batches.
     optimizer: int
     # During sampling: keys and values of a step's prompts and completions, or of an evaluation's if those are larger.
     cache: int
     sampling: int  # during sampling: a layer that reads the prompts, and the logits of the tokens to draw
+    judging: int  # while a judge's model is sampled: its keys and values, and a layer that reads the questions
     # During an update: the gradient of all that trains, and the old weights, kept in case the update is not finite.
     gradients: int
     activations: int  # during an update: what the layers keep of a micro-batch for the backward pass
@@ -69,7 +72,7 @@ class MemoryPlan:
     @property
     def held(self) -> int:
         """Bytes held throughout the run."""
-        return self.weights + self.adapter + self.reference + self.teacher + self.optimizer
+        return self.weights + self.adapter + self.reference + self.teacher + self.judge + self.optimizer
 
     @property
     def while_sampling(self) -> int:
@@ -86,12 +89,13 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """The peak of the run. Sampling is over when an update begins."""
-        return self.held + max(self.while_sampling, self.while_updating)
+        """The peak of the run. Sampling is over when judging begins, and judging when an update begins."""
+        return self.held + max(self.while_sampling, self.judging, self.while_updating)
 
     def for_sampling(self) -> "MemoryPlan":
         """Return the plan without the parts that training needs."""
-        trained = ("reference", "teacher", "optimizer", "gradients", "activations", "recomputed", "logits")
+        trained = ("reference", "teacher", "judge", "judging", "optimizer")
+        trained += ("gradients", "activations", "recomputed", "logits")
         return replace(self, **dict.fromkeys(trained, 0))
 
     def describe(self) -> str:
@@ -101,7 +105,11 @@ class MemoryPlan:
 
 
 def plan_memory(
-    architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape = ONE_DEVICE
+    architecture: Architecture,
+    config: Config,
+    compute_bytes: int,
+    shape: MeshShape = ONE_DEVICE,
+    judges: Sequence[Config] = (),
 ) -> MemoryPlan:
     """Return the memory plan of one device of a mesh.
 
@@ -110,8 +118,11 @@ def plan_memory(
         config: Configuration of the run. Its `model.mesh_shape` is ignored.
         compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
         shape: Shape of the mesh.
+        judges: The models of judges, each as a policy that only samples.
     """
     a, model = architecture, config.model
+    plans = [(judge.model, _judge_plan(judge, compute_bytes, shape)) for judge in judges]
+    of_judges = {str(judge): 0 if shares_base(judge, config) else plan.weights for judge, plan in plans}
     tensors = list_tensors(a)
     weights = sum(_weight_bytes(tensor, model, compute_bytes, shape) for tensor in tensors)
     pattern = adapter_pattern(model, a)
@@ -131,6 +142,8 @@ def plan_memory(
         adapter=adapter,
         reference=reference,
         teacher=_teacher_bytes(config, compute_bytes, shape, trained, reference),
+        judge=sum(of_judges.values()),
+        judging=max((plan.while_sampling for _, plan in plans), default=0),
         optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
         cache=plan_cache(a, config, compute_bytes, shape).bytes,
         sampling=numbers_read * compute_bytes
@@ -151,6 +164,18 @@ def _teacher_bytes(config: Config, compute_bytes: int, shape: MeshShape, trained
         return 0 if reference and config.grpo.reference_sync_steps == 0 else trained
     tensors = list_tensors(plannable_architecture(teacher_model(config)))
     return sum(_count(tensor, shape) for tensor in tensors) * compute_bytes
+
+
+def shares_base(judge: ModelConfig, config: Config) -> bool:
+    """Return True if a judge's model has the weights of the frozen base of the policy, and need not be loaded."""
+    model = config.model
+    of_policy, of_judge = ((one.path, one.quantization, one.dtype) for one in (model, judge))
+    return model.lora_rank > 0 and of_policy == of_judge
+
+
+def _judge_plan(judge: Config, compute_bytes: int, shape: MeshShape) -> MemoryPlan:
+    number_bytes = {"float32": 4, "bfloat16": 2}.get(judge.model.dtype, compute_bytes)
+    return plan_memory(plannable_architecture(judge.model), judge, number_bytes, shape)
 
 
 def _part(size: int, devices: int) -> int:
@@ -273,7 +298,7 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
     Raises:
         ConfigError: The weights alone exceed the memory.
     """
-    weights = plan.weights + plan.reference + plan.teacher
+    weights = plan.weights + plan.reference + plan.teacher + plan.judge
     if weights > available:
         raise ConfigError(
             f"the weights alone need {gigabytes(weights)}, but only {gigabytes(available)} are "

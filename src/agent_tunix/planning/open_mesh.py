@@ -1,6 +1,7 @@
 """The mesh of a configuration, checked or chosen before a weight is loaded."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
@@ -18,7 +19,9 @@ from agent_tunix.policy.model import compute_dtype
 _LOGGER = logging.getLogger("agent_tunix.model")
 
 
-def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | None) -> jax.sharding.Mesh:
+def open_mesh(
+    config: Config, architecture: Architecture, *, num_rows: int | None, judges: Sequence[Config] = ()
+) -> jax.sharding.Mesh:
     """Return the mesh that `model.mesh_shape` asks for.
 
     An automatic choice is logged, and so is a warning if memory may be too small.
@@ -28,6 +31,7 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
         architecture: Architecture of the policy.
         num_rows: Rows of a micro-batch, which must be divided evenly. None if nothing trains: then any number of rows
             is allowed, and another mesh is chosen if the run's needs more devices than there are here.
+        judges: The models of judges that are sampled on the mesh, for the plan.
 
     Raises:
         ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or
@@ -39,7 +43,7 @@ def open_mesh(config: Config, architecture: Architecture, *, num_rows: int | Non
     compute_bytes = compute_dtype(config.model.dtype).itemsize
 
     def plan(shape: MeshShape) -> MemoryPlan:
-        whole = plan_memory(architecture, config, compute_bytes, shape)
+        whole = plan_memory(architecture, config, compute_bytes, shape, judges)
         return whole.for_sampling() if num_rows is None else whole
 
     if num_rows is None and shape is not None and shape.size > jax.device_count():

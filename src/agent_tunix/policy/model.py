@@ -60,6 +60,23 @@ def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, s
     return model
 
 
+def load_frozen(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh) -> Decoder:
+    """Return the model of a directory, sharded over the mesh, to be read only: in the compute type or quantised.
+
+    Args:
+        directory: A Hugging Face directory.
+        config: Type and quantisation.
+        mesh: Mesh for the weights.
+
+    Raises:
+        ModelError, ConfigError: See `load_policy`.
+    """
+    architecture = read_architecture(directory)
+    check_experts(config, architecture)
+    dtype = compute_dtype(config.dtype)
+    return load_decoder(directory, architecture, mesh, dtype, dtype, cast("Quantization | None", config.quantization))
+
+
 def load_decoder(
     directory: Path,
     architecture: Architecture,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import registry
-from agent_tunix.rewards.judges import JUDGES, OPENAI_KEY, OPENAI_URL
+from agent_tunix.rewards.judges import JUDGES, OPENAI_KEY, OPENAI_URL, is_local_model
 from agent_tunix.rewards.recipe import is_function_id
 from agent_tunix.rewards.reward_model import REWARD_MODELS
 
@@ -155,7 +155,7 @@ class _Lookup:
 
     def _of_judge(self, name: str, function: str, args: object) -> Iterator[CodePart]:
         values = self._arguments(name, function, args)
-        if self.with_defaults:
+        if self.with_defaults and not is_local_model(str(values.get("model", "")), values.get("base_url")):
             values.setdefault("base_url", OPENAI_URL)
             if values["base_url"] == OPENAI_URL:
                 values.setdefault("api_key_env", OPENAI_KEY)

@@ -24,6 +24,7 @@ from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.runs.algorithm_setup import register_own_algorithm
 from agent_tunix.runs.environment_setup import check_environments
+from agent_tunix.runs.own_code import explaining_missing
 from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
@@ -57,7 +58,8 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     """
     check(config)
     _check_subset(config)
-    register_own_algorithm(config, working_directory)
+    with explaining_missing(run):
+        register_own_algorithm(config, working_directory)
     if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
         _check_model(config, find_model_directory(config.model))
     if config.grpo.teacher is not None:
@@ -67,7 +69,8 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
-    check_environments(config, working_directory, examples)
+    with explaining_missing(run):
+        check_environments(config, working_directory, examples)
     mixture = resolve_from_config(config, working_directory, run)
     _check_filter(mixture, config)
     _fit(mixture, examples, config)

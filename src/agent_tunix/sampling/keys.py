@@ -14,6 +14,7 @@ class Use(enum.IntEnum):
     EVALUATION = 1
     PILOT = 2
     GENERATION = 3
+    JUDGE = 4
 
 
 def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:

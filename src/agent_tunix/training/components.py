@@ -34,12 +34,14 @@ from agent_tunix.policy.files.config_file import read_context_length
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.policy.files.teacher import TEACHER, check_teacher, is_initial_policy, teacher_model
-from agent_tunix.policy.model import compute_dtype, copy_reference, count_parameters, load_decoder, load_policy
+from agent_tunix.policy.model import copy_reference, count_parameters, load_frozen, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
+from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.runs.environment_setup import make_episode_encoder, make_episode_sampler
+from agent_tunix.runs.judge_models import judge_configs, load_judges
 from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.sampling.episodes import EpisodeSampler
@@ -88,7 +90,11 @@ class TrainingComponents:
 
 
 def build_components(
-    config: Config, *, environments: EnvironmentSet | None = None, num_rows: int | None = None
+    config: Config,
+    *,
+    environments: EnvironmentSet | None = None,
+    num_rows: int | None = None,
+    judges: Sequence[Judge[Any]] = (),
 ) -> TrainingComponents:
     """Load data, tokenizer and policy, and build the other parts of the run.
 
@@ -96,6 +102,7 @@ def build_components(
         config: Configuration of the run.
         environments: Environments in which the policy acts; None for completions of one turn.
         num_rows: Rows of a micro-batch; by default the completions of its prompts.
+        judges: Judges whose models the run samples. These are loaded.
 
     Raises:
         DataError, ModelError, ConfigError, CheckpointError: A part cannot be built; the message says what to do.
@@ -111,11 +118,12 @@ def build_components(
         config, batches, held_out = load_batches(config, tokenizer, read_context_length(directory), environments)
         check_eos_tokens(config, tokenizer)
     num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
-    mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows)
+    mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows, judges=judge_configs(judges))
     updates = config.grpo.num_iterations
     schedules = make_schedules(config.optimizer, config.scheduler, batches.num_steps * updates, updates)
     with spend("model"):
         policy = load_policy(directory, config.model, mesh, config.seed)
+        load_judges(judges, config, policy, mesh)
         load_initial(config, policy)
     total, trained = count_parameters(policy)
     kind = policy.config.model_type
@@ -198,8 +206,7 @@ def make_teacher(
         mesh: Mesh of the policy.
     """
     if not is_initial_policy(config):
-        dtype = compute_dtype(config.model.dtype)
-        model: nnx.Module = load_decoder(directory, read_architecture(directory), mesh, dtype, dtype)
+        model: nnx.Module = load_frozen(directory, teacher_model(config), mesh)
     elif reference is not None and config.grpo.reference_sync_steps == 0:
         model = reference.model
     else:

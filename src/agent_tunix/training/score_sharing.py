@@ -15,6 +15,7 @@ from agent_tunix.config.schema import RewardsConfig
 from agent_tunix.distributed.group import Processes
 from agent_tunix.rewards import Mixture, Sample, Score
 from agent_tunix.rewards.score_data import from_data, tidy, to_data
+from agent_tunix.runs.judge_models import refuse_local_judges
 from agent_tunix.runs.reward_setup import make_reward_runner
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -28,7 +29,11 @@ def shared_rewards(mixture: Mixture, rewards: RewardsConfig, processes: Processe
         mixture: The reward.
         rewards: Execution and limits of rewards.
         processes: Processes of the run.
+
+    Raises:
+        ConfigError: The run has several processes and samples the model of a judge.
     """
+    refuse_local_judges(mixture, processes.count)
     reason = why_first_scores(mixture, rewards.execution)
     if processes.count > 1:
         description = "process 0 scores all completions: " + reason if reason else "each process scores a share"

@@ -1,20 +1,20 @@
-"""Questions to a model, with cache, endpoint and accounts."""
+"""Questions to a model, with cache and accounts."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TypeVar
-
-import openai
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import JudgeTally, Receipt
 from agent_tunix.rewards.judges.cache import ReplyCache, cache_key
-from agent_tunix.rewards.judges.endpoint import Endpoint
 from agent_tunix.rewards.judges.faults import JudgeFault, MalformedVerdict
-from agent_tunix.rewards.judges.limits import Pool, Timing
 from agent_tunix.rewards.judges.prompts import JudgeQuestion
 from agent_tunix.rewards.judges.settings import EndpointSettings
+
+if TYPE_CHECKING:
+    from agent_tunix.rewards.judges.endpoint import Endpoint
+    from agent_tunix.rewards.judges.local import LocalEndpoint
 
 T = TypeVar("T")
 
@@ -26,18 +26,18 @@ _DECIDING = {"base_url", "model", "structured", "temperature", "seed", "max_toke
 
 
 class Asker:
-    """Client of one model at one endpoint, which serves all batches of a judge in one event loop.
+    """Client of one model, which serves all batches of a judge in one event loop.
 
     `total` is the account of all questions.
     """
 
-    def __init__(self, settings: EndpointSettings, pool: Pool, timing: Timing) -> None:
+    def __init__(self, settings: EndpointSettings, endpoint: "Endpoint | LocalEndpoint") -> None:
         self.settings = settings
         self.total = JudgeTally()
         self._step = JudgeTally()
         self._cache = ReplyCache(settings.cache)
-        self._endpoint = Endpoint(settings, pool, timing)
-        self._client: openai.AsyncOpenAI | None = None
+        self._endpoint = endpoint
+        self._client: Any = None
         self._num_sessions = 0
         self._under_way: dict[str, asyncio.Future[str]] = {}
 
@@ -71,7 +71,7 @@ class Asker:
         Raises:
             JudgeFault: There is no reply, or none that can be read.
         """
-        deciding = self.settings.model_dump(mode="json", include=_DECIDING)
+        deciding = self.settings.model_dump(mode="json", include=_DECIDING) | self._endpoint.identify()
         content = {"version": prompts.VERSION, "messages": list(question.messages), "schema": question.schema}
         key = cache_key({**content, **deciding})
         spent = Receipt(questions=1)

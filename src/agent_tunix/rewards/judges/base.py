@@ -1,6 +1,7 @@
 """Base class of judges: it asks questions concurrently and turns every fault into an outcome."""
 
 import asyncio
+import functools
 import importlib.util
 import json
 import logging
@@ -23,15 +24,19 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 if TYPE_CHECKING:
     from agent_tunix.rewards.judges.asking import Asker
+    from agent_tunix.rewards.judges.local import ModelQueue
     from agent_tunix.rewards.judges.settings import EndpointSettings
 
 S = TypeVar("S", bound="EndpointSettings")
 
 logger = logging.getLogger("agent_tunix.rewards")
 
+# Packages of the HTTP client.
+_CLIENT = {"openai", "tenacity"}
+
 
 class Judge(ConfiguredReward[S]):
-    """A reward given by a language model at an endpoint.
+    """A reward given by a language model, at an endpoint or on the devices of this machine.
 
     It asks in an event loop that all judges of the process share, in a thread of its own. Its budget and its requests
     per minute cannot be divided among workers, and `rewards.timeout_s` must not end a back-off, so it runs in the
@@ -54,16 +59,16 @@ class Judge(ConfiguredReward[S]):
         super().__init__(name, args)
 
     def _read(self, args: Mapping[str, Any]) -> S:
-        missing = [module for module in self.needed_modules if importlib.util.find_spec(module) is None]
-        if missing:
+        from agent_tunix.rewards.configured.arguments import read_arguments
+
+        settings: S = read_arguments(self.settings_class, self.name, args)
+        needed = set(self.needed_modules) - (_CLIENT if settings.is_local else set())
+        if missing := sorted(module for module in needed if importlib.util.find_spec(module) is None):
             raise RewardError(
                 f"judge {self.name!r} requires {' and '.join(missing)}, which is not installed; run `pip install "
                 f"agent_tunix[{self.extra}]`",
                 code="missing_package",
             )
-        from agent_tunix.rewards.configured.arguments import read_arguments
-
-        settings: S = read_arguments(self.settings_class, self.name, args)
         url = settings.base_url
         if settings.api_key_env and url.startswith("http:") and not is_loopback(url):
             logger.warning("judge %r sends its key unencrypted to %s", self.name, urlsplit(url).netloc)
@@ -111,7 +116,24 @@ class Judge(ConfiguredReward[S]):
         self._the_asker().check()
 
     def _describe(self, arguments: S) -> str:
+        if arguments.is_local:
+            stored = f" in {arguments.quantization}" if arguments.quantization else ""
+            return f"{arguments.model}{stored}, sampled by this process"
         return f"{arguments.model} at {arguments.base_url}"
+
+    def checkpoint_hash(self) -> str | None:
+        """Return a digest of a model on this disk, for the fingerprint; None for one at an endpoint or on a hub."""
+        queue = self.local_model
+        return None if queue is None else queue.model.digest(fetch=False)
+
+    @functools.cached_property
+    def local_model(self) -> "ModelQueue | None":
+        """The model that this process samples; None if it is at an endpoint or the judge has no arguments."""
+        if self.arguments is None or not self.arguments.is_local:
+            return None
+        from agent_tunix.rewards.judges.local import join_model
+
+        return join_model(self.arguments)
 
     def metrics(self) -> dict[str, float]:
         """Return the totals in this process: requests, tokens, cost, latency, cache hits, failures."""
@@ -124,9 +146,16 @@ class Judge(ConfiguredReward[S]):
     def _the_asker(self) -> "Asker":
         settings = self._required_arguments()
         if self._asker is None:
-            from agent_tunix.rewards.judges.asking import Asker  # imports the HTTP client
+            from agent_tunix.rewards.judges.asking import Asker
 
-            self._asker = Asker(settings, self._pool, self.timing)
+            if self.local_model is None:
+                from agent_tunix.rewards.judges.endpoint import Endpoint  # imports the HTTP client
+
+                self._asker = Asker(settings, Endpoint(settings, self._pool, self.timing))
+            else:
+                from agent_tunix.rewards.judges.local import LocalEndpoint
+
+                self._asker = Asker(settings, LocalEndpoint(settings, self.local_model))
         return self._asker
 
     def _shared_sections(self, sample: Sample) -> dict[str, str]:

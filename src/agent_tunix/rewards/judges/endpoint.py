@@ -119,6 +119,10 @@ class Endpoint:
             api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
         )
 
+    def identify(self) -> dict[str, Any]:
+        """Return nothing: the settings name the endpoint and its model."""
+        return {}
+
     async def ask(self, client: openai.AsyncOpenAI, question: JudgeQuestion[Any], seed: int, receipt: Receipt) -> str:
         """Ask until there is a reply, and return its text. The receipt is the account that the requests are added to.
 
