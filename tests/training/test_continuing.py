@@ -43,17 +43,17 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that had time for three steps of a minute each."""
+    """A run that had time for three steps, each of which took longer than the one before."""
     root, seconds, take_step = tmp_path_factory.mktemp("stopped") / "run", [0.0], GrpoTrainer.take_step
 
-    def take_a_minute(*args: Any) -> Any:
-        seconds[0] += 60
+    def take_longer_and_longer(*args: Any) -> Any:
+        seconds[0] += 30 * (1 + args[1])
         return take_step(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GrpoTrainer, "take_step", take_a_minute)
+        patch.setattr(GrpoTrainer, "take_step", take_longer_and_longer)
         patch.setattr(session_module, "TimeBudget", lambda hours: TimeBudget(hours, lambda: seconds[0]))
-        train_run(root, *OVERRIDES, f"training.max_hours={265 / 3600}")
+        train_run(root, *OVERRIDES, f"training.max_hours={440 / 3600}")
     return root
 
 

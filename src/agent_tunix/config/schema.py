@@ -88,6 +88,11 @@ class ModelConfig:
         "Regular expression for the projections that get an adapter; it must match the whole name, for example "
         "`.*self_attn.*`; null: all projections of attention and MLP, only those of attention in a model with experts.",
     )
+    lora_init: Annotated[str, OneOf("he", "peft")] = key(
+        "he",
+        "First values of LoRA's A: he, uniform within ± sqrt(6 / inputs) as in Tunix; peft: within ± sqrt(1 / inputs),"
+        " so that a learning rate means the same as in PEFT.",
+    )
     quantization: Annotated[str, OneOf("int8", "nf4")] | None = key(
         None,
         "QLoRA: store the projections of the frozen base as int8 (8.5 bits per weight) or nf4 (4.5 bits); null: in "
@@ -776,7 +781,7 @@ class DistributedConfig:
     compilation_cache: str | None = key(
         "auto",
         "Directory of the compilation cache, which makes the next start faster; at most 1 GiB per kind of processor; "
-        "auto: the user's cache directory; null: no cache.",
+        "or gs://BUCKET/DIRECTORY, without that limit; auto: the user's cache directory; null: no cache.",
     )
     num_cpu_devices: Annotated[int, Bounds(ge=1, le=512)] | None = key(
         None, "Number of virtual CPU devices, to try a mesh without accelerators; null: 1."

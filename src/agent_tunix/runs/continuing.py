@@ -6,12 +6,11 @@ directory no more.
 """
 
 import contextlib
-import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from agent_tunix.atomic_files import make_directory, sync, sync_tree
+from agent_tunix.atomic_files import copy_files, sync_tree
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError, ModelError, RunDirectoryError
 from agent_tunix.runs.directory import RunPaths, locate
@@ -81,49 +80,16 @@ def copy_history(continued: RunPaths, to: RunPaths) -> None:
     Raises:
         RunDirectoryError: A file cannot be read or written.
     """
-    with _explained(continued, to):
+    try:
         for name in _FILES:
             if (continued.root / name).is_file():
                 shutil.copyfile(continued.root / name, to.root / name)
-        for source, target in ((continued.rollouts, to.rollouts), (continued.tensorboard, to.tensorboard)):
-            if source.is_dir():
-                _copy_tree(source, target)
+        copy_files(continued.rollouts, to.rollouts)
+        copy_files(continued.tensorboard, to.tensorboard)
         sync_tree(to.root)
-
-
-def copy_checkpoints(continued: RunPaths, checkpoints: Iterable[Path], to: RunPaths) -> None:
-    """Copy checkpoints into the directory of the run that continues another one; each appears complete or not at all.
-
-    Raises:
-        RunDirectoryError: A file cannot be read or written.
-    """
-    with _explained(continued, to):
-        for checkpoint in checkpoints:
-            partial = to.checkpoints / f".{checkpoint.name}.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            _copy_tree(checkpoint, partial)
-            sync_tree(partial)
-            shutil.rmtree(to.checkpoints / checkpoint.name, ignore_errors=True)
-            os.replace(partial, to.checkpoints / checkpoint.name)
-        sync(to.checkpoints)
-
-
-@contextlib.contextmanager
-def _explained(continued: RunPaths, to: RunPaths) -> Iterator[None]:
-    try:
-        yield
     except OSError as error:
         raise RunDirectoryError(
             f"the history of {continued.root} could not be copied to {to.root}: {error}; free some space, or choose "
             "another hydra.run.dir",
             code="unwritable_directory",
         ) from error
-
-
-def _copy_tree(source: Path, target: Path) -> None:
-    """Copy the files of a directory without their permissions, because those of a read-only copy forbid writing."""
-    for path in sorted(source.rglob("*")):
-        if path.is_file() and not path.name.endswith(".partial"):
-            copy = target / path.relative_to(source)
-            make_directory(copy.parent)
-            shutil.copyfile(path, copy)

@@ -2,40 +2,33 @@
 
 After the last step come the evaluation, the checkpoint, the report, and perhaps an export. The longest time that each
 part took so far, plus a reserve, is expected of its next time. The fewer times were measured, the larger the reserve.
-A part that was not measured yet counts as a share of the budget.
+A part that was not measured yet counts as a share of the budget, unless its size tells more.
 """
 
 import contextlib
 import enum
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from agent_tunix.startup.timeline import age_of_process
 
 
-class TimedPart(enum.StrEnum):
+class TimedPart(enum.Enum):
     """A part of a run whose time is measured."""
 
-    STEP = "step"
-    EVALUATION = "evaluation"
-    CHECKPOINT = "checkpoint"
-    REPORT = "report"
-    EXPORT = "export"
-    END = "end"  # of the process: trackers upload, and devices are released
+    STEP = enum.auto()
+    EVALUATION = enum.auto()
+    CHECKPOINT = enum.auto()
+    REPORT = enum.auto()
+    EXPORT = enum.auto()
+    END = enum.auto()  # of the process: trackers upload, and devices are released
 
 
-# Share of the budget that a part takes until it is measured. The first step compiles its programs.
-_UNKNOWN = {
-    TimedPart.STEP: 0.1,
-    TimedPart.EVALUATION: 0.02,
-    TimedPart.CHECKPOINT: 0.01,
-    TimedPart.REPORT: 0.01,
-    TimedPart.END: 0.01,
-}
-# Seconds that a part takes at least until it is measured. Loading a plotting library takes most of a short report.
-_AT_LEAST_S = {TimedPart.REPORT: 5.0, TimedPart.END: 5.0}
+# Share of the budget, and the least number of seconds, that a part takes until more is known. The first step compiles.
+_SHARES = dict.fromkeys(TimedPart, 0.01) | {TimedPart.STEP: 0.1, TimedPart.EVALUATION: 0.02}
+_LEAST_S = 5.0
 # Reserve after one measurement and after many, relative to the longest time.
-_FIRST_RESERVE, _LEAST_RESERVE = 1.0, 0.1
+_FIRST_RESERVE, _LEAST_RESERVE = 1.5, 0.1
 
 
 class TimeBudget:
@@ -50,7 +43,7 @@ class TimeBudget:
         self._max_hours = max_hours
         self._age = age
         self._times: defaultdict[TimedPart, list[float]] = defaultdict(list)
-        self._floors: dict[TimedPart, float] = {}
+        self._expectations: dict[TimedPart, float] = {}
 
     @contextlib.contextmanager
     def measured(self, part: TimedPart) -> Iterator[None]:
@@ -68,19 +61,15 @@ class TimeBudget:
         return self._times[part][-1]
 
     def expect(self, part: TimedPart, seconds: float) -> None:
-        """Expect at least these seconds of a part until it is measured."""
-        self._floors[part] = seconds
+        """Expect these seconds of a part until it is measured."""
+        self._expectations[part] = seconds
 
-    def reason_to_stop(self, parts: Mapping[TimedPart, int]) -> str | None:
-        """Return the reason to take no further step; None if there is time left for one, or no limit.
-
-        Args:
-            parts: Number of times that each part happens until the end of the run, if it takes another step.
-        """
+    def reason_to_stop(self) -> str | None:
+        """Return the reason to take no further step; None if there is time left for one, or no limit."""
         if self._max_hours is None:
             return None
-        needed = self._expected(TimedPart.END) + sum(count * self._expected(part) for part, count in parts.items())
-        age = self._age()
+        # One checkpoint may be under way already.
+        needed, age = sum(map(self._expected, TimedPart)) + self._expected(TimedPart.CHECKPOINT), self._age()
         if age + needed <= 3600 * self._max_hours:
             return None
         return (
@@ -92,10 +81,9 @@ class TimeBudget:
         times = self._times[part]
         if part is TimedPart.STEP and len(times) > 1:
             times = times[1:]  # the first one compiles
-        if not times:
-            share = 3600 * (self._max_hours or 0.0) * _UNKNOWN.get(part, 0.0)
-            return max(share, _AT_LEAST_S.get(part, 0.0), self._floors.get(part, 0.0))
-        return max(times) * (1 + max(_FIRST_RESERVE / len(times), _LEAST_RESERVE))
+        if times:
+            return max(times) * (1 + max(_FIRST_RESERVE / len(times), _LEAST_RESERVE))
+        return self._expectations.get(part, max(3600 * (self._max_hours or 0.0) * _SHARES[part], _LEAST_S))
 
 
 def _clock_time(seconds: float) -> str:

@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +33,7 @@ from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.rewards.sample import ScoringFunction
-from agent_tunix.runs.continuing import copy_checkpoints, copy_history, naming_both
+from agent_tunix.runs.continuing import copy_history, naming_both
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
@@ -69,7 +69,7 @@ from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 # Speed of a slow disk, until a checkpoint was written.
-_GB_PER_SECOND = 0.05
+_SECONDS_PER_GB = 20.0
 # Key of a checkpoint's metadata: its row has an evaluation only because `training.max_hours` ended the run there.
 _EXTRA = "extra_evaluation"
 _EVALUATION_S = "time/evaluation_s"
@@ -146,9 +146,15 @@ class RunSession:
         self.max_steps = components.batches.num_steps
         self._continued = opened.continued
         self._record_of_checkpoints = read_record(opened.continued or opened.paths)
-        earlier = self._record_of_checkpoints.directories if self._config.training.resume else ()
-        self._checkpoints = self._find_checkpoints(earlier)
-        self._budget = TimeBudget(self._config.training.max_hours)
+        training = self._config.training
+        self._checkpoints = Checkpoints(
+            opened.paths.checkpoints,
+            training.max_checkpoints_to_keep,
+            opened.processes,
+            self._record_of_checkpoints.directories if training.resume else (),
+            max_bytes=None if training.max_checkpoints_gb is None else training.max_checkpoints_gb * 1e9,
+        )
+        self._budget = TimeBudget(training.max_hours)
         self._out_of_time: str | None = None  # reason why no time is left for another step
         names = [component.name for component in self._mixture.components]
         self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
@@ -189,7 +195,7 @@ class RunSession:
             CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
             ModelError: The checkpoint's adapter was trained on another model.
         """
-        self._check_size()
+        self._expect_sizes()
         with naming_both(self._continued, self._paths.root):
             first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
@@ -284,10 +290,10 @@ class RunSession:
             if outcome.updates_applied:  # the step changed the weights, so a resumed run continues after it
                 self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
-        self._out_of_time = self._find_time_is_up(step)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
         if evaluated:
             row |= self._evaluate(step, row, result)
+        self._out_of_time = self._find_time_is_up(step)
         # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
         extra = self._evaluate(step, row, result) if self._out_of_time and not evaluated else NO_METRICS
         is_best_so_far = bool(extra) and copy.deepcopy(self._best).observe(step, {**row, **extra}, judged=True)
@@ -296,11 +302,11 @@ class RunSession:
             self._save(step, extra)
         if is_best or is_best_so_far:
             self._saver.mark_best(step)
-        if evaluated and self._evaluator.is_on:
-            self._call_back("on_evaluate", step, row)
+        if (evaluated and self._evaluator.is_on) or extra:
+            self._call_back("on_evaluate", step, {**row, **extra})
         if self._saved_step == step:
             self._call_back("on_checkpoint", step)
-        self._call_back("on_step", step, row)
+        self._call_back("on_step", step, {**row, **extra})
 
     def learning_rate(self) -> float:
         """Return the learning rate of the last update."""
@@ -482,7 +488,8 @@ class RunSession:
             # The best may have no checkpoint, if other steps are judged than before.
             steps = self._processes.from_first(self._checkpoints.steps)
             if continued is not None:
-                self._take_over(continued, [step for step in {restored.step, self._best.step} if step in steps])
+                self._checkpoints.adopt(step for step in steps if step in (restored.step, self._best.step))
+                self._record_of_checkpoints = CheckpointRecord(None, ())
             self._checkpoints.repair_best(self._best.step if self._best.step in steps else None)
             self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
@@ -495,31 +502,19 @@ class RunSession:
         """Return True if the run has finished and this attempt takes no further step."""
         return not self._steps_left and self._processes.from_first(lambda: self._attempt.was_finished)
 
-    def _find_checkpoints(self, earlier: Sequence[Path] = ()) -> Checkpoints:
-        training = self._config.training
-        limit = None if training.max_checkpoints_gb is None else training.max_checkpoints_gb * 1e9
-        return Checkpoints(
-            self._paths.checkpoints, training.max_checkpoints_to_keep, self._processes, earlier, max_bytes=limit
-        )
-
-    def _take_over(self, continued: RunPaths, steps: Iterable[int]) -> None:
-        """Copy checkpoints of the run that this one continues. From here on, the other directory is not needed."""
-        paths = [self._checkpoints.path_of(step) for step in sorted(steps)]
-        self._processes.from_first(lambda: copy_checkpoints(continued, paths, self._paths))
-        self._checkpoints, self._record_of_checkpoints = self._find_checkpoints(), CheckpointRecord(None, ())
-
-    def _check_size(self) -> None:
-        """Refuse a limit that a single checkpoint exceeds."""
-        limit, size = self._config.training.max_checkpoints_gb, size_of(self._read_state()) / 1e9
-        self._budget.expect(TimedPart.CHECKPOINT, size / _GB_PER_SECOND)
-        # An export reads the model and writes it.
+    def _expect_sizes(self) -> None:
+        """Tell the budget what writing takes, and refuse a limit that a single checkpoint exceeds."""
+        limit, size_gb = self._config.training.max_checkpoints_gb, size_of(self._read_state()) / 1e9
         policy = jax.tree.leaves(nnx.state(self._components.updater.policy))
-        self._budget.expect(TimedPart.EXPORT, 2 * sum(array.nbytes for array in policy) / 1e9 / _GB_PER_SECOND)
-        if limit is not None and size > limit:
+        self._budget.expect(TimedPart.CHECKPOINT, size_gb * _SECONDS_PER_GB)
+        # An export reads the model and writes it.
+        self._budget.expect(TimedPart.EXPORT, 2 * sum(array.nbytes for array in policy) / 1e9 * _SECONDS_PER_GB)
+        if not self._evaluator.is_on:
+            self._budget.expect(TimedPart.EVALUATION, 0.0)
+        if limit is not None and size_gb > limit:
             raise ConfigError(
-                f"training.max_checkpoints_gb={limit:g} must hold a checkpoint of this run, which takes {size:.2g} GB; "
-                f"set training.max_checkpoints_gb={3 * size:.2g}, which holds the last, the best and a new one, or "
-                "train an adapter with model.lora_rank=16",
+                f"training.max_checkpoints_gb must hold a checkpoint of this run, which takes {size_gb:.2g} GB, but is "
+                f"{limit:g}; set it to {3 * size_gb:.2g} for the last, the best and the next, or train an adapter",
                 code="checkpoint_too_large",
             )
 
@@ -574,19 +569,9 @@ class RunSession:
 
     def _find_time_is_up(self, step: int) -> str | None:
         """Return the reason why the run has no time for the step after this one; None if it has."""
-        training = self._config.training
-        if training.max_hours is None or step >= self.max_steps:
+        if self._config.training.max_hours is None or step >= self.max_steps:
             return None
-        evaluates = is_due(step, training.eval_every_n_steps) and step > self._first_step
-        saves = evaluates or is_due(step, training.save_interval_steps)
-        parts = {
-            TimedPart.STEP: 1,
-            TimedPart.EVALUATION: (1 + evaluates) * self._evaluator.is_on,
-            TimedPart.CHECKPOINT: 1 + saves,
-            TimedPart.REPORT: 1,
-            TimedPart.EXPORT: 1,
-        }
-        return self._processes.from_first(lambda: self._budget.reason_to_stop(parts))
+        return self._processes.from_first(self._budget.reason_to_stop)
 
     def _end_early(self, step: int) -> None:
         """Save, and say how a run without time for another step continues."""

@@ -24,7 +24,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from agent_tunix.atomic_files import make_directory, replacing, sync, sync_tree
+from agent_tunix.atomic_files import copy_files, make_directory, replacing, sync, sync_tree
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
@@ -115,10 +115,7 @@ class Checkpoints:
         def complete() -> None:
             (partial / "metadata.json").write_text(json.dumps({"step": step, **metadata}, indent=1), encoding="utf-8")
             (partial / "manifest.json").write_text(json.dumps(_digest_files(partial), indent=1), encoding="utf-8")
-            sync_tree(partial)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(partial, final)
-            sync(self._directory)
+            self._publish(partial, final)
 
         num_bytes = size_of(state)
 
@@ -278,7 +275,7 @@ class Checkpoints:
         Raises:
             CheckpointError: The checkpoint does not exist, is damaged, or does not fit the model.
         """
-        path = self.path_of(step)
+        path = self._path(step)
         self._processes.from_first(lambda: self._verify(step))
         try:
             with ocp.PyTreeCheckpointer() as checkpointer:
@@ -303,17 +300,41 @@ class Checkpoints:
         def remove() -> None:
             for later in self.steps():
                 if later > step:
-                    shutil.rmtree(self.path_of(later), ignore_errors=True)
+                    shutil.rmtree(self._path(later), ignore_errors=True)
 
         self._processes.from_first(remove)
 
-    def path_of(self, step: int) -> Path:
+    def adopt(self, steps: Iterable[int]) -> None:
+        """Copy checkpoints of the earlier directories into this one, and forget those directories.
+
+        Raises:
+            CheckpointError: A checkpoint cannot be read or written.
+        """
+
+        def copy() -> None:
+            for step in steps:
+                source, partial = self._path(step), self._directory / f".{_name_of(step)}.partial"
+                with self._writing(step, partial, _bytes_in(source)):
+                    copy_files(source, partial)
+                    self._publish(partial, self._directory / _name_of(step))
+
+        self._processes.from_first(copy)
+        self._places = (self._directory,)
+
+    def _publish(self, partial: Path, final: Path) -> None:
+        """Give a complete checkpoint its final name."""
+        sync_tree(partial)
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(partial, final)
+        sync(self._directory)
+
+    def _path(self, step: int) -> Path:
         """Return the directory of a checkpoint, in the first place that has it."""
         paths = [place / _name_of(step) for place in self._places]
         return next((path for path in paths if path.is_dir()), paths[0])
 
     def _verify(self, step: int) -> None:
-        path = self.path_of(step)
+        path = self._path(step)
         if not path.is_dir():
             raise CheckpointError(
                 f"{self._directory} has no checkpoint of step {step}; there are {self.steps()}",
