@@ -91,7 +91,6 @@ def test_a_value_beyond_the_limit_of_its_key_is_refused(key: str) -> None:
     ("key", "value", "remedy"),
     [
         ("scheduler.kind", "cosin", "did you mean cosine?"),
-        ("grpo.advantage_scaling", "leave-one-out", "did you mean leave_one_out?"),
         ("model.lora_rank", -1, "0 trains all weights"),
         ("grpo.kl_estimator", "k1", "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero"),
         ("prompt.without_system_role", "folded", "did you mean fold?"),

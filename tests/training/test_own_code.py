@@ -15,8 +15,8 @@ from agent_tunix.environments import register_environment, register_tool
 from agent_tunix.environments import registry as environments
 from agent_tunix.errors import AgentTunixError, ConfigError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.rewards import advantages, registry
-from agent_tunix.runs import own_code
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.tracking import own_code
 from tests.raising import raises
 from tests.small_run import SMALL_RUN
 

@@ -24,8 +24,8 @@ from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.runs.algorithm_setup import register_own_algorithm
 from agent_tunix.runs.environment_setup import check_environments
-from agent_tunix.runs.own_code import explaining_missing
 from agent_tunix.runs.reward_setup import OWN_REWARD, components_as_written, resolve_correct, resolve_from_config
+from agent_tunix.tracking.own_code import explaining_missing
 
 _NO_LIMIT_MB = 2**30
 # Sources that read `data.subset`.

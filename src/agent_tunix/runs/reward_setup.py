@@ -14,8 +14,8 @@ from agent_tunix.rewards.execution import Runner, make_runner
 from agent_tunix.rewards.finding import function_name
 from agent_tunix.rewards.registry import is_name, is_shipped
 from agent_tunix.rewards.resolve import read_components, read_components_file
-from agent_tunix.runs.own_code import explaining_missing
 from agent_tunix.runs.uploaded_rewards import make_fetch
+from agent_tunix.tracking.own_code import explaining_missing
 
 # Values of `evaluation.correct` that always name the built-in reward, also if the user registers one of that name.
 BUILTIN_MEASURES = ("math", "answer_correctness", "multiple_choice", "exact_match", "code_tests")

@@ -26,8 +26,6 @@ from agent_tunix.runs import directory as run_directory
 from agent_tunix.runs import uploaded_rewards
 from agent_tunix.runs.continuing import find_continued
 from agent_tunix.runs.directory import RunPaths
-from agent_tunix.runs.own_code import KEY as OWN_CODE
-from agent_tunix.runs.own_code import describe_own_code, warn_of_changes
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
 from agent_tunix.runs.trust import record_run
@@ -36,6 +34,8 @@ from agent_tunix.startup import timeline
 from agent_tunix.startup.devices import explained_memory
 from agent_tunix.tracking import RunLog
 from agent_tunix.tracking.outcome import RunAttempt, record_failure, recorded_outcome
+from agent_tunix.tracking.own_code import KEY as OWN_CODE
+from agent_tunix.tracking.own_code import describe_own_code, warn_of_changes
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.resuming import describe_changes
 from agent_tunix.workbench.diagnosis import RunContext
