@@ -6,6 +6,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from agent_tunix.config.compose import compose_overrides
 from tests.kernels import code, execute
 from tests.small_run import SMALL_RUN
 
@@ -29,6 +30,14 @@ def test_a_notebook_is_stored_without_outputs_and_has_parameters(name: str) -> N
     cells = [cell for cell in read_cells(name) if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert [tags(cell) for cell in cells if tags(cell)] == [["install"], ["parameters"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_overrides_of_a_notebook_compose(name: str) -> None:
+    (parameters,) = (cell for cell in read_cells(name) if "parameters" in tags(cell))
+    values: dict[str, Any] = {}
+    exec(parameters.source, values)
+    assert compose_overrides(values["OVERRIDES"]).training.num_batches
 
 
 @pytest.mark.slow

@@ -794,7 +794,8 @@ class TrackingConfig:
 
     tensorboard: bool = key(True, "Write TensorBoard events.")
     progress: Annotated[str, OneOf("auto", "live", "plain", "none")] = key(
-        "auto", "Progress display: auto (live on a terminal, otherwise plain lines), live, plain or none."
+        "auto",
+        "Progress display: auto (a curve in a notebook, live on a terminal, else plain lines), live, plain or none.",
     )
     histogram_bins: Count = key(10, "Bins of the reward histograms.")
     sample_every_n_steps: Natural = key(
