@@ -26,9 +26,10 @@ CONF = find_conf_directory()
 EXPORTS: dict[str, str] = {
     "agent_tunix": """
         Callback Outcome Run Sample Score TrainingState __version__ get_reward_function list_reward_functions
-        normalize_reward open_run register_advantage_estimator register_policy_loss register_reward_function sft train
+        normalize_reward open_run prefer register_advantage_estimator register_policy_loss register_reward_function sft
+        train
     """,
-    "agent_tunix.api": "Callback Run TrainingState open_run sft train",
+    "agent_tunix.api": "Callback Run TrainingState open_run prefer sft train",
     "agent_tunix.data": """
         BatchOrder Dropped Example Interleaving LoadReport LoadedSplit Order PromptEncoder PromptTokenizer RowError
         SET_COLUMN count_steps draw_few_shot endless few_shot_messages filter_over_long is_held_out iter_examples

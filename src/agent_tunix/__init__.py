@@ -21,7 +21,7 @@ from agent_tunix.rewards import (
 from agent_tunix.version import __version__
 
 if TYPE_CHECKING:
-    from agent_tunix.api import Callback, Run, TrainingState, open_run, sft, train
+    from agent_tunix.api import Callback, Run, TrainingState, open_run, prefer, sft, train
 
 __all__ = [
     "Callback",
@@ -35,6 +35,7 @@ __all__ = [
     "list_reward_functions",
     "normalize_reward",
     "open_run",
+    "prefer",
     "register_advantage_estimator",
     "register_policy_loss",
     "register_reward_function",

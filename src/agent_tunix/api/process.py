@@ -43,7 +43,7 @@ def resume_run(stored: "StoredRun", overrides: Sequence[str], objects: Objects, 
     from agent_tunix.tracking.outcome import read_outcome
 
     prepare()
-    method: Method = "sft" if stored.environment.get("method") == "sft" else "grpo"
+    method: Method = stored.environment.get("method", "grpo")
     config = objects.named_in(compose.with_overrides(stored.config, [*overrides, "training.resume=true"]))
     all_overrides = [*read_outcome(stored.root).overrides, *overrides]
     run_here(config, stored.root, all_overrides, method, callbacks)

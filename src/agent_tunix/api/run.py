@@ -182,7 +182,7 @@ class Run:
             trust: True to use the code of a run of others.
         """
         from agent_tunix.api.objects import name_reward
-        from agent_tunix.runs.replaying import RewardChange, replay_run
+        from agent_tunix.runs.stored_rewards import RewardChange, replay_run
 
         change = RewardChange(None if reward is None else name_reward(reward), overrides)
         return replay_run(self._stored, change, steps=steps, trust=trust)[0]

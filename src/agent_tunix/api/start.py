@@ -1,4 +1,4 @@
-"""`train` and `sft`: from overrides and objects of Python to a finished run."""
+"""`train`, `sft` and `prefer`: from overrides and objects of Python to a finished run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,8 @@ def train(
     Args:
         overrides: Overrides of the command line, such as `training.num_batches=20`.
         reward: A name, a function, a list of these, or a mapping of components; None: what the overrides choose.
-        environment: A name, a class, or a mapping {name: environment} from which rows choose.
+        environment: A name, a class, a function that makes an instance, or a mapping {name: environment} from which
+            rows choose.
         tools: Names, functions or classes whose methods are tools.
         data: Rows, a data frame, an Arrow table, a `datasets.Dataset`, a path, or a mapping from splits to these;
             None: what the overrides choose. Rows in memory without held-out rows switch off the evaluation.
@@ -49,8 +50,6 @@ def train(
 def sft(
     *overrides: str,
     reward: Any = None,
-    environment: Any = None,
-    tools: Sequence[Any] | None = None,
     data: Any = None,
     evaluation_data: Any = None,
     directory: str | Path | None = None,
@@ -60,7 +59,23 @@ def sft(
 
     The arguments and errors are those of `train`. The reward only scores evaluations.
     """
-    return _start("sft", overrides, Objects(reward, environment, tools), data, evaluation_data, directory, callbacks)
+    return _start("sft", overrides, Objects(reward), data, evaluation_data, directory, callbacks)
+
+
+def prefer(
+    *overrides: str,
+    reward: Any = None,
+    data: Any = None,
+    evaluation_data: Any = None,
+    directory: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Train on pairs of responses, as `agent-tunix prefer` does, and return the run.
+
+    The arguments and errors are those of `train`. The reward only scores evaluations. `prefer.from_rollouts=RUN` makes
+    the pairs from the completions of a run.
+    """
+    return _start("prefer", overrides, Objects(reward), data, evaluation_data, directory, callbacks)
 
 
 def _start(

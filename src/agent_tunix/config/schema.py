@@ -88,6 +88,11 @@ class ModelConfig:
         "Regular expression for the projections that get an adapter; it must match the whole name, for example "
         "`.*self_attn.*`; null: all projections of attention and MLP, only those of attention in a model with experts.",
     )
+    lora_init: Annotated[str, OneOf("he", "peft")] = key(
+        "he",
+        "First values of LoRA's A: he, uniform within ± sqrt(6 / inputs) as in Tunix; peft: within ± sqrt(1 / inputs),"
+        " so that a learning rate means the same as in PEFT.",
+    )
     quantization: Annotated[str, OneOf("int8", "nf4")] | None = key(
         None,
         "QLoRA: store the projections of the frozen base as int8 (8.5 bits per weight) or nf4 (4.5 bits); null: in "

@@ -302,11 +302,11 @@ class RunSession:
             self._save(step, extra)
         if is_best or is_best_so_far:
             self._saver.mark_best(step)
-        if evaluated and self._evaluator.is_on:
-            self._call_back("on_evaluate", step, row)
+        if (evaluated and self._evaluator.is_on) or extra:
+            self._call_back("on_evaluate", step, {**row, **extra})
         if self._saved_step == step:
             self._call_back("on_checkpoint", step)
-        self._call_back("on_step", step, row)
+        self._call_back("on_step", step, {**row, **extra})
 
     def learning_rate(self) -> float:
         """Return the learning rate of the last update."""

@@ -42,6 +42,7 @@ def adapter_values(peft: Any) -> Mapping[str, Any]:
     return {
         "model.lora_rank": given["r"],
         "model.lora_alpha": given.get("lora_alpha", 8),
+        "model.lora_init": "peft",
         "model.lora_module_path": _module_path(given.get("target_modules")),
     }
 

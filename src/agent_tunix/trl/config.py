@@ -67,7 +67,7 @@ num_generations_eval: int? = None → evaluation.num_passes | None: num_generati
 max_completion_length: int? = 512 → generation.max_generation_steps | with tools also environment.max_episode_tokens
 shuffle_dataset: bool? = True ⇒ data.shuffle
 generation_batch_size: int? = None → training.batch_size | as steps_per_generation
-steps_per_generation: int? = None → training.batch_size | divides gradient_accumulation_steps: an update samples anew
+steps_per_generation: int? = None → training.batch_size | it divides gradient_accumulation_steps
 temperature: float = 1.0 ⇒ generation.temperature
 top_p: float = 1.0 ⇒ generation.top_p
 top_k: int = 0 → generation.top_k | 0: null
@@ -193,7 +193,7 @@ _JSON = ("lr_scheduler_kwargs", "model_init_kwargs", "generation_kwargs", "chat_
 
 
 class TrlField(NamedTuple):
-    """What is known of a field.
+    """A row of the tables: a field.
 
     Attributes:
         kind: `mapped`, `refused` or `unneeded`.

@@ -72,6 +72,7 @@ def prompt_values(conversational: bool, tokenizer: Any, model: str) -> dict[str,
         "data.prompt_column": "prompt",
         "data.answer_column": None,
         "data.max_row_bytes": 2**30,
+        "prompt.system": None,
         "rewards.completions": "messages" if conversational else "text",
         "prompt.chat_template": None if conversational else _RAW,
     }

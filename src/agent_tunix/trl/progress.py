@@ -22,7 +22,6 @@ _NAMES = {
     "completions/max_length": "completions/length_max",
     "completions/clipped_ratio": "completions/clipped_share",
     "tools/call_frequency": "tools/calls_mean",
-    "reward": "rewards/total/mean",
     "frac_reward_zero_std": "rewards/dead_groups",
     "entropy": "policy/entropy",
     "kl": "policy/kl",
@@ -51,7 +50,7 @@ class TrainerState:
 
 @dataclass
 class TrainerControl:
-    """What a callback asks for; `should_training_stop` and `should_log` are heeded."""
+    """Requests of callbacks; `should_training_stop` and `should_log` are heeded."""
 
     should_training_stop: bool = False
     should_epoch_stop: bool = False
@@ -86,6 +85,7 @@ class Progress(Callback):
         self._evaluation: Mapping[str, Any] | None = None  # of the step that is not reported yet
         self._saved = self._in_step = False
         self._began = time.monotonic()
+        self._completions = batches.size * (args.num_generations or 8)
 
     def on_train_begin(self, state: TrainingState) -> None:
         """Begin."""
@@ -121,7 +121,7 @@ class Progress(Callback):
             self._losses.append(metrics["policy/loss"])
         self._call("on_step_end", state)
         if self._is_due(before) or self._control.should_log:
-            self._log(state, train_figures(self._rows))
+            self._log(state, train_figures(self._rows, self._completions))
             self._rows = []
         self._report(state)
         self._in_step = False
@@ -129,10 +129,9 @@ class Progress(Callback):
     def on_train_end(self, state: TrainingState) -> None:
         """Log the totals, and end."""
         seconds = time.monotonic() - self._began
-        completions = self._batches.size * (self._args.num_generations or 8)
         totals = {
             "train_runtime": seconds,
-            "train_samples_per_second": completions * len(self._losses) / seconds,
+            "train_samples_per_second": self._completions * len(self._losses) / seconds,
             "train_steps_per_second": len(self._losses) * self._batches.num_iterations / seconds,
             "train_loss": sum(self._losses) / len(self._losses) if self._losses else None,
         }
@@ -193,17 +192,23 @@ class Progress(Callback):
                 _LOGGER.warning("control.%s of a callback has no effect here; set GRPOConfig.%s", name, instead)
 
 
-def train_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the means of some steps under TRL's names, and the last learning rate; None if no step has the figure."""
+def train_figures(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+    """Return the means of some steps under TRL's names, and the last learning rate; None for an unknown figure.
+
+    Args:
+        rows: The rows of the steps, of `metrics.jsonl`.
+        count: Completions of a step, with which standard deviations become unbiased.
+    """
     names = {name: own for name, own in _NAMES.items() if any(row.get(own) is not None for row in rows)}
+    names |= {"reward": "rewards/total/mean", "reward_std": "rewards/total/std"}
     parts = {own.split("/")[1] for row in rows for own in row if own.startswith("rewards/") and own.endswith("/weight")}
-    for part in parts:
-        names |= {f"rewards/{part}/{figure}": f"rewards/{part}/{figure}" for figure in ("mean", "std")}
-    figures = {
-        name: _mean([row.get(own) for row in rows])
-        for name, own in (names | {"reward_std": "rewards/total/std"}).items()
-    }
-    return figures | {"learning_rate": rows[-1].get("policy/learning_rate")}
+    names |= {own: own for part in parts for own in (f"rewards/{part}/mean", f"rewards/{part}/std")}
+    figures = {name: _mean([row.get(own) for row in rows]) for name, own in names.items()}
+    unbiased = math.sqrt(count / max(count - 1, 1))
+    figures |= {
+        name: value * unbiased for name, value in figures.items() if name.endswith("std") and value is not None
+    } | {"learning_rate": rows[-1].get("policy/learning_rate")}
+    return figures
 
 
 def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, Any]:

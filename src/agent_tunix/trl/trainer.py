@@ -45,7 +45,7 @@ class GRPOTrainer:
         model: Name on the Hugging Face hub, a directory, or a location of this package; no object.
         reward_funcs: Functions, names of reward models, or one of these.
         args: Settings; None: the defaults.
-        train_dataset: A `datasets.Dataset` or rows; None if the environment gives the prompts.
+        train_dataset: A `datasets.Dataset` or rows, with a column `prompt`.
         eval_dataset: Held-out rows.
         processing_class: The model's tokenizer, whose chat template is used.
         reward_processing_classes: None.
@@ -113,11 +113,11 @@ class GRPOTrainer:
             **adapter_values(peft_config),
         }
         only_prompt = bool(args.remove_unused_columns)
-        rows = (
-            self._own_rows()
-            if train_dataset is None
-            else read_rows(train_dataset, "train_dataset", only_prompt=only_prompt, limit=self._rows_of_run())
-        )
+        if train_dataset is None:
+            refuse(
+                "train_dataset", None, "leaves the prompts to the environment", "give rows with a prompt to begin with"
+            )
+        rows = read_rows(train_dataset, "train_dataset", only_prompt=only_prompt, limit=self._rows_of_run())
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self._evaluation_rows = (
             None if eval_dataset is None else read_rows(eval_dataset, "eval_dataset", only_prompt=only_prompt)
@@ -266,12 +266,6 @@ class GRPOTrainer:
             return None
         batches = plan_batches(self.args, 1, _count_devices(self.args))
         return batches.num_steps * batches.size
-
-    def _own_rows(self) -> list[dict[str, Any]]:
-        """Return the rows of a run whose environment gives the prompts: empty ones, as many as it has."""
-        if self._environments is None or (limit := self._rows_of_run()) is None:
-            raise ConfigError("train_dataset must have rows, or environment_factory and max_steps must be given")
-        return [{"prompt": [{"role": "user", "content": ""}]}] * limit
 
     def _acting(self) -> dict[str, Any]:
         given = {"tools": self._tools or None, "environment": self._environments}

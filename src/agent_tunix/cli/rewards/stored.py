@@ -59,7 +59,7 @@ def replay(
     the reward cannot be used.
     """
     from agent_tunix.cli.rewards.options import read_spec
-    from agent_tunix.runs import replaying
+    from agent_tunix.runs import stored_rewards
     from agent_tunix.tracking.stored_run import StoredRun
 
     if reuse and repeats > 1:
@@ -68,11 +68,11 @@ def replay(
             "remove one of them"
         )
     stored = StoredRun(run)
-    change = replaying.RewardChange(None if reward is None else read_spec(reward), overrides)
+    change = stored_rewards.RewardChange(None if reward is None else read_spec(reward), overrides)
     if repeats > 1:
-        _print(replaying.repeat_run(stored, change, repeats, steps=steps, trust=trust), as_json)
+        _print(stored_rewards.repeat_run(stored, change, repeats, steps=steps, trust=trust), as_json)
         return
-    comparison, changed = replaying.replay_run(
+    comparison, changed = stored_rewards.replay_run(
         stored, change, steps=steps, num_shown=num_shown, reuse=reuse, trust=trust
     )
     if not as_json:
