@@ -13,11 +13,11 @@ from agent_tunix.errors import CheckpointError, ConfigError
 from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.runs.directory import hold
 from agent_tunix.runs.found_run import find_run
-from agent_tunix.runs.time_budget import TimeBudget
 from agent_tunix.runs.trust import is_own_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.runs.weights.state import read_weights
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
+from agent_tunix.startup.time_budget import TimeBudget
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.training import session as session_module
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows

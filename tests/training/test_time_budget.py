@@ -9,8 +9,8 @@ import pytest
 
 from agent_tunix.evaluation.evaluate import Evaluator
 from agent_tunix.runs.preflight import ValidatedConfig, preflight
-from agent_tunix.runs.time_budget import TimeBudget, TimedPart
 from agent_tunix.runs.weights.checkpoints import Checkpoints
+from agent_tunix.startup.time_budget import TimeBudget, TimedPart
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.training import session as session_module
 from agent_tunix.training.components import TrainingComponents, build_components

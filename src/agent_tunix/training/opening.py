@@ -24,11 +24,11 @@ from agent_tunix.policy.files.teacher import pin_teacher
 from agent_tunix.rewards import Fingerprint, Mixture
 from agent_tunix.runs import directory as run_directory
 from agent_tunix.runs import uploaded_rewards
-from agent_tunix.runs.continuing import find_continued
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
 from agent_tunix.runs.trust import record_run
+from agent_tunix.runs.weights.continuing import find_continued
 from agent_tunix.runs.weights.initial import describe_initial, pin_initial
 from agent_tunix.startup import timeline
 from agent_tunix.startup.devices import explained_memory

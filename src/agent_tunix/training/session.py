@@ -33,19 +33,19 @@ from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.rewards.sample import ScoringFunction
-from agent_tunix.runs.continuing import copy_history, naming_both
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import NO_METRICS, RunReporter, SilentReporter, open_reporter, report
-from agent_tunix.runs.time_budget import TimeBudget, TimedPart
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
+from agent_tunix.runs.weights.continuing import copy_history, naming_both
 from agent_tunix.runs.weights.record import CheckpointRecord, read_record, write_record
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
+from agent_tunix.startup.time_budget import TimeBudget, TimedPart
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
 from agent_tunix.tracking.callbacks import Callback, Callbacks
