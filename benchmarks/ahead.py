@@ -143,8 +143,7 @@ def sampling_program(config: Config, mesh: jax.sharding.Mesh) -> Program:
     graph, state = _policy_parts(config, mesh)
     G, (_, _, P, T) = config.grpo.num_generations, _shapes(config)
     B = even_count(mesh, config.training.batch_size, G)
-    generation = config.generation
-    sampling = SamplingParams(T, generation.temperature, generation.top_p, generation.top_k, generation.min_p)
+    sampling = SamplingParams.of_training(config)
     stages = (Stage(B, G, T),) if row_shards(mesh) > 1 else plan_stages(B, G, P, T)
 
     def sample(state: Any, prompts: Any, lengths: Any, key: Any) -> Any:

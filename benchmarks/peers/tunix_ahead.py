@@ -5,7 +5,6 @@ Model classes, loss, training step and pass of the reference policy are Tunix's.
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -29,6 +28,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
 }
 _ADAPTED = ".*q_einsum|.*kv_einsum|.*gate_proj|.*down_proj|.*up_proj|.*attn_vec_einsum"
 _PAD, _EOS = 0, 1
+_TEMPERATURE = 0.9
 
 
 def make_mesh(devices: Any, fsdp: int, tp: int) -> jax.sharding.Mesh:
@@ -67,6 +67,8 @@ def tunix_programs(
         layers: Layers of the model; None for its own number.
     """
     algorithm = grpo_learner.GRPOConfig(num_generations=group, beta=0.08, epsilon=0.2)
+    # The learner takes it from the rollout's settings.
+    algorithm.temperature = _TEMPERATURE
     kept: dict[str, Any] = {}
 
     def rows(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
@@ -85,7 +87,10 @@ def tunix_programs(
         trainer = peft_trainer.PeftTrainer(
             policy, optimizer, peft_trainer.TrainingConfig(eval_every_n_steps=10**9, max_steps=10**9)
         )
-        loss = functools.partial(algo_core.grpo_loss_fn, algo_config=algorithm, pad_id=_PAD, eos_id=_EOS)
+
+        def loss(model: Any, train_example: Any) -> Any:
+            return algo_core.grpo_loss_fn(model, train_example, algorithm, _PAD, _EOS)
+
         trainer.with_loss_fn(loss, has_aux=True)
         trainer.with_gen_model_input_fn(lambda example: {"train_example": example})
         kept["step"] = trainer.create_train_step_fn()
@@ -111,7 +116,7 @@ def tunix_programs(
         return nnx.state(policy, nnx.LoRAParam), nnx.state(optimizer), loss, statistics, norm
 
     def logps(base: Any, prompts: Any, tokens: Any) -> Any:
-        return common.compute_per_token_logps(kept["base"], base, prompts, tokens, _PAD, _EOS, temperature=0.9)
+        return common.compute_per_token_logps(kept["base"], base, prompts, tokens, _PAD, _EOS, temperature=_TEMPERATURE)
 
     def lower(function: Any, *arguments: Any, **options: Any) -> Any:
         with _on(mesh):
