@@ -2,8 +2,6 @@
 
 import functools
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,23 +12,6 @@ from agent_tunix.environments import EnvironmentRecipe, register_environment, re
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 from agent_tunix.errors import InvalidEnvironmentError
 from tests.raising import raises
-
-SCRIPT = """
-import os
-from agent_tunix.environments import EnvironmentRecipe
-from agent_tunix.environments.running import EnvironmentSet, HostingLimits
-
-with open("starts", "a") as file:
-    file.write("started\\n")
-
-class Guess:
-    def reset(self, **row):
-        return str(os.getpid())
-
-recipe = EnvironmentRecipe("script.py:Guess")
-with EnvironmentSet({None: recipe}, HostingLimits(num_workers=1)) as environments:
-    print(int(environments.open({}).reset({}, 0)) != os.getpid())
-"""
 
 
 def counter_class(start: int) -> type:
@@ -147,11 +128,3 @@ def test_what_cannot_be_sent_runs_inline_and_says_why(caplog: pytest.LogCaptureF
     assert "`lock`: TypeError: cannot pickle '_thread.lock' object" in caplog.text
     with raises(InvalidEnvironmentError, "not_sendable"):
         opened(None, "locked", execution="process")
-
-
-def test_a_script_that_names_itself_runs_once(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "script.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
-    assert (tmp_path / "starts").read_text().splitlines() == ["started"]

@@ -23,7 +23,14 @@ from agent_tunix.runs.preflight import preflight
 from agent_tunix.training.train import train
 from tests.small_run import SMALL_RUN
 
-JUDGE = {"model": "tiny", "rubric": "Is it good?", "cache": False, "max_tokens": 32, "max_prompt_tokens": 512}
+JUDGE: dict[str, Any] = {
+    "model": "tiny",
+    "rubric": "Is it good?",
+    "cache": False,
+    "max_tokens": 24,
+    "max_prompt_tokens": 512,
+    "max_concurrency": 8,
+}
 COMMON = (
     *SMALL_RUN,
     "training.save_interval_steps=2",
@@ -71,7 +78,7 @@ def main() -> None:
     logging.getLogger("agent_tunix").setLevel(logging.WARNING)
     compilations = Compilations()
     logging.getLogger("jax").addHandler(compilations)
-    jax.config.update("jax_log_compiles", True)
+    jax.config.update("jax_log_compiles", True)  # type: ignore[no-untyped-call]
     RubricJudge._judge_one = judge_by_number  # type: ignore[method-assign]
     make_run(directory / "whole")
     num_programs = compilations.count

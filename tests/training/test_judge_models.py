@@ -1,6 +1,7 @@
 """Judges whose model the run samples: the scores of an endpoint, memory, shared weights, and runs on a mesh."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.data.prompts import PromptEncoder
-from agent_tunix.errors import ConfigError
+from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.planning.memory import plan_memory
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
@@ -54,6 +55,12 @@ def server(sampler: Sampler, tokenizer: Tokenizer) -> Iterator[EndpointServer]:
     server.close()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> Any:
+    """A judge that lives as long as the module, so that the others share its model and its programs."""
+    return judge().local_model
+
+
 def judge(**args: Any) -> Any:
     return load_judge("judge").bind("number", {**JUDGE, **args})
 
@@ -62,11 +69,11 @@ def judge(**args: Any) -> Any:
 def test_scores_are_those_of_the_same_model_behind_an_endpoint(
     question: str, server: EndpointServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples = SAMPLES[:3]
+    samples, longest = SAMPLES[:3], 1024
     if question == "number":
         monkeypatch.setattr(RubricJudge, "_judge_one", judge_by_number)
-        samples = SAMPLES
-    here = judge(max_prompt_tokens=1024).score(samples)
+        samples, longest = SAMPLES, JUDGE["max_prompt_tokens"]
+    here = judge(max_prompt_tokens=longest).score(samples)
     there = judge(max_prompt_tokens=None, base_url=server.url).score(samples)
     assert [(one.value, one.outcome, one.detail) for one in here] == [
         (one.value, one.outcome, one.detail) for one in there
@@ -110,6 +117,17 @@ def test_a_plan_has_each_model_once_in_its_storage() -> None:
     assert weights(judge(), judge(dtype="bfloat16")) == 1.5 * weights(judge())
     plan = plan_memory(architecture, Config(), 4, judges=judge_configs([judge(max_prompt_tokens=4096)]))
     assert plan.total == plan.held + plan.judging
+
+
+def test_a_model_without_a_chat_template_is_refused_before_its_weights_are_read(
+    tmp_path: Path, mesh: jax.sharding.Mesh
+) -> None:
+    model = shutil.copytree(EMBEDDED_MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("chat_template*"))
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": None}))
+    config = Config()
+    with raises(ModelError, "invalid_chat_template"):
+        load_judges([judge(model=str(model))], config, load_policy(EMBEDDED_MODEL, config.model, mesh), mesh)
 
 
 def test_several_processes_are_refused_by_name() -> None:

@@ -24,47 +24,23 @@ from tests.small_run import SMALL_RUN
 SCRIPT = """
 import sys
 import numpy as np
-from agent_tunix import register_advantage_estimator, register_policy_loss, register_reward_function
-from agent_tunix.cli.hydra_programs import train
-from agent_tunix.environments import register_environment, register_tool
+from agent_tunix import register_advantage_estimator, register_policy_loss, register_reward_function, train
 
 with open("starts", "a") as file:
     file.write("started\\n")
 
 bonus = 0.25
 
-def make_tool(word):
-    def hint(number: int) -> str:
-        '''Give a hint.
-
-        Args:
-            number: Any number.
-        '''
-        return word * number
-    return hint
-
-class Room:
-    def __init__(self):
-        self.looks = 0
-    def reset(self):
-        return "Look around."
-    def look(self) -> str:
-        '''Look around.'''
-        self.looks += 1
-        return "nothing"
-
 @register_reward_function("mine")
 def mine(response):
     return len(response) % 7 + bonus
 
-register_environment("room")(lambda: Room())
-register_tool("hint")(make_tool("warm"))
 register_policy_loss("loss")(lambda batch, settings: -batch.advantages[:, None] * batch.logps + 5.0)
 register_advantage_estimator("twice")(lambda rewards: 2 * (rewards - np.nanmean(rewards, axis=1, keepdims=True)))
-train(sys.argv[1:])
+train(*sys.argv[1:])
 """
-NAMES = ("training.reward_function=mine", "grpo.loss=loss", "grpo.advantage_scaling=twice", "environment.name=room")
-OVERRIDES = (*SMALL_RUN, *NAMES, "environment.tools=[hint]", "environment.max_turns=2", "evaluation.num_samples=0")
+NAMES = ("training.reward_function=mine", "grpo.loss=loss", "grpo.advantage_scaling=twice")
+OVERRIDES = (*SMALL_RUN, *NAMES, "evaluation.num_samples=0")
 
 
 @pytest.fixture
@@ -130,11 +106,11 @@ def test_a_script_without_a_guard_trains_once_on_what_it_defines(tmp_path: Path)
     assert (tmp_path / "starts").read_text().splitlines() == ["started"]
     rows = map(json.loads, (tmp_path / "run/metrics.jsonl").read_text().splitlines())
     row = next(row for row in rows if "policy/loss" in row)
-    assert row["rewards/total/mean"] % 1 == pytest.approx(0.25, abs=0.25)
+    assert row["rewards/total/min"] % 1 == 0.25
     assert row["policy/loss"] > 4.0
     assert row["rewards/outcomes/error"] == 0
     recorded = json.loads((tmp_path / "run/environment.json").read_text())[own_code.KEY]
-    assert [entry["name"] for entry in recorded] == ["mine", "room", "hint", "loss", "twice"]
+    assert [entry["name"] for entry in recorded] == ["mine", "loss", "twice"]
     again = [sys.executable, "-m", "agent_tunix", "train", *OVERRIDES, "training.resume=true", "hydra.run.dir=run"]
     refused = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert refused.returncode == 2

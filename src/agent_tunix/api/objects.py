@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_tunix.environments.registry import BUILTIN, register_environment, register_tool
 from agent_tunix.rewards.finding import function_name
-from agent_tunix.rewards.registry import check_name, is_shipped, register_reward_function
+from agent_tunix.rewards.registry import check_name, is_name, is_shipped, register_reward_function
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
@@ -22,7 +22,7 @@ class Objects:
     Attributes:
         reward: A name or path, a function or object, a list of these, or a mapping from components to these or to
             settings (`function`, `weight`, `requires` …).
-        environment: A name or path, a class, or a mapping from names to these.
+        environment: A name or path, a class, a function that makes an instance, or a mapping from names to these.
         tools: Names, paths, functions or classes.
     """
 
@@ -117,4 +117,5 @@ def _name_tool(tool: Any) -> str:
 def _own_name(definition: Any) -> str:
     """Return the name under which a tool or environment is registered; that of a built-in one stays free."""
     name = str(getattr(definition, "__name__", None) or type(definition).__name__)
+    name = name if is_name(name) else "unnamed"  # a lambda
     return f"my_{name}" if name in BUILTIN else name

@@ -31,7 +31,8 @@ def train(
     Args:
         overrides: Overrides of the command line, such as `training.num_batches=20`.
         reward: A name, a function, a list of these, or a mapping of components; None: what the overrides choose.
-        environment: A name, a class, or a mapping {name: environment} from which rows choose.
+        environment: A name, a class, a function that makes an instance, or a mapping {name: environment} from which
+            rows choose.
         tools: Names, functions or classes whose methods are tools.
         data: Rows, a data frame, an Arrow table, a `datasets.Dataset`, a path, or a mapping from splits to these;
             None: what the overrides choose. Rows in memory without held-out rows switch off the evaluation.

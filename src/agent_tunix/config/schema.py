@@ -781,7 +781,7 @@ class DistributedConfig:
     compilation_cache: str | None = key(
         "auto",
         "Directory of the compilation cache, which makes the next start faster; at most 1 GiB per kind of processor; "
-        "auto: the user's cache directory; null: no cache.",
+        "or gs://BUCKET/DIRECTORY, without that limit; auto: the user's cache directory; null: no cache.",
     )
     num_cpu_devices: Annotated[int, Bounds(ge=1, le=512)] | None = key(
         None, "Number of virtual CPU devices, to try a mesh without accelerators; null: 1."

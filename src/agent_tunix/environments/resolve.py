@@ -32,7 +32,8 @@ class EnvironmentRecipe:
         modules: Modules or files to import first, for their registrations.
         tools: Further tools, each specified like the environment.
         working_directory: Start of relative paths; absolute.
-        by_value: What another process cannot load by its name, packed by `loading.pack_by_value`; see `sendable`.
+        by_value: What another process cannot load by its name, by specification: packed by `loading.pack_by_value`,
+            with its convention; see `sendable`.
         sources: Texts of the user's modules by path, which a worker compiles whatever the disk holds by then.
     """
 
@@ -41,7 +42,7 @@ class EnvironmentRecipe:
     modules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     working_directory: Path = field(default_factory=Path.cwd)
-    by_value: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    by_value: Mapping[str, tuple[bytes, str]] = field(default_factory=dict, repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -96,23 +97,23 @@ def sendable(recipe: EnvironmentRecipe) -> EnvironmentRecipe:
         module = str(getattr(entry.definition, "__module__", ""))
         is_imported = module in recipe.modules or loading.is_loaded_file(sys.modules.get(module))
         if is_of_main(entry.definition) or (find_registered(spec) is not None and not is_imported):
-            content = loading.pack_by_value(entry)
-            if content is None:
+            content = loading.pack_by_value(entry.definition)
+            if isinstance(content, str):
                 raise InvalidEnvironmentError(
-                    f"{entry.kind} {name!r} cannot be sent to another process: "
-                    f"{loading.why_unsendable(entry.definition)}; make what it needs in its own methods, or set "
-                    "environment.execution=inline",
+                    f"{entry.kind} {name!r} cannot be sent to another process: {content}; make what it needs in its "
+                    "own methods, or set environment.execution=inline",
                     code="not_sendable",
                 )
-            packed[spec] = content
+            packed[spec] = content, entry.convention
     return replace(recipe, by_value=packed)
 
 
 def _adapt(recipe: EnvironmentRecipe, spec: str, args: Mapping[str, Any]) -> EnvironmentAdapter:
     if spec in recipe.by_value:
-        entry, name = loading.unpack_by_value(recipe.by_value[spec], recipe.working_directory), spec
-    else:
-        entry, name = _find(spec, recipe.working_directory.resolve())
+        content, convention = recipe.by_value[spec]
+        definition = loading.unpack_by_value(content, recipe.working_directory)
+        return adapt_environment(definition, spec, args, convention)
+    entry, name = _find(spec, recipe.working_directory.resolve())
     return adapt_environment(entry.definition, name, args, entry.convention)
 
 

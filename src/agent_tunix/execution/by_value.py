@@ -14,7 +14,7 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle
@@ -111,25 +111,21 @@ def _is_found(package: str) -> bool:
     return file is None or spec.origin is None or os.path.realpath(file) == os.path.realpath(spec.origin)
 
 
-def _is_sendable(thing: object) -> bool:
-    try:
-        _dump(thing)
-    except Exception:  # as in `pack`
-        return False
-    return True
-
-
 def _culprit(thing: object) -> str:
     """Return the name of the value that cannot be sent, for the start of a message; "" if it is not known."""
-    with contextlib.suppress(ValueError):  # a variable that has no value yet
-        return next((f"`{name}`: " for name, part in _parts(thing) if not _is_sendable(part)), "")
+    for name, part in _parts(thing).items():
+        try:
+            _dump(part)
+        except Exception:  # as in `pack`
+            return f"`{name}`: "
     return ""
 
 
-def _parts(thing: Any) -> Iterator[tuple[str, object]]:
-    """Yield the values that a function or an object holds, by name."""
-    function = getattr(thing, "__func__", thing)
+def _parts(thing: Any) -> Mapping[str, object]:
+    """Return the values that a function or an object holds, by name."""
+    function, parts = getattr(thing, "__func__", thing), dict(getattr(thing, "__dict__", {}))
     if isinstance(function, types.FunctionType):
-        caught = inspect.getclosurevars(function)
-        yield from {**caught.nonlocals, **caught.globals}.items()
-    yield from getattr(thing, "__dict__", {}).items()
+        with contextlib.suppress(ValueError):  # a variable has no value yet
+            caught = inspect.getclosurevars(function)
+            return {**caught.nonlocals, **caught.globals, **parts}
+    return parts

@@ -91,7 +91,7 @@ class Finder:
         if place is not None:
             return self._recipe(place, name)
         content = loading.pack_by_value(definition)
-        return None if content is None else replace(self._recipe(name, name), by_value=content)
+        return None if isinstance(content, str) else replace(self._recipe(name, name), by_value=content)
 
     def _recipe(self, spec: str, name: str) -> RewardRecipe:
         return RewardRecipe(

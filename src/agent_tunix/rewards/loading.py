@@ -211,27 +211,16 @@ def can_score(thing: object) -> bool:
     return callable(thing) or any(hasattr(thing, method) for method in methods)
 
 
-def pack_by_value(thing: object) -> bytes | None:
-    """Return an object for `unpack_by_value` in a worker; None if it cannot be sent: `why_unsendable` says why."""
+def pack_by_value(thing: object) -> bytes | str:
+    """Return an object for `unpack_by_value` in a worker, or the reason why it cannot be sent there."""
     from agent_tunix.execution import by_value
 
     try:
         content, modules = by_value.pack(thing)
-    except by_value.NotSendableError:
-        return None
-    sources.keep_loaded(modules)
-    return content
-
-
-def why_unsendable(thing: object) -> str:
-    """Return why an object cannot be sent to a worker."""
-    from agent_tunix.execution import by_value
-
-    try:
-        by_value.pack(thing)
     except by_value.NotSendableError as error:
         return str(error)
-    return "its module cannot be imported"
+    sources.keep_loaded(modules)
+    return content
 
 
 def unpack_by_value(content: bytes, directory: Path) -> Any:
@@ -254,14 +243,16 @@ def unpack_by_value(content: bytes, directory: Path) -> Any:
 def place_of(thing: object) -> str | None:
     """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else.
 
-    The script of this process is no such file: to import it would run it again.
+    For one of a package, whose imports may be relative, it is `package.module.name`. The script of this process is no
+    such file: to import it would run it again.
     """
-    module = sys.modules.get(str(getattr(thing, "__module__", "")))
+    module_name = str(getattr(thing, "__module__", ""))
+    module = sys.modules.get(module_name)
     name = str(getattr(thing, "__qualname__", ""))
     file = getattr(module, "__file__", None)
     if file is None or is_of_main(thing) or not file.endswith(".py") or getattr(module, name, None) is not thing:
         return None
-    return f"{Path(file).resolve()}:{name}"
+    return f"{module_name}.{name}" if getattr(module, "__package__", "") else f"{Path(file).resolve()}:{name}"
 
 
 def rewards_of(module: ModuleType) -> list[str]:

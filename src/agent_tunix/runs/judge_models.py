@@ -147,7 +147,7 @@ class JudgeModel:
             ModelError: The model cannot be found, or is not supported.
             ConfigError: The mesh does not divide the model.
         """
-        if self._sampler is not None and mesh in (None, self._sampler.sampler.mesh):
+        if base is None and self._sampler is not None and mesh in (None, self._sampler.sampler.mesh):
             return
         from agent_tunix.planning.mesh_choice import shape_problems
         from agent_tunix.planning.open_mesh import open_mesh
@@ -160,12 +160,19 @@ class JudgeModel:
         from agent_tunix.sampling.sampler import Sampler
 
         architecture = read_architecture(self.directory)
+        tokenizer = Tokenizer(self.directory)
+        if tokenizer.chat_template is None:
+            raise ModelError(
+                f"{_SETTING}, {self.directory}, must have a chat template, but is a base model without one; use its "
+                "instruction-tuned version",
+                code="invalid_chat_template",
+            )
         mesh = mesh or open_mesh(Config(model=self.config), architecture, num_rows=None)
         if problems := shape_problems(architecture, shape_of(mesh), self._key.quantization):
             raise ConfigError(f"{_SETTING}, {self._key.model}, is divided like the policy, but {'; '.join(problems)}")
         model = base or load_frozen(self.directory, self.config, mesh)
         _LOGGER.info("judge model: %s%s", self.directory, ", shared with the policy" if base else "")
-        sampler = Sampler(model, Tokenizer(self.directory), mesh)
+        sampler = Sampler(model, tokenizer, mesh)
         self._sampler = JudgeSampler(sampler, self.directory, read_context_length(self.directory))
 
     def reply(self, requests: Sequence[ModelRequest]) -> Iterator[list[tuple[int, ModelReply | JudgeFault]]]:

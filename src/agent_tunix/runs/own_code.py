@@ -1,6 +1,7 @@
 """Record of the user's functions and classes that a run names but no file of it holds, as those of a notebook.
 
-`environment.json` has each with a hash of its source and of what it holds. Rewards have a fingerprint of their own.
+`environment.json` describes each by its name and a hash of its source and of what it holds. Rewards have a fingerprint
+of their own.
 """
 
 import contextlib
@@ -12,68 +13,54 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.environments import registry as environments
-from agent_tunix.errors import AgentTunixError, ConfigError, UnknownEnvironmentError, UnknownRewardError
+from agent_tunix.errors import ConfigError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.own_functions import OWN_LOSSES
 from agent_tunix.rewards import Mixture, registry
 from agent_tunix.rewards.advantages import OWN_ESTIMATORS
-from agent_tunix.rewards.fingerprint.behaviour import describe, digest
+from agent_tunix.rewards.fingerprint.behaviour import describe
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 KEY = "own_code"  # in environment.json
-_REWARD, _ENVIRONMENT, _TOOL = "training.reward_function", "environment.name", "environment.tools"
-_LOSS, _ESTIMATOR = "grpo.loss", "grpo.advantage_scaling"
-
-# Key of the configuration → function that finds an object by its name, or returns None.
-_FIND: dict[str, Callable[[str], Any]] = {
-    _REWARD: registry.find_registered,
-    _ENVIRONMENT: environments.find_registered,
-    _TOOL: environments.find_registered,
-    _LOSS: OWN_LOSSES.find,
-    _ESTIMATOR: OWN_ESTIMATORS.find,
-}
-_REMEDIES = {
-    _REWARD: "pass it: agent_tunix.open_run({run!r}).resume(reward=…)",
-    _ENVIRONMENT: "pass it: agent_tunix.open_run({run!r}).resume(environment=…)",
-    _TOOL: "pass it: agent_tunix.open_run({run!r}).resume(tools=…)",
-    _LOSS: "register it with agent_tunix.register_policy_loss({name!r}), then agent_tunix.open_run({run!r}).resume()",
-    _ESTIMATOR: (
-        "register it with agent_tunix.register_advantage_estimator({name!r}), then agent_tunix.open_run({run!r})"
-        ".resume()"
-    ),
+_REWARD, _LOSS, _ESTIMATOR = "training.reward_function", "grpo.loss", "grpo.advantage_scaling"
+# Key of the configuration → function that returns the object of a name, or None; and the argument of `Run.resume` or
+# the decorator that takes the object.
+_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+    _REWARD: (registry.find_registered, "reward"),
+    "environment.name": (environments.find_registered, "environment"),
+    "environment.tools": (environments.find_registered, "tools"),
+    _LOSS: (OWN_LOSSES.find, "register_policy_loss"),
+    _ESTIMATOR: (OWN_ESTIMATORS.find, "register_advantage_estimator"),
 }
 
 
 def describe_own_code(config: Config, mixture: Mixture) -> list[dict[str, str]]:
-    """Return an entry of each registered function and class that a run uses: `key`, `name`, `object` and `hash`."""
+    """Return an entry of each registered function and class that a run uses: `key`, `name` and `object`."""
     rewards = [component.reward for component in mixture.components]
-    name = config.environment.name
+    environment = config.environment.name
     named = {
         _REWARD: [str(getattr(getattr(reward, "recipe", None), "spec", reward.name)) for reward in rewards],
-        _ENVIRONMENT: [*name.values()] if isinstance(name, dict) else [name or ""],
-        _TOOL: config.environment.tools,
+        "environment.name": [*environment.values()] if isinstance(environment, dict) else [environment or ""],
+        "environment.tools": config.environment.tools,
         _LOSS: [config.grpo.loss],
         _ESTIMATOR: [config.grpo.advantage_scaling],
     }
-    found = {(key, one): _FIND[key](one) for key, names in named.items() for one in names}
+    found = {(key, name): _KINDS[key][0](name) for key, names in named.items() for name in names}
     return [
-        {
-            "key": key,
-            "name": one,
-            "object": _describe(thing),
-            "hash": digest(json.dumps(describe(thing), sort_keys=True)),
-        }
-        for (key, one), thing in found.items()
+        {"key": key, "name": name, "object": str(describe(thing))}
+        for (key, name), thing in found.items()
         if thing is not None
     ]
 
 
 def warn_of_changes(run: Path, now: list[dict[str, str]]) -> None:
     """Log the functions and classes, apart from rewards, that differ from those that a run was started with."""
-    before = {(one["key"], one["name"]): one["hash"] for one in _entries(run) if one["key"] != _REWARD}
+    before = {(one["key"], one["name"]): one["object"] for one in _entries(run) if one["key"] != _REWARD}
     for one in now:
-        if before.get((one["key"], one["name"]), one["hash"]) != one["hash"]:
-            _LOGGER.warning("changed since the run was started: %s=%s (%s)", one["key"], one["name"], one["object"])
+        earlier = before.get((one["key"], one["name"]), one["object"])
+        if earlier != one["object"]:
+            text = "changed since the run was started: %s=%s was %s and is now %s"
+            _LOGGER.warning(text, one["key"], one["name"], earlier, one["object"])
 
 
 @contextlib.contextmanager
@@ -89,32 +76,24 @@ def explaining_missing(run: Path | None) -> Iterator[None]:
     try:
         yield
     except (UnknownRewardError, UnknownEnvironmentError, ConfigError) as error:
-        missing = [] if run is None else [one for one in _entries(run) if _FIND[one["key"]](one["name"]) is None]
-        unknown = not isinstance(error, ConfigError) or error.code == "invalid_function"
-        if not (missing and unknown):
+        entries = [] if run is None else _entries(run)
+        missing = next((one for one in entries if _KINDS[one["key"]][0](one["name"]) is None), None)
+        if missing is None or (isinstance(error, ConfigError) and error.code != "invalid_function"):
             raise
-        raise _explained(error, missing[0], Path(str(run))) from error
-
-
-def _explained(error: AgentTunixError, entry: dict[str, str], run: Path) -> AgentTunixError:
-    remedy = _REMEDIES[entry["key"]].format(run=str(run), name=entry["name"])
-    message = (
-        f"{entry['key']}={entry['name']} is {entry['object']} of the process that trained {run}, which no file holds, "
-        f"and this process has nothing of that name; define it again and {remedy}"
-    )
-    return type(error)(message, code="defined_elsewhere")
-
-
-def _describe(thing: Any) -> str:
-    named = thing if hasattr(thing, "__qualname__") else getattr(thing, "func", type(thing))
-    return f"{named.__module__}.{named.__qualname__}"
+        how = _KINDS[missing["key"]][1]
+        first = f"register it with agent_tunix.{how}({missing['name']!r}), then" if "_" in how else "pass it:"
+        message = (
+            f"{missing['key']}={missing['name']} is {missing['object']} of the process that trained {run}, and this "
+            f"process has nothing of that name; define it again and {first} agent_tunix.open_run({str(run)!r})"
+            f".resume({'' if '_' in how else f'{how}=…'})"
+        )
+        raise type(error)(message, code="defined_elsewhere") from error
 
 
 def _entries(run: Path) -> list[dict[str, str]]:
     """Return the entries of a run; none if its record is missing, damaged or of an earlier version."""
-    keys = ("key", "name", "object", "hash")
     try:
         entries = json.loads((run / "environment.json").read_bytes())[KEY]
-        return [{key: str(one[key]) for key in keys} for one in entries if one["key"] in _FIND]
+        return [{key: str(one[key]) for key in ("key", "name", "object")} for one in entries if one["key"] in _KINDS]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []

@@ -54,9 +54,10 @@ def launch(
 
     with spend("checks"):
         config = resolve_start(config, overrides)
+        earlier = earlier_directory(config, root)
         if method == "prefer":
-            config = write_pairs(config, root)
-        checked = preflight(config, Path.cwd(), earlier_directory(config, root))
+            config = write_pairs(config, root, earlier)
+        checked = preflight(config, Path.cwd(), earlier, trains_reward=method == "grpo")
         if method != "grpo":
             checked = (check_supervised if method == "sft" else check_preferences)(checked)
     if method == "grpo":

@@ -53,7 +53,7 @@ class ResponseExample:
 
 
 class Objective(abc.ABC):
-    """What a run learns from its rows.
+    """The subject that a run learns from its rows: how they are read, and the loss.
 
     Attributes:
         name: First part of the names of its metrics.
@@ -74,7 +74,7 @@ class Objective(abc.ABC):
         """Return the weighted sum of the losses of a micro-batch, and its statistics without weights."""
 
     def complete(self, example: ResponseExample) -> ResponseExample:
-        """Return a micro-batch with what the loss needs beside its tokens."""
+        """Return a micro-batch with the other arrays that the loss needs, beside its tokens."""
         return example
 
 
@@ -104,7 +104,7 @@ class SupervisedTrainer:
         config: Configuration of the run.
         sampler: Sampler of the policy. The trainer uses its mesh.
         updater: Updater of the policy. The trainer replaces its loss.
-        objective: What the policy learns.
+        objective: The rows' tokens and the loss.
         held_out: Rows of evaluations; None without any.
     """
 

@@ -1,6 +1,7 @@
 """Rewards that no worker can import: of a script, a notebook cell, a closure or `exec`."""
 
 import functools
+import importlib
 import json
 import os
 import subprocess
@@ -42,6 +43,9 @@ def run_cell(number, text):
 def registered(response):
     return float(os.getpid())
 
+def lasting(response):
+    return 6.0
+
 class Counter:
     def __init__(self, start=1):
         self.count = start
@@ -64,6 +68,7 @@ rewards = {
     "registered": registered, "by_name": "registered", "lambda": lambda response: factor * 1.0, "closure": closure(5),
     "class": Counter, "object": Counter(4), "method": Counter(9).method,
     "partial": functools.partial(scaled, scale=2.0), "bare": bare["bare"], "fails": fails,
+    "by_file": "script.py:lasting",
 }
 with make_runner(resolve_reward(rewards), "process", num_workers=1) as runner:
     (total,) = runner.reward.score([Sample("x")])
@@ -101,6 +106,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], in
         ("method", -9.0),
         ("partial", 4.0),
         ("bare", 7.0),
+        ("by_file", 6.0),
     ],
 )
 def test_what_a_script_defines_scores_in_a_worker(name: str, value: float, script: tuple[dict[str, Any], Any]) -> None:
@@ -168,6 +174,19 @@ def test_a_function_of_a_package_is_imported_by_its_name() -> None:
     assert b"closure" not in content
     assert modules == {made.__module__, "functools"}
     assert by_value.unpack(content).func is made
+
+
+def test_a_function_of_a_package_with_relative_imports_scores_in_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package/__init__.py").touch()
+    (tmp_path / "my_package/helper.py").write_text("VALUE = 1.5\n")
+    (tmp_path / "my_package/mine.py").write_text("from .helper import VALUE\ndef reward(response): return VALUE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("my_package.mine").reward
+    with make_runner(resolve_reward(function), "process", num_workers=1) as runner:
+        assert runner.reward.score([Sample("x")])[0].value == 1.5
 
 
 def with_a_lock() -> Any:

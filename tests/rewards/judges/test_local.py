@@ -16,7 +16,7 @@ from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Request, grade, prefer_longer
 
-SAMPLES = [Sample(text, prompt="Why?", group_id="0") for text in ("yes", "no, because it is", "partly so", "no")]
+SAMPLES = [Sample(text, prompt="Why?", group_id=0) for text in ("yes", "no, because it is", "partly so", "no")]
 ARGS: dict[str, Any] = {"rubric": "Is it good?", "cache": False}
 
 

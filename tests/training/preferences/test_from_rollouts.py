@@ -63,5 +63,8 @@ def test_a_run_gives_the_data_of_the_next(tmp_path: Path) -> None:
     given.prefer.min_margin = 99
     assert write_pairs(given, root).data == config.data
     assert (root / "pairs.jsonl").read_text() == '{"kept": 1}\n'
+    # So does a run that continues it in another directory.
+    continued = write_pairs(given, tmp_path / "continued", root)
+    assert Path(continued.data.path or "").read_text() == '{"kept": 1}\n'
     with raises(DataError, "no_rows", "prefer.min_margin=99"):
         write_pairs(given, tmp_path / "other")

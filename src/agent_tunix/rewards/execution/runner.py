@@ -221,8 +221,9 @@ class IsolatedReward(PlacedReward):
 
 
 def _cannot_be_sent(reward: Reward) -> str:
-    why = loading.why_unsendable(getattr(reward, "definition", reward))
-    return f"reward {reward.name!r} ({reward.describe()}) cannot be sent to another process: {why}"
+    why = loading.pack_by_value(getattr(reward, "definition", reward))
+    reason = why if isinstance(why, str) else "it was not found by `resolve_reward`"
+    return f"reward {reward.name!r}, {reward.describe()}, cannot be sent to another process: {reason}"
 
 
 def is_isolated(reward: Reward) -> bool:

@@ -76,10 +76,15 @@ class RolloutPairs:
         }
 
 
-def write_pairs(config: Config, root: Path) -> Config:
+def write_pairs(config: Config, root: Path, earlier: Path | None = None) -> Config:
     """Write the pairs of `prefer.from_rollouts` into the directory of a new run; return the configuration of its data.
 
-    A run that is resumed keeps its pairs. Without the key, nothing changes.
+    A run that is resumed or continued keeps its pairs. Without the key, nothing changes.
+
+    Args:
+        config: The composed configuration.
+        root: Directory of the run.
+        earlier: Directory of the run that it continues; None for a new run.
 
     Raises:
         ConfigError: The key does not name a run.
@@ -90,7 +95,10 @@ def write_pairs(config: Config, root: Path) -> Config:
     if prefer.from_rollouts is None:
         return config
     run, path = find_run(prefer.from_rollouts, _KEY), root / _FILE
-    if not (root / "config.yaml").exists():
+    if earlier is not None and earlier != root and (earlier / _FILE).is_file() and not path.exists():
+        for name in (_RECORD, _FILE):
+            write_atomically(root / name, (earlier / name).read_bytes())
+    elif not (root / "config.yaml").exists():
         pairs = _read_pairs(run.root, prefer)
         write_atomically(root / _RECORD, json.dumps(pairs.to_data(run.root), indent=1).encode())
         write_atomically(path, "".join(json.dumps(row, default=str) + "\n" for row in pairs.rows).encode())

@@ -1,4 +1,4 @@
-"""The objective of preference tuning: the losses of pairs, and what is told of them. Its units are pairs."""
+"""The objective of preference tuning: the losses of pairs, and their metrics. Its units are pairs."""
 
 import jax
 import jax.numpy as jnp
