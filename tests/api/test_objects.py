@@ -7,7 +7,8 @@ import pytest
 from agent_tunix.api.objects import Objects
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config
-from agent_tunix.environments.registry import get_registered
+from agent_tunix.environments.builtin.calculator import calculator as builtin_calculator
+from agent_tunix.environments.registry import get_registered, register_tool
 from agent_tunix.errors import InvalidEnvironmentError, RewardError
 from agent_tunix.rewards.registry import get_builtin, get_reward_function, registered_apart
 
@@ -82,3 +83,18 @@ def test_what_is_no_reward_or_tool_is_refused() -> None:
         Objects(reward=3).named_in(Config())
     with pytest.raises(InvalidEnvironmentError):
         Objects(tools=[3]).named_in(Config())
+
+
+def test_a_tool_keeps_the_name_by_which_the_model_calls_it() -> None:
+    def calculator(expression: str) -> str:
+        """Compute an expression.
+
+        Args:
+            expression: The expression.
+        """
+        return expression
+
+    try:
+        assert Objects(tools=[calculator]).named_in(Config()).environment.tools == ["calculator"]
+    finally:
+        register_tool("calculator", overwrite=True)(builtin_calculator)

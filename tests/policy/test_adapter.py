@@ -92,6 +92,15 @@ def test_the_first_adapter_follows_from_the_seed_and_the_name(qwen3: Path) -> No
     assert not np.array_equal(first[name], first["layers.0.self_attn.v_proj.kernel_lora_a"])
 
 
+def test_an_adapter_may_begin_as_those_of_peft(qwen3: Path) -> None:
+    """PEFT draws A within ± 1 / √inputs, and He's bound is √6 times that."""
+    name = "layers.1.self_attn.v_proj.kernel_lora_a"
+    he, peft = (adapters(load(qwen3, lora_init=kind))[name] for kind in ("he", "peft"))
+    np.testing.assert_allclose(he, peft * 6**0.5, rtol=1e-5)
+    bound = peft.shape[0] ** -0.5
+    assert 0.9 * bound < np.abs(peft).max() <= bound
+
+
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [

@@ -119,11 +119,9 @@ def test_the_defaults_are_those_of_trl() -> None:
     assert {name: repr(getattr(GRPOConfig(), name)) for name in FIELDS_OF_TRL} == FIELDS_OF_TRL
 
 
-def test_the_list_is_that_of_the_installed_trl() -> None:
+def test_the_installed_trl_has_no_other_field() -> None:
     trl = pytest.importorskip("trl")
-    if not trl.__version__.startswith("1.16."):
-        pytest.skip("the list is of TRL 1.16")
-    assert [field.name for field in dataclasses.fields(trl.GRPOConfig)] == list(FIELDS_OF_TRL)
+    assert {field.name for field in dataclasses.fields(trl.GRPOConfig)} <= FIELDS.keys()
 
 
 def test_every_mapped_field_is_accounted_for() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agent_tunix.tracking.callbacks import TrainingState
 from agent_tunix.trl.config import GRPOConfig
-from agent_tunix.trl.progress import Progress, TrainerState, evaluation_figures, train_figures
+from agent_tunix.trl.progress import CallbackBridge, LoggedState, evaluation_figures, train_figures
 from agent_tunix.trl.settings import plan_batches
 
 METRICS = {"policy/loss": 0.5, "policy/learning_rate": 1e-3, "rewards/total/mean": 1.0, "rewards/total/std": 0.5}
@@ -32,11 +32,11 @@ class Recorder:
         return note
 
 
-def run(recorder: Recorder, steps: int = 4, **fields: Any) -> TrainerState:
+def run(recorder: Recorder, steps: int = 4, **fields: Any) -> LoggedState:
     """Report a run that evaluates before step 1 and with step 2, and writes a checkpoint with it."""
     args = GRPOConfig("out", max_steps=steps, **fields)
-    state, own = TrainerState(), TrainingState(Path("run"), steps)
-    progress = Progress(args, plan_batches(args, 8), [recorder], {"model": None}, state)
+    state, own = LoggedState(), TrainingState(Path("run"), steps)
+    progress = CallbackBridge(args, plan_batches(args, 8), [recorder], {"model": None}, state)
     progress.on_train_begin(own)
     progress.on_evaluate(own, EVALUATION)
     for step in range(1, steps + 1):

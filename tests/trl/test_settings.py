@@ -10,29 +10,31 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
 from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import GRPOConfig
-from agent_tunix.trl.settings import Batches, convert, model_values, plan_batches
+from agent_tunix.trl.settings import BatchPlan, convert, model_values, plan_batches
 from tests.raising import raises
 
 
 @pytest.mark.parametrize(
     ("fields", "rows", "devices", "expected"),
     [
-        ({}, 100, 1, Batches(1, 1, 300, 100, 1)),
-        ({"per_device_train_batch_size": 16, "gradient_accumulation_steps": 4}, 100, 1, Batches(8, 2, 36, 12, 1)),
-        ({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 16}, 100, 1, Batches(4, 1, 75, 25, 1)),
-        ({"num_generations": 4}, 100, 8, Batches(16, 16, 18, 6, 1)),
-        ({"max_steps": 10, "num_iterations": 4}, 100, 1, Batches(1, 1, 3, 100, 4)),
-        ({"num_train_epochs": 0.1}, 100, 1, Batches(1, 1, 10, 100, 1)),
-        ({"generation_batch_size": 8, "gradient_accumulation_steps": 2}, 100, 1, Batches(2, 1, 150, 50, 1)),
+        ({}, 100, 1, BatchPlan(1, 1, 300, 100, 1)),
+        ({"per_device_train_batch_size": 16, "gradient_accumulation_steps": 4}, 100, 1, BatchPlan(8, 2, 36, 12, 1)),
+        ({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 16}, 100, 1, BatchPlan(4, 1, 75, 25, 1)),
+        ({"num_generations": 4}, 100, 8, BatchPlan(16, 16, 18, 6, 1)),
+        ({"max_steps": 10, "num_iterations": 4}, 100, 1, BatchPlan(1, 1, 3, 100, 4)),
+        ({"num_train_epochs": 0.1}, 100, 1, BatchPlan(1, 1, 10, 100, 1)),
+        ({"generation_batch_size": 8, "gradient_accumulation_steps": 2}, 100, 1, BatchPlan(2, 1, 150, 50, 1)),
         (
             {"per_device_train_batch_size": 24, "num_generations": 16, "gradient_accumulation_steps": 2},
             9,
             1,
-            Batches(3, 1, 9, 3, 1),
+            BatchPlan(3, 1, 9, 3, 1),
         ),
     ],
 )
-def test_completions_are_counted_in_prompts(fields: dict[str, Any], rows: int, devices: int, expected: Batches) -> None:
+def test_completions_are_counted_in_prompts(
+    fields: dict[str, Any], rows: int, devices: int, expected: BatchPlan
+) -> None:
     assert plan_batches(GRPOConfig(**fields), rows, devices) == expected
 
 

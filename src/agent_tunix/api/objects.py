@@ -109,13 +109,17 @@ def _name_environment(environment: Any) -> Any:
 def _name_tool(tool: Any) -> str:
     if isinstance(tool, str):
         return tool
-    name = _own_name(tool)
+    name = _plain_name(tool)  # the model calls it by this name, also where a built-in tool has it
     register_tool(name, overwrite=True)(tool)
     return name
 
 
 def _own_name(definition: Any) -> str:
-    """Return the name under which a tool or environment is registered; that of a built-in one stays free."""
-    name = str(getattr(definition, "__name__", None) or type(definition).__name__)
-    name = name if is_name(name) else "unnamed"  # a lambda
+    """Return the name under which an environment is registered; that of a built-in one stays free."""
+    name = _plain_name(definition)
     return f"my_{name}" if name in BUILTIN else name
+
+
+def _plain_name(definition: Any) -> str:
+    name = str(getattr(definition, "__name__", None) or type(definition).__name__)
+    return name if is_name(name) else "unnamed"  # a lambda

@@ -197,7 +197,7 @@ dataset_num_proc preprocessing_num_workers dataloader_* → rows are prepared wh
 repetition_penalty → sampling has only temperature, top_p, top_k and min_p
 generation_kwargs → the keys of `generation` are all that sampling has
 processing_class → the tokenizer is that of model.path
-callbacks → a run has trackers (docs/metrics.md), stopping.metric and hydra's callbacks instead
+callbacks → agent_tunix.train(callbacks=…) in Python; a run has trackers (docs/metrics.md) and stopping.metric
 apply_chat_template → prompts are always rendered by the chat template: prompt.chat_template
 remove_unused_columns → a reward can use every column of the data
 ulysses_sequence_parallel_size sequence_parallel_size context_parallel_size

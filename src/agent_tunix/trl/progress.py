@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_tunix.tracking.callbacks import Callback, TrainingState
 from agent_tunix.trl.config import GRPOConfig
-from agent_tunix.trl.settings import Batches
+from agent_tunix.trl.settings import BatchPlan
 
 _LOGGER = logging.getLogger("agent_tunix.trl")
 
@@ -34,7 +34,7 @@ _UNHEEDED = {"should_evaluate": "eval_steps", "should_save": "save_steps", "shou
 
 
 @dataclass
-class TrainerState:
+class LoggedState:
     """The state of the training, with the names of transformers' `TrainerState`; steps count updates."""
 
     epoch: float = 0.0
@@ -59,12 +59,12 @@ class TrainerControl:
     should_log: bool = False
 
 
-class Progress(Callback):
-    """The callback of a run that keeps a `TrainerState` and calls the callbacks of a trainer, in TRL's order.
+class CallbackBridge(Callback):
+    """The callback of a run that keeps a `LoggedState` and calls the callbacks of a trainer, in TRL's order.
 
     Args:
         args: Settings of the trainer.
-        batches: Batches of the run.
+        batches: BatchPlan of the run.
         callbacks: Objects with methods such as `on_log`.
         shared: Further arguments of every call.
         state: The state to keep.
@@ -73,10 +73,10 @@ class Progress(Callback):
     def __init__(
         self,
         args: GRPOConfig,
-        batches: Batches,
+        batches: BatchPlan,
         callbacks: Sequence[Any],
         shared: Mapping[str, Any],
-        state: TrainerState,
+        state: LoggedState,
     ) -> None:
         self._args, self._batches, self._callbacks, self._shared = args, batches, callbacks, shared
         self._state, self._control = state, TrainerControl()

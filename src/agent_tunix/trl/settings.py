@@ -38,7 +38,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchPlan:
     """The batches of a run, in prompts."""
 
     size: int  # prompts of an update
@@ -58,7 +58,7 @@ class Batches:
         return max(1, math.ceil(updates / self.num_iterations))
 
 
-def plan_batches(args: GRPOConfig, num_rows: int, num_devices: int = 1) -> Batches:
+def plan_batches(args: GRPOConfig, num_rows: int, num_devices: int = 1) -> BatchPlan:
     """Return the batches of a run.
 
     Args:
@@ -95,7 +95,7 @@ def plan_batches(args: GRPOConfig, num_rows: int, num_devices: int = 1) -> Batch
     per_epoch = max(num_rows // size, 1)
     epochs, iterations = args.num_train_epochs, args.num_iterations
     num_steps = math.ceil(args.max_steps / iterations) if args.max_steps > 0 else math.ceil(epochs * per_epoch)
-    return Batches(size, micro, max(num_steps, 1), per_epoch, iterations)
+    return BatchPlan(size, micro, max(num_steps, 1), per_epoch, iterations)
 
 
 def _sampled_completions(args: GRPOConfig, at_once: int) -> int:
@@ -106,7 +106,7 @@ def _sampled_completions(args: GRPOConfig, at_once: int) -> int:
     return at_once * int(args.steps_per_generation or args.gradient_accumulation_steps)
 
 
-def convert(args: GRPOConfig, batches: Batches) -> Values:
+def convert(args: GRPOConfig, batches: BatchPlan) -> Values:
     """Return key → value for all mapped fields, without those of model, data, rewards and evaluation.
 
     Raises:
@@ -128,7 +128,7 @@ def convert(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _optimizer(args: GRPOConfig, batches: Batches) -> Values:
+def _optimizer(args: GRPOConfig, batches: BatchPlan) -> Values:
     name = str(args.optim).lower()
     kind = next((kind for kind in ("adamw", "adafactor", "lion", "sgd") if kind in name), None)
     if kind is None or name.startswith(("galore", "apollo", "stable", "schedule_free", "lomo", "rmsprop")):
@@ -145,7 +145,7 @@ def _optimizer(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _schedule(args: GRPOConfig, batches: Batches) -> Values:
+def _schedule(args: GRPOConfig, batches: BatchPlan) -> Values:
     name, given = str(args.lr_scheduler_type), dict(args.lr_scheduler_kwargs or {})
     kinds = {"linear": "linear", "cosine": "cosine", "cosine_with_min_lr": "cosine", "inverse_sqrt": "inverse_sqrt"}
     kind = kinds.get(name, "constant" if name.startswith("constant") else None)
@@ -164,7 +164,7 @@ def _schedule(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _loss(args: GRPOConfig, batches: Batches) -> Values:
+def _loss(args: GRPOConfig, batches: BatchPlan) -> Values:
     level = args.importance_sampling_level
     if args.loss_type not in _LOSSES or level not in ("token", "sequence"):
         name = "importance_sampling_level" if args.loss_type in _LOSSES else "loss_type"
@@ -191,7 +191,7 @@ def _loss(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _generation(args: GRPOConfig, batches: Batches) -> Values:
+def _generation(args: GRPOConfig, batches: BatchPlan) -> Values:
     if args.max_completion_length is None:
         refuse("GRPOConfig.max_completion_length", None, "lets completions be as long as the model", "set a number")
     given = dict(args.generation_kwargs or {})
@@ -208,7 +208,7 @@ def _generation(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _saving(args: GRPOConfig, batches: Batches) -> Values:
+def _saving(args: GRPOConfig, batches: BatchPlan) -> Values:
     intervals: Mapping[str, Callable[[], int]] = {
         "no": lambda: 0,
         "best": lambda: _evaluation_interval(args, batches),
@@ -230,7 +230,7 @@ def _saving(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _logging(args: GRPOConfig, batches: Batches) -> Values:
+def _logging(args: GRPOConfig, batches: BatchPlan) -> Values:
     reported = args.report_to or []
     names = {name for name in ([reported] if isinstance(reported, str) else reported) if name != "none"}
     if unknown := sorted(names - set(_TRACKERS)):
@@ -247,7 +247,7 @@ def _logging(args: GRPOConfig, batches: Batches) -> Values:
     return values
 
 
-def _devices(args: GRPOConfig, batches: Batches) -> Values:
+def _devices(args: GRPOConfig, batches: BatchPlan) -> Values:
     dtype = str(plain(_init_kwargs(args).get("dtype", _init_kwargs(args).get("torch_dtype")))).removeprefix("torch.")
     if dtype not in ("None", "auto", "float32", "bfloat16"):
         refuse(
@@ -299,7 +299,7 @@ def _quantization(given: Any) -> str | None:
     return "int8" if given.load_in_8bit else "nf4"
 
 
-def evaluation_values(args: GRPOConfig, batches: Batches, num_rows: int, num_devices: int = 1) -> Values:
+def evaluation_values(args: GRPOConfig, batches: BatchPlan, num_rows: int, num_devices: int = 1) -> Values:
     """Return the keys of evaluations on `num_rows` rows; with eval_strategy="no" a run has none."""
     values: Values = {
         "evaluation.num_samples": num_rows if args.eval_strategy != "no" else 0,
@@ -314,7 +314,7 @@ def evaluation_values(args: GRPOConfig, batches: Batches, num_rows: int, num_dev
     return values
 
 
-def _evaluation_interval(args: GRPOConfig, batches: Batches) -> int:
+def _evaluation_interval(args: GRPOConfig, batches: BatchPlan) -> int:
     if args.eval_strategy == "epoch":
         return batches.per_epoch
     return batches.count(args.eval_steps if args.eval_steps is not None else args.logging_steps)

@@ -15,7 +15,7 @@ from agent_tunix.overrides import assign
 from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import GRPOConfig, check_fields, refuse
 from agent_tunix.trl.inputs import as_conversations, is_conversational, prompt_values, read_rows, reward_components
-from agent_tunix.trl.progress import Progress, TrainerState, evaluation_figures
+from agent_tunix.trl.progress import CallbackBridge, LoggedState, evaluation_figures
 from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, model_values, plan_batches
 
 _LOGGER = logging.getLogger("agent_tunix.trl")
@@ -97,7 +97,7 @@ class GRPOTrainer:
                 "WORLD_SIZE", os.environ["WORLD_SIZE"], "trains in processes", "start one: `python SCRIPT`, no launcher"
             )
         self.args, self.processing_class = args, processing_class
-        self.state, self.model = TrainerState(), _JaxModel()
+        self.state, self.model = LoggedState(), _JaxModel()
         self.run: Run | None = None
         self.accelerator = SimpleNamespace(
             is_main_process=True, print=print, wait_for_everyone=lambda: None, num_processes=1, process_index=0
@@ -156,7 +156,7 @@ class GRPOTrainer:
             data=self._rows,
             evaluation_data=self._evaluation_rows and as_conversations(self._evaluation_rows),
             directory=_run_directory(self._output, resume_from_checkpoint),
-            callbacks=[Progress(self.args, batches, self._callbacks, shared, self.state)],
+            callbacks=[CallbackBridge(self.args, batches, self._callbacks, shared, self.state)],
             **self._acting(),
         )
         metrics = {name: value for name, value in self.state.log_history[-1].items() if name != "step"}
