@@ -10,7 +10,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides, to_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.runs.starting_run import compose_start, resolve_start
+from agent_tunix.runs.weights.starting_run import compose_start, resolve_start
 from tests.raising import raises
 
 

@@ -46,7 +46,7 @@ def launch(
         from agent_tunix.runs.continuing import earlier_directory
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
-        from agent_tunix.runs.starting_run import resolve_start
+        from agent_tunix.runs.weights.starting_run import resolve_start
         from agent_tunix.startup import devices
         from agent_tunix.training.preferences.from_rollouts import write_pairs
         from agent_tunix.training.preferences.pairs import check_preferences
