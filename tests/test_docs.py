@@ -41,7 +41,7 @@ from agent_tunix.config.working_directory import find_own_conf
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.runs.preflight import preflight
-from agent_tunix.runs.starting_run import compose_start
+from agent_tunix.runs.weights.starting_run import compose_start
 from tests.small_run import SMALL_RUN
 
 ROOT = Path(__file__).parents[1]

@@ -47,6 +47,7 @@ def main() -> None:
     import torch
     import transformers
     from datasets import Dataset
+
     from trl import GRPOConfig, GRPOTrainer
 
     scenario = turns.scenario

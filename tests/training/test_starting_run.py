@@ -10,12 +10,12 @@ from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides, to_yaml
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.runs.starting_run import compose_start, resolve_start
+from agent_tunix.runs.weights.starting_run import compose_start, resolve_start
 from tests.raising import raises
 
 
-@pytest.fixture
-def other(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a run with settings of its own."""
     config = compose_overrides(
         ["model.lora_rank=8", "model.lora_alpha=32", "model.dtype=bfloat16", "prompt=boxed", "prompt.system=Think."]
@@ -25,8 +25,7 @@ def other(tmp_path: Path) -> Path:
     config.model.mesh_shape = [2, 1]
     config.training.reward_function = "evil.py:reward"
     config.training.batch_size = 64
-    root = tmp_path / "other"
-    root.mkdir()
+    root = tmp_path_factory.mktemp("other")
     (root / "config.yaml").write_text(to_yaml(config))
     return root
 

@@ -35,7 +35,7 @@ def show(count: int, split: Literal["train", "test"], as_json: bool, overrides: 
     from agent_tunix.config.checks import check
     from agent_tunix.config.working_directory import find_own_conf
     from agent_tunix.runs.shown_prompts import show_prompts
-    from agent_tunix.runs.starting_run import compose_start
+    from agent_tunix.runs.weights.starting_run import compose_start
 
     find_own_conf()
     config = compose_start(overrides)

@@ -113,7 +113,7 @@ def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[
 
 def _compose(overrides: list[str]) -> "Config":
     from agent_tunix.config.working_directory import find_own_conf
-    from agent_tunix.runs.starting_run import compose_start
+    from agent_tunix.runs.weights.starting_run import compose_start
 
     find_own_conf()
     return compose_start(overrides)

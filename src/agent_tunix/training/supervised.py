@@ -37,7 +37,7 @@ from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.training.targets import ResponseBatch, make_targets
 
 # Statistics of a loss under `sums`: sums over units, by the last part of the metric's name; `loss` among them.
-Statistics = dict[str, dict[str, jax.Array]]
+Statistics = dict[str, Any]
 
 
 @flax.struct.dataclass(frozen=True)

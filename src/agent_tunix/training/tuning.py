@@ -28,7 +28,7 @@ from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.overrides import assign
 from agent_tunix.runs.directory import hold
-from agent_tunix.runs.starting_run import compose_start
+from agent_tunix.runs.weights.starting_run import compose_start
 from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
 

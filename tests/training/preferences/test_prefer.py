@@ -151,8 +151,3 @@ def test_stages_follow_each_other_each_better_by_its_own_measure(tmp_path: Path)
     assert last.prompt.system == "Think."
     assert last.training.init_checkpoint == f"{simpo}:16"
     assert json.loads((grpo / "environment.json").read_text())["init_checkpoint"]["manifest"]
-    print(
-        [row.get("eval/sft/loss") for row in read_rows(sft)],
-        [row.get("eval/prefer/accuracy") for row in read_rows(simpo)],
-        rewards,
-    )

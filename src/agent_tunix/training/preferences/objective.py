@@ -1,5 +1,7 @@
 """The objective of preference tuning: the losses of pairs, and their metrics. Its units are pairs."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +48,7 @@ class PreferenceObjective(Objective):
         if self._reference is None:
             return example
         logps = self._reference.logps(example.prompt_ids, example.prompt_lengths, example.tokens)
-        return example.replace(reference=logps)  # type: ignore[attr-defined]  # flax adds it
+        return replace(example, reference=logps)
 
     def loss(self, policy: Decoder, example: ResponseExample) -> tuple[jax.Array, Statistics]:
         """Return the weighted sum of the losses of pairs.
