@@ -45,14 +45,8 @@ def launch(
     with spend("imports"):
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
-<<<<<<< HEAD
-        from agent_tunix.runs.starting_run import resolve_start
         from agent_tunix.runs.weights.continuing import earlier_directory
-||||||| 381bb5d1
-        from agent_tunix.runs.starting_run import resolve_start
-=======
         from agent_tunix.runs.weights.starting_run import resolve_start
->>>>>>> s44_stages
         from agent_tunix.startup import devices
         from agent_tunix.training.preferences.from_rollouts import write_pairs
         from agent_tunix.training.preferences.pairs import check_preferences
