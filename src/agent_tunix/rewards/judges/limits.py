@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent_tunix.rewards.judges import MAX_CONCURRENCY
 from agent_tunix.rewards.judges.faults import BudgetSpent
 
 if TYPE_CHECKING:
     from agent_tunix.rewards.judges.settings import EndpointSettings
 
-MAX_CONCURRENCY = 16  # if no judge sets it
 WINDOW_S = 60.0
 
 
