@@ -1,8 +1,8 @@
 """MkDocs hook that generates the reference pages from the code at each build, and the same pages of the checkout.
 
-The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema and `conf/`
-and the table of other libraries' names, `reference/commands.md` from the commands' help, `reference/builtins.md` from
-the docstrings of built-in rewards, `reference/errors.md` from the calls that make errors, and `reference/api.md` from
+The hook (`hooks:` in mkdocs.yml) makes `reference/configuration.md` from the schema, `conf/` and the tables of other
+libraries' names and of TRL's fields, `reference/commands.md` from the commands' help, `reference/builtins.md` from the
+docstrings of built-in rewards, `reference/errors.md` from the calls that make errors, and `reference/api.md` from
 docstrings. It also rejects a site that loads anything from the network.
 
 `docs/reference` holds these pages as plain Markdown. Write them after a change of the code; `--check`, which
@@ -41,6 +41,7 @@ from agent_tunix.config.limits import OneOf, limit_of
 from agent_tunix.config.other_names import OTHER_NAMES, WITHOUT_KEY
 from agent_tunix.rewards import get_builtin
 from agent_tunix.rewards.builtin import BUILTINS
+from agent_tunix.trl.config import FIELDS, MAPPED, REFUSED
 
 CONFIGURATION_INTRO = """\
 # Configuration
@@ -80,12 +81,21 @@ Settings of TRL, PEFT, verl, OpenRLHF, ms-swift and Tunix, and the key that does
 are verl's. At the end are some without a key here. [From TRL](../from-trl.md) shows a whole script.
 """
 
+TRL_INTRO = """\
+## Fields of TRL's GRPOConfig
+
+What becomes of each field of `GRPOConfig` in [`agent_tunix.trl`](../from-trl.md), with the default of TRL 1.16. A field
+that is *refused* is an error unless it has its default; one that is *unneeded* changes nothing, and a run that sets it
+logs the reason.
+"""
+
 API_INTRO = """\
 # Python API
 
-This page lists every public name of `agent_tunix.rewards`, the package for authors of rewards, and of
-`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Both are plain
-Python and NumPy: importing them loads neither JAX nor Hydra.
+This page lists every public name of `agent_tunix.api`, which `agent_tunix` offers too
+([Python and notebooks](../python.md)), of `agent_tunix.rewards`, the package for authors of rewards, and of
+`agent_tunix.environments`, the package for authors of [environments and tools](../environments.md). Importing them
+loads neither JAX nor Hydra.
 
 ```python
 from agent_tunix.environments import resolve_environment
@@ -96,7 +106,7 @@ episode = resolve_environment("calculator").open()
 print(episode.call("calculator", {"expression": "1 / 3"}).text)  # 1/3 (about 0.333333333333)
 ```
 """
-API_PACKAGES = ("rewards", "environments")
+API_PACKAGES = ("api", "rewards", "environments")
 # Options of mkdocstrings, which shows the docstrings on the site.
 _OF_SITE = """\
 ::: agent_tunix.{name}
@@ -156,6 +166,7 @@ def configuration_page() -> str:
         f"{inspect.cleandoc(schema.EvaluateConfig.__doc__ or '')}\n",
         _key_table("", list(dataclasses.fields(schema.EvaluateConfig)), _default_values("evaluate")),
         _other_names(),
+        _trl_fields(),
     ]
     return "\n".join(parts)
 
@@ -326,6 +337,16 @@ def _other_names() -> str:
     rows = [f"| `{name}` | `{key}` | {remark} |" for name, (key, remark) in sorted(OTHER_NAMES.items())]
     rows += [f"| `{name.replace('*', '…')}` | | {reason} |" for name, reason in sorted(WITHOUT_KEY.items())]
     return "\n".join([OTHER_NAMES_INTRO, "| There | Here | Remark |", "| --- | --- | --- |", *rows, ""])
+
+
+def _trl_fields() -> str:
+    """Return the table of the fields of TRL's `GRPOConfig`."""
+    rows = ["| Field | Default | Here | |", "| --- | --- | --- | --- |"]
+    for name, field in FIELDS.items():
+        here = f"`{field.target}`" if field.kind == MAPPED else field.kind
+        note = f"in TRL it {field.target}; {field.note}" if field.kind == REFUSED else field.note
+        rows.append(f"| `{name}` | `{field.default!r}` | {here} | {_cell(note)} |")
+    return "\n".join([TRL_INTRO, *rows, ""])
 
 
 def errors_page() -> str:

@@ -114,23 +114,13 @@ def test_an_unreachable_server_is_reported(url: str) -> None:
     assert caught.value.code == "unreachable_server"
 
 
-def test_a_key_that_does_not_fit_a_header_is_refused(server: Server) -> None:
-    for secret in ("", "vk_é", "vk_\n"):
-        with pytest.raises(StoreError), Client(server.url, secret) as client:
-            client.list()
-
-
 @pytest.mark.parametrize(
     "lie",
     slow_after(
         2,
         [
             {"id": "../../../custom_rewards"},
-            {"id": None},
-            {"id": "/tmp/custom_rewards"},
             {"id": "rf_" + "b" * 24},
-            {"name": "../x"},
-            {"format": "module"},
         ],
     ),
 )
@@ -162,16 +152,6 @@ def test_a_server_that_lies_about_a_function_is_refused(
         with pytest.raises((StoreError, RewardError)):
             fetch_uploaded(spec)
         liar.shutdown()
-
-
-def test_another_server_is_not_a_store() -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as other:
-        thread = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        url = f"http://127.0.0.1:{other.server_port}"
-        with Client(url, "vk_x") as client, raises(StoreError, "unreachable_server"):
-            client.list()
-        other.shutdown()
 
 
 @pytest.mark.slow
@@ -215,17 +195,6 @@ def test_an_upload_with_a_lost_answer_is_repeated_if_changed(server: Server) -> 
     with losing_the_first_answer(server) as url, Client(url, server.secret) as client:
         made = client.create(name, BREVITY, "trl", if_changed=True)
     assert server.store.reward_functions.versions(name).data == [server.store.reward_functions.get(made.id)]
-
-
-def test_an_upload_with_a_lost_answer_is_otherwise_reported(server: Server) -> None:
-    name = new_name()
-    with (
-        losing_the_first_answer(server) as url,
-        Client(url, server.secret) as client,
-        raises(StoreError, "unreachable_server"),
-    ):
-        client.create(name, BREVITY, "trl")
-    assert len(server.store.reward_functions.versions(name).data) == 1
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:

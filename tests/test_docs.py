@@ -36,11 +36,12 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from agent_tunix.cli.working_directory import find_own_conf
-from agent_tunix.config.compose import compose_overrides, find_conf_directory, register_schema, to_evaluate
+from agent_tunix.config.compose import find_conf_directory, register_schema, to_evaluate
+from agent_tunix.config.working_directory import find_own_conf
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.runs.starting_run import compose_start
 from tests.small_run import SMALL_RUN
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +56,7 @@ TRAINING_COMMANDS = (
     ["python", "run_training.py"],
     ["agent-tunix", "train"],
     ["agent-tunix", "sft"],
+    ["agent-tunix", "prefer"],
     ["agent-tunix", "verify-resume"],
 )
 BLOCK_TIMEOUT_S = 600
@@ -65,7 +67,7 @@ EVALUATION_PROGRAM = re.compile(r"(?:python evaluate\.py|agent-tunix evaluate) (
 RUN_DIRECTORY = re.compile(r"hydra\.run\.dir=(\S+)")
 RESULTS = re.compile(r"output=(\w+)\.json")
 # Commands that are not checked but run: help, sweeps, and runs of which the page shows more than that they exist.
-NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|dir=outputs/(started|short)\b")
+NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|dir=outputs/(started|short|sampled)\b")
 SHARED_RUN = (
     *SMALL_RUN,
     *("reward=careful_math", "training.num_batches=3", "training.save_interval_steps=2"),
@@ -214,7 +216,7 @@ def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -
                     asked = to_evaluate(compose("evaluate", overrides))
                 read_request(asked)
                 return
-            preflight(compose_overrides(overrides), tmp_path)
+            preflight(compose_start(overrides), tmp_path)
         if is_used and (found := RUN_DIRECTORY.search(" ".join(arguments))) and not (tmp_path / found[1]).exists():
             adapter = [override for override in overrides if override.startswith("model.lora_rank=")]
             shutil.copytree(request.getfixturevalue("shared_run")(*adapter), tmp_path / found[1])
@@ -329,14 +331,6 @@ def test_the_configuration_reference_has_every_group_and_choice(generated_pages:
     for file in find_conf_directory().glob("*/*.yaml"):
         assert f"\n## {file.parent.name}\n" in page
         assert f"\n- `{file.stem}`" in page
-
-
-@pytest.mark.slow
-def test_the_reference_of_the_checkout_is_that_of_the_code() -> None:
-    result = subprocess.run(
-        [sys.executable, "scripts/generate_reference.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_page_of_builtins_has_every_builtin_with_its_range(generated_pages: dict[str, str]) -> None:

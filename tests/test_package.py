@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.small_run import NUM_STEPS, SMALL_RUN
+from tests.small_run import SMALL_RUN
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +41,6 @@ def test_the_wheel_carries_every_file_of_conf_and_of_the_package_and_nothing_bes
     assert {path.relative_to(ROOT / "src").as_posix() for path in paths if path.is_file()} <= files
 
 
-def test_the_wheel_is_small(wheel: Path) -> None:
-    assert wheel.stat().st_size < 4_000_000
-
-
 def test_the_installed_package_finds_its_own_conf(installed: dict[str, str], tmp_path: Path) -> None:
     program = "from agent_tunix.config.compose import find_conf_directory as f; print(f() / 'config.yaml')"
     printed = subprocess.run(
@@ -61,7 +57,14 @@ def test_the_checkout_finds_the_conf_at_its_top() -> None:
 
 
 def test_the_installed_command_trains(installed: dict[str, str], tmp_path: Path) -> None:
-    command = ["agent-tunix", "train", "+experiment=quick_test", *SMALL_RUN, "hydra.run.dir=run"]
+    command = [
+        "agent-tunix",
+        "train",
+        "+experiment=quick_test",
+        *SMALL_RUN,
+        "training.num_batches=1",
+        "hydra.run.dir=run",
+    ]
     result = subprocess.run(command, cwd=tmp_path, env=installed, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1 + NUM_STEPS
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from io import BufferedWriter
 from pathlib import Path
@@ -43,6 +44,18 @@ def make_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for one in missing:
         sync(one.parent)
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the files below a directory, which need not exist, without permissions: a read-only copy could not change.
+
+    Files that another process has not completed are left out.
+    """
+    for path in source.rglob("*"):
+        if path.is_file() and not path.name.endswith(".partial"):
+            copy = target / path.relative_to(source)
+            make_directory(copy.parent)
+            shutil.copyfile(path, copy)
 
 
 def sync(path: Path) -> None:

@@ -4,6 +4,7 @@ The registry of advantage estimators is in `rewards.advantages`. Importing this 
 """
 
 import difflib
+import functools
 import re
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,13 @@ from agent_tunix.errors import ConfigError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+def is_of_main(thing: object) -> bool:
+    """Return True for what a notebook or the script of this process defines, and for an object of such a class."""
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    return getattr(thing, "__module__", None) == "__main__"
 
 
 class OwnFunctions(Generic[Function]):
@@ -31,6 +39,8 @@ class OwnFunctions(Generic[Function]):
     def register(self, name: str, overwrite: bool = False) -> Callable[[Function], Function]:
         """Return a decorator that registers a function under a name, and returns the function.
 
+        A function of a notebook or script replaces the one of that name, as when a cell is run again.
+
         Raises:
             ConfigError: The name is malformed, built in, or taken by another function.
         """
@@ -43,7 +53,8 @@ class OwnFunctions(Generic[Function]):
 
         def register(function: Function) -> Function:
             previous = self._found.get(name)
-            is_taken = previous is not None and not overwrite and _place(previous) != _place(function)
+            may_replace = overwrite or is_of_main(function) or _place(previous) == _place(function)
+            is_taken = previous is not None and not may_replace
             if is_taken or name in self._builtin:
                 owner = previous if is_taken else "built in"
                 raise ConfigError(
@@ -58,6 +69,10 @@ class OwnFunctions(Generic[Function]):
     def add(self, path: str, function: Function) -> None:
         """Store a function under its path: a dotted path or `file.py:function`."""
         self._found[path] = function
+
+    def find(self, name: str) -> Function | None:
+        """Return the function of a name or path; None if there is none, as for what is built in."""
+        return self._found.get(name)
 
     def get(self, name: str) -> Function:
         """Return the function of a name or path.
@@ -77,7 +92,7 @@ class OwnFunctions(Generic[Function]):
         )
 
 
-def _place(function: Callable[..., Any]) -> tuple[Any, Any]:
+def _place(function: Callable[..., Any] | None) -> tuple[Any, Any]:
     return getattr(function, "__module__", None), getattr(function, "__qualname__", function)
 
 

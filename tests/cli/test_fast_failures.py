@@ -108,7 +108,6 @@ def test_an_unknown_reward_is_refused_before_jax(train: Run) -> None:
             ["training.reward_function=needy.py:needy"],
             ["`difficulty`", "which is not provided", "rewards.args.needy.difficulty"],
         ),
-        (["training.reward_function=broken.py:reward"], ["SyntaxError", "broken.py:1"]),
         (
             ["grpo.num_generations=1", "generation.temperature=0", "scheduler.kind=cosin"],
             ["grpo.num_generations", "generation.temperature", "did you mean cosine?"],  # all of them together
@@ -116,17 +115,9 @@ def test_an_unknown_reward_is_refused_before_jax(train: Run) -> None:
         (["+experiment=broken"], ["broken.yaml"]),
         (["training.batchsize=3"], ["there is no key training.batchsize", "did you mean training.batch_size?"]),
         (["+training.batchsize=3"], ["no key training.batchsize", "did you mean training.batch_size?"]),
-        (["~training.batchsize"], ["did you mean training.batch_size?"]),
-        (["optimzer=adamw"], ["did you mean optimizer?"]),
         (["data=gsm8"], ["data must be one of", "gsm8k", "'gsm8'"]),
-        (["grpo.beta=much"], ["grpo.beta must be", "float", "'much'"]),
-        (["training.reward_function=[math"], ["[math"]),
-        (["rewards.args.mth.x=3"], ["did you mean 'math'?"]),
-        (["rewards.modules=[nowhere.py]"], ["nowhere.py"]),
-        (["model=qwen3"], ["model.path=DIR"]),
         (["data.path=däta.jsonl"], ["needs its own quotes: 'data.path=\"däta.jsonl\"'"]),
         (["hydra.run.dir=/dev/null/run"], ["hydra.run.dir=DIR"]),
-        (["hydra.run.dir=${nowhere}"], ["hydra.run.dir", "nowhere"]),
         (["--cfg", "job", "--multirun"], ["Only one of"]),
     ],
 )
@@ -134,17 +125,9 @@ def test_a_mistake_is_explained_without_a_traceback(
     overrides: list[str], words: list[str], in_process: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "needy.py").write_text("def needy(response, difficulty):\n    return 1.0\n")
-    (tmp_path / "broken.py").write_text("def reward(response:\n    return 1\n")
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     (tmp_path / "conf" / "experiment" / "broken.yaml").write_text("# @package _global_\nseed: [1\n")
     assert_refused(in_process(hydra_programs.train, *overrides), *words)
-
-
-@pytest.mark.slow
-def test_messages_of_a_reward_file_name_its_logger(train: Run, tmp_path: Path) -> None:
-    (tmp_path / "talks.py").write_text("import logging\nlogging.getLogger('talks').warning('loaded')\n")
-    result = train("training.reward_function=talks.py:reward")
-    assert "talks: loaded" in (result.out + result.err).splitlines()
 
 
 @pytest.mark.slow
@@ -267,17 +250,6 @@ def test_conf_of_the_working_directory_adds_choices_and_replaces_none_of_ours(ru
     assert result.status == 0, result.err
     for said in ("seed: 7", "function: math", "beta: 0.02"):
         assert said in result.out
-
-
-SHOW_GREETING = "import os\nraise RuntimeError('greeting is ' + os.environ.get('GREETING_KEY', 'missing'))\n"
-
-
-@pytest.mark.slow
-def test_an_env_file_sets_variables_that_are_not_set(train: Run, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("GREETING_KEY=from-file\n")
-    (tmp_path / "greet.py").write_text(SHOW_GREETING)
-    assert "greeting is from-file" in train("rewards.modules=[greet.py]").err
-    assert "greeting is from-shell" in train("rewards.modules=[greet.py]", GREETING_KEY="from-shell").err
 
 
 def test_an_env_file_that_is_not_text_is_refused(in_process: Run, tmp_path: Path) -> None:

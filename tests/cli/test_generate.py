@@ -121,16 +121,6 @@ def test_a_file_gives_a_row_for_each_completion(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_output_is_not_written_through_a_link_that_was_planted(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / ".out.jsonl.partial").symlink_to(tmp_path / "precious")
-    assert invoke(MODEL, "--prompt", "2 + 2", "--max-new-tokens", 1, "--output", tmp_path / "out.jsonl").exit_code == 0
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert not (tmp_path / "out.jsonl").is_symlink()
-    assert {path.name for path in tmp_path.iterdir()} == {"precious", "out.jsonl"}
-
-
-@pytest.mark.slow
 def test_a_run_completes_problems_as_its_evaluation_does(run: Path, tmp_path: Path) -> None:
     config = StoredRun(run).config
     assert (len(config.prompt.few_shot), config.prompt.num_few_shot) == (2, 0)  # those that were drawn
@@ -166,19 +156,6 @@ def test_an_own_batch_function_scores_as_in_training(run: Path, tmp_path: Path) 
     rows = write_rows(tmp_path / "rows.jsonl", {"question": QUESTION}, {"question": "What is 2 plus 2?"})
     found = rows_of(invoke(tmp_path / "run", "--file", rows, "--score", "--trust"))
     assert [row["score"] for row in found] == [pytest.approx(1 / len(row["completion"])) for row in found]
-
-
-@pytest.mark.slow
-def test_a_schedule_is_at_the_step_of_the_checkpoint(run: Path, tmp_path: Path) -> None:
-    shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "mine.py").write_text("def at(response, step, max_steps):\n    return step + max_steps / 10\n")
-    config = StoredRun(run).config
-    weight = {"from": 0.0, "to": 1.0, "steps": [0, 4]}
-    config.training.reward_function = {"at": {"function": f"{tmp_path / 'mine.py'}:at", "weight": weight}}
-    (tmp_path / "run" / "config.yaml").write_text(to_yaml(config))
-    for step, expected in ((2, 0.5 * 2.4), (4, 4.4)):
-        found = invoke(tmp_path / "run", "--prompt", QUESTION, "--score", "--trust", "--step", step)
-        assert (found.exit_code, f"score {expected}" in found.stderr) == (0, True), found.stderr
 
 
 # Conversations.

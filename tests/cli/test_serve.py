@@ -1,7 +1,6 @@
 import contextlib
 import os
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -115,18 +114,6 @@ def test_other_machines_are_let_in_once_there_is_a_key(home: Path, host: str) ->
         with open_store(f"sqlite:///{home}/store.db") as store:
             store.keys.revoke("alice")
         assert "requires a key" in refused("--host", host, "--port", "0")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="another process's limits are Linux's")
-def test_the_server_raises_its_limit_of_descriptors(home: Path) -> None:
-    secret = make_key(home)
-    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, {most})); "
-    for most, seen in ((4096, 1512), (700, 700)):
-        with served(home, program=few.format(most=most) + SERVE) as (process, url):
-            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (seen, most)
-            headers = {"Authorization": f"Bearer {secret}"}
-            assert httpx.get(f"{url}/v1/reward_functions", headers=headers).status_code == 200
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,17 +147,6 @@ def test_an_impossible_replay_is_refused(arguments: list[str], told: str, here: 
     ran = invoke("replay", *arguments)
     assert ran.exit_code == 2, ran.output
     assert told in ran.stderr
-
-
-def test_no_name_of_a_rollout_begins_a_line(here: Path) -> None:
-    (stored,) = StoredRun(here / "run").rollouts.iterate([1])
-    samples = [replace(sample, rollout_id=f"{sample.rollout_id}\nforged") for sample in stored.samples]
-    shutil.rmtree(here / "run" / "rollouts")
-    with RolloutWriter(here / "run" / "rollouts", from_yaml(here / "run" / "config.yaml").rollouts, seed=0) as writer:
-        writer.write(replace(stored, samples=samples))
-    ran = invoke("replay", "run", "reward.components.correct.weight=2.0", "--show", "1")
-    assert "forged" in ran.stdout
-    assert "\nforged" not in ran.stdout
 
 
 def test_two_rewards_differ_in_code_and_on_completions(here: Path) -> None:

@@ -22,11 +22,9 @@ from tests.tracking.report.support import default_config, write_run
 from agent_tunix.cli import main
 from agent_tunix.config.compose import from_yaml, with_overrides
 from agent_tunix.config.schema import Config, EvaluateConfig
-from agent_tunix.errors import RewardError, UntrustedRunError
+from agent_tunix.errors import UntrustedRunError
 from agent_tunix.evaluation.request import read_request
-from agent_tunix.runs.code_parts import find_code_parts
-from agent_tunix.runs.found_run import find_run
-from agent_tunix.runs.trust import is_own_run, record_run, require_trust, reward_parts
+from agent_tunix.runs.trust import is_own_run, record_run, reward_parts
 
 SECRET = "sk-of-the-user"
 CODE = """\
@@ -109,7 +107,6 @@ JUDGE = {"model": "m", "rubric": "r"}
 # FILE stands for a file outside the run. Each with a text that the list of parts has.
 NAMED: dict[str, tuple[dict[str, Any], str]] = {
     "a file": ({"training.reward_function": "FILE:reward"}, "runs the Python file FILE:reward"),
-    "a file of the run": ({"training.reward_function": "run/code.py:reward"}, "runs the Python file run/code.py"),
     "a judge": (
         {
             "reward.components": {
@@ -119,32 +116,11 @@ NAMED: dict[str, tuple[dict[str, Any], str]] = {
         "tone: asks a model over the network: base_url=http://127.0.0.1:9",
     ),
     "a module of the working directory": ({"training.reward_function": "code_here.reward"}, "module code_here.reward"),
-    "a module of the library": ({"training.reward_function": "os.system"}, "module os.system"),
     "rewards.modules": ({"rewards.modules": ["FILE", "code_here"]}, "rewards.modules: runs the Python file FILE"),
     "custom_rewards.py": ({"training.reward_function": "mystery_custom"}, "imports custom_rewards.py"),
     "a file of conf/reward": ({"training.reward_function": "mystery_composite"}, "runs the Python file"),
-    "a change of a file of conf/reward": (
-        {"training.reward_function": "mystery_composite", "reward.components": {"a": {"weight": 2.0}}},
-        "runs the Python file",
-    ),
     "an entry point": ({"training.reward_function": "mystery_installed"}, "runs code of an installed package"),
-    "a component of weight 0": (
-        {"reward.components": {"a": "math", "b": {"function": "FILE", "weight": 0.0}}},
-        "b: runs the Python file",
-    ),
     "a list": ({"training.reward_function": ["math", "FILE:reward"]}, "runs the Python file"),
-    "a mapping": ({"training.reward_function": {"a": {"function": "FILE:reward", "when": {"x": 1}}}}, "a: runs the"),
-    "arguments of a named judge": (
-        {
-            "training.reward_function": {"tone": {"function": "judge", "args": JUDGE}},
-            "reward.components": {"tone": {"args": {**JUDGE, "base_url": "http://127.0.0.1:9"}}},
-        },
-        "base_url=http://127.0.0.1:9",
-    ),
-    "a judge at the usual endpoint": (
-        {"reward.components": {"tone": {"function": "judge", "args": {**JUDGE, "base_url": None}}}},
-        "api_key_env=OPENAI_API_KEY",
-    ),
     "a judge by rewards.args": (
         {"training.reward_function": "judge", "rewards.args": {"judge": {**JUDGE, "base_url": "http://127.0.0.1:9"}}},
         "base_url=http://127.0.0.1:9",
@@ -244,13 +220,6 @@ def test_the_advantage_estimator_of_a_run_of_others_needs_trust(keys: dict[str, 
     assert world.canary.exists()
 
 
-def test_the_loss_of_a_run_of_others_is_not_imported(world: World) -> None:
-    (world.run / "code.py").write_text(CODE)
-    world.configure({"grpo.loss": "run/code.py:reward", "grpo.modules": ["run/code.py"]})
-    assert invoke("rewards", "replay", "run", "--reward", "math").exit_code == 1
-    assert not world.canary.exists()
-
-
 def test_trust_is_of_one_command(world: World) -> None:
     world.configure({"training.reward_function": f"{world.elsewhere / 'code.py'}:reward"})
     assert invoke("rewards", "diff", "run", "math", "--trust").exit_code == 1
@@ -285,15 +254,6 @@ def test_a_reward_of_the_users_own_needs_no_trust(world: World) -> None:
     assert not world.canary.exists()
 
 
-@pytest.mark.slow
-def test_a_replay_with_a_reward_of_the_users_own_needs_no_trust(world: World) -> None:
-    (world.run / "code.py").write_text(CODE)
-    (world.here / "mine.py").write_text("def right(response):\n    return 1.0\n")
-    world.configure({"training.reward_function": "run/code.py:reward"})
-    assert invoke("rewards", "replay", "run", "--reward", "mine.py:right").exit_code == 1
-    assert not world.canary.exists()
-
-
 def test_a_run_of_others_does_not_decide_where_a_name_of_the_user_is_looked_up(world: World) -> None:
     (world.elsewhere / "custom_rewards.py").write_text(CODE)
     (world.run / "environment.json").write_text(json.dumps({"working_directory": str(world.elsewhere)}))
@@ -308,16 +268,6 @@ def test_a_run_of_others_does_not_allow_the_users_uploads_without_isolation(worl
     assert is_refused(invoke("rewards", "replay", "run", "--reward", upload))
     own = with_overrides(Config(), [f"training.reward_function={upload}", "rewards.allow_unsandboxed=true"])
     assert [part.kind for part in reward_parts(own, world.here)] == ["uploaded"]
-
-
-def test_compiled_programs_are_the_users(world: World) -> None:
-    world.configure({"distributed.compilation_cache": str(world.elsewhere)})
-    assert find_run(world.run).config.distributed.compilation_cache == "auto"
-
-
-def test_a_module_is_named_without_a_function() -> None:
-    with raises(RewardError, "invalid_reward"):
-        find_code_parts("math", modules=["good.py:x"], working_directory=Path.cwd())
 
 
 @pytest.fixture
@@ -362,13 +312,6 @@ def test_a_judge_of_others_gets_no_key_without_trust(world: World, endpoint: tup
 # --- text of a run on the terminal ------------------------------------------------------------------------------------
 
 
-def test_no_text_of_a_run_looks_like_a_line_of_the_error(world: World) -> None:
-    world.configure({"environment.mcp": [{"url": "http://127.0.0.1:9/x\n\nNothing else would be used." + "x" * 9999}]})
-    text = listed()
-    assert "\nNothing" not in text
-    assert len(text) < 2000
-
-
 def test_hidden_characters_of_a_run_do_not_reach_the_terminal(world: World) -> None:
     world.configure({"training.reward_function": "a\u202e\u2028\x1b]0;mine\x07.py:reward"})
     result = invoke("rewards", "replay", "run")
@@ -394,27 +337,12 @@ def test_a_run_of_ones_own_needs_no_trust(own: World) -> None:
     assert own.canary.exists()
 
 
-def test_a_run_of_ones_own_stays_so_if_it_changes(own: World) -> None:
-    (own.here / "mine.py").write_text(f"{CODE}# changed\n")
-    own.configure({"evaluation.correct": "mine.py:reward", "seed": 5})
-    assert read_request(EvaluateConfig(checkpoint_dir="run")).correct is not None
-
-
 def test_a_run_is_recorded_once_by_its_real_path(own: World) -> None:
     records = Path(os.environ["AGENT_TUNIX_HOME"]) / "own_runs.jsonl"
     (own.elsewhere / "link").symlink_to(own.run)
     record_run(own.elsewhere / "link")
     assert [json.loads(line) for line in records.read_text().splitlines()] == [{"run": os.path.realpath(own.run)}]
     assert is_own_run(own.elsewhere / "link")
-
-
-@pytest.mark.parametrize("damage", [b'{"run": "/cut', b"\xff\xfe\n"])
-def test_a_damaged_record_hides_no_other(damage: bytes, own: World) -> None:
-    with (Path(os.environ["AGENT_TUNIX_HOME"]) / "own_runs.jsonl").open("ab") as records:
-        records.write(damage)
-    record_run(own.elsewhere)
-    assert is_own_run(own.run)
-    assert is_own_run(own.elsewhere)
 
 
 @pytest.mark.parametrize("place", [shutil.copytree, shutil.move])
@@ -424,14 +352,3 @@ def test_a_copied_or_moved_run_needs_trust_until_it_resumes(place: Any, own: Wor
     assert not own.canary.exists()
     record_run(own.here / "other")
     assert is_own_run(own.here / "other")
-
-
-def test_a_record_that_cannot_be_written_is_a_warning(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (world.here / "home").write_text("")
-    monkeypatch.setenv("AGENT_TUNIX_HOME", str(world.here / "home"))
-    record_run(world.run)
-    assert "require --trust" in caplog.text
-    assert not is_own_run(world.run)
-    require_trust(world.run, [])

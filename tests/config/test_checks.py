@@ -65,7 +65,8 @@ def limited(group: Any, prefix: str = "") -> Iterator[tuple[str, Bounds | OneOf]
             yield f"{prefix}{field.name}", limit
 
 
-LIMITS = dict(limited(Config))
+# Those that also take a user's own function are checked where it is looked up.
+LIMITS = {key: limit for key, limit in limited(Config) if not getattr(limit, "own", False)}
 
 
 def beyond(limit: Bounds | OneOf) -> list[Any]:
@@ -91,50 +92,24 @@ def test_a_value_beyond_the_limit_of_its_key_is_refused(key: str) -> None:
     [
         ("scheduler.kind", "cosin", "did you mean cosine?"),
         ("grpo.advantage_scaling", "leave-one-out", "did you mean leave_one_out?"),
-        ("data.num_train", 0, "at least 1"),
         ("model.lora_rank", -1, "0 trains all weights"),
-        ("rollouts.share", 1.01, "at least 0 and at most 1"),
-        ("grpo.reference_sync_mix", 0.0, "above 0 and at most 1"),
-        (
-            "grpo.kl_estimator",
-            "k1",
-            "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero",
-        ),
-        ("grpo.loss", "gspo-token", "did you mean gspo_token?"),
-        ("grpo.loss_agg_mode", "token_mean", "did you mean token-mean?"),
+        ("grpo.kl_estimator", "k1", "unbiased_kl, not 'k1'; the expected gradient of k1 as a loss is zero"),
         ("prompt.without_system_role", "folded", "did you mean fold?"),
         ("prompt.template", "no slots", "`{question}`"),
-        ("prompt.template", "", "`{question}`"),
         ("prompt.template", "{{question}}", "`{question}`"),
         ("prompt.date", "26 Jul 2024", "a date YYYY-MM-DD"),
-        ("training.log_level", "DEBUG", "debug, info"),
         ("grpo.num_generations", 1, "at least 2"),
-        ("training.num_batches", 0, "null goes through all rows"),
         ("training.max_checkpoints_to_keep", 0, "resuming requires one"),
-        ("data.answer_mark", "some", "one of auto, none, always"),
-        ("data.problems", "sums", "one of word_problems, arithmetic, numbers"),
         ("generation.top_k", 0, "must be null or at least 1, not 0; null keeps every token"),
-        ("generation.temperature", float("nan"), "above 0"),
-        ("generation.min_p", 1.0, "at least 0 and below 1"),
         ("generation.eos_tokens", [], "null takes the tokenizer's own"),
         ("generation.eos_tokens", [-1], "null takes the tokenizer's own"),
         ("generation.stop_strings", [""], "not empty"),
         ("generation.stop_strings", [r"\nQuestion:"], "line feeds"),
-        ("grpo.epsilon", 1.0, "below 1"),
-        ("optimizer.learning_rate", float("nan"), "at least 0 and finite"),
-        ("optimizer.beta1", 1.0, "below 1"),
-        ("training.train_fraction", 0.0, "1 trains on every row"),
         ("model.lora_module_path", "(q_proj", "regular expression"),
-        ("rewards.timeout_s", 1e9, "at most 86400"),
-        ("rewards.start_timeout_s", 1e9, "at most 86400"),
-        ("distributed.num_cpu_devices", 5000, "at most 512"),
         ("model.mesh_shape", [1], "[1,1]"),
-        ("model.mesh_shape", [0, 1], "[1,1]"),
         ("model.mesh_shape", 2, "[1,1]"),
         ("model.mesh_shape", "all", "auto"),
         ("model.mesh_shape", [1, 1, 1, 1], "[1,1]"),
-        ("seed", -1, "at least 0"),
-        ("seed", 2**32, "at most 4294967295"),
         ("rewards.args", {"math": 3}, "rewards.args.math.PARAMETER=VALUE"),
         ("reward.components", {"correct": 1.0}, "{function: …, weight: …}"),
     ],
@@ -223,11 +198,7 @@ def test_a_model_that_is_not_embedded_needs_a_path() -> None:
             [("training.batch_size", 16), ("training.micro_batch_size", 6)],
         ),
         (
-            {
-                "training__batch_size": 12,
-                "training__micro_batch_size": 4,
-                "training__gradient_accumulation_steps": 2,
-            },
+            {"training__batch_size": 12, "training__micro_batch_size": 4, "training__gradient_accumulation_steps": 2},
             "must be training.batch_size, but 4 × 2 = 8 is not 12",
             [("training.gradient_accumulation_steps", 3)],
         ),

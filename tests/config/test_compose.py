@@ -9,13 +9,11 @@ from hydra.errors import ConfigCompositionException, MissingConfigException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raising import raises
-from tests.tiers import in_tiers
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import (
     find_conf_directory,
     from_yaml,
-    from_yaml_text,
     register_schema,
     to_evaluate,
     to_typed,
@@ -70,15 +68,15 @@ def test_every_choice_composes_and_passes(choices: tuple[str, ...]) -> None:
 
 
 DATA, EXPERIMENTS = choices_of("data"), [None, *choices_of("experiment")]
-# Each dataset and each experiment at least once; the other pairs are slow.
+# Each dataset and each experiment at least once.
 ONCE = [
     (EXPERIMENTS[place % len(EXPERIMENTS)], DATA[place % len(DATA)])
     for place in range(max(len(DATA), len(EXPERIMENTS)))
 ]
 
 
-@pytest.mark.parametrize(("experiment", "data"), in_tiers(itertools.product(EXPERIMENTS, DATA), *ONCE))
-def test_every_experiment_goes_with_every_dataset(experiment: str | None, data: str) -> None:
+@pytest.mark.parametrize(("experiment", "data"), ONCE)
+def test_experiments_go_with_datasets(experiment: str | None, data: str) -> None:
     check(config_of(data) if experiment is None else config_of(experiment, data))
 
 
@@ -222,15 +220,6 @@ def test_what_a_run_writes_is_read_back(
     path = tmp_path_factory.mktemp("run") / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")
     assert dataclasses.asdict(from_yaml(path)) == dataclasses.asdict(config)
-
-
-@pytest.mark.parametrize("text", ["\x85", "a\x85b", "\x85\n", " \x85\u2028\u2029 ", "\ufeff\x85\U0001f600 '\"\\ ${x}"])
-def test_the_line_break_that_yaml_has_beside_ours_is_read_back(text: str) -> None:
-    config = Config()
-    config.prompt.system = text
-    config.generation.eos_tokens = [1]
-    config.rewards.args = {"mine": {"limit": "1e3", "share": 1e-5, text: True}}
-    assert dataclasses.asdict(from_yaml_text(to_yaml(config))) == dataclasses.asdict(config)
 
 
 @pytest.mark.parametrize(

@@ -171,25 +171,6 @@ def test_a_repeated_problem_is_never_on_both_sides(space: str, tmp_path: Path) -
     assert len(set(sides)) == 2
 
 
-def first_turn(example: Example) -> str:
-    assert example.messages is not None
-    return str(example.messages[0]["content"])
-
-
-def test_conversations_that_end_in_the_same_words_are_different_problems(tmp_path: Path) -> None:
-    def talk(number: int, end: str) -> dict[str, Any]:
-        turns = [("user", f"{number} + 1?"), ("assistant", "Let me see."), ("user", f"Continue.{end}")]
-        messages = [{"role": role, "content": text} for role, text in turns]
-        return {"question": [dict(reversed(turn.items())) if end else turn for turn in messages], "answer": "1"}
-
-    write(tmp_path / "rows.jsonl", [talk(number, end) for number in range(50) for end in ("", " ")])
-    config = config_for(tmp_path / "rows.jsonl", 0.8)
-    train, evaluation, _ = load_splits(config)
-    assert (len(train), len(evaluation)) == (80, 20)
-    assert not {first_turn(example) for example in train} & {first_turn(example) for example in evaluation}
-    assert len({is_held_out(example, config) for example in train + evaluation}) == 2
-
-
 def test_a_question_is_the_same_problem_as_text_and_as_a_conversation() -> None:
     config = Config(training=TrainingConfig(train_fraction=0.5))
     for number in range(20):
@@ -211,15 +192,6 @@ def test_an_environment_has_another_problem_for_each_row(tmp_path: Path) -> None
     numbers = [{example.columns["target"]["number"] for example in part} for part in (train, evaluation)]
     assert not numbers[0] & numbers[1]
     assert len({is_held_out(example, config) for example in train + evaluation}) == 2
-
-
-def test_with_tools_alone_a_question_is_a_problem(tmp_path: Path) -> None:
-    write(tmp_path / "rows.jsonl", [{**row, "number": number} for number, row in enumerate(rows(20) * 2)])
-    config = config_for(tmp_path / "rows.jsonl", 0.7)
-    config = dataclasses.replace(config, environment=EnvironmentConfig(tools=["calculator"]))
-    train, evaluation, _ = load_splits(config)
-    assert (len(train), len(evaluation)) == (28, 12)
-    assert not {example.prompt for example in train} & {example.prompt for example in evaluation}
 
 
 @pytest.mark.parametrize("fraction", [0.001, 0.999])
@@ -251,15 +223,6 @@ def test_peeking_knows_the_columns_and_reads_no_further_than_it_must(tmp_path: P
     os.truncate(tmp_path / "train.jsonl", 1 << 40)  # A terabyte of holes, which nobody should read.
     write(tmp_path / "test.jsonl", rows(1))
     assert set(peek_example(config_for(tmp_path)).columns) == {"question", "answer", "worked_solution", "level"}
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_peeking_refuses_a_split_without_usable_rows(split: str, tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", rows(1))
-    write(tmp_path / "test.jsonl", rows(1))
-    write(tmp_path / f"{split}.jsonl", [{}])
-    with raises(DataError, "no_rows", f"{split}.jsonl"):
-        peek_example(config_for(tmp_path))
 
 
 def mixture(directory: Path, train_fraction: float = 1.0, **keys: Any) -> Config:

@@ -1,6 +1,5 @@
 """The promises that the readers of all file formats keep."""
 
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_tunix.data.dropped import Dropped
-from agent_tunix.data.sources import read_rows
-from tests.data.reading import config_for, read, refusal
-from tests.tiers import slow_after
+from tests.data.reading import read
 
 Write = Callable[[Path, list[bytes]], None]
 
@@ -66,28 +62,3 @@ def test_a_file_without_rows_has_none(suffix: str, write: Write, tmp_path: Path)
 
 
 MANY, LONG = [b"%05d" % n * 40 for n in range(50_000)], [b"x" * 10_000_000]
-
-
-@pytest.mark.parametrize(
-    ("suffix", "values"),
-    slow_after(1, [("jsonl", MANY), ("jsonl", LONG), ("csv", MANY), ("csv", LONG), ("parquet", MANY)]),
-)
-def test_a_large_file_or_row_is_not_held_in_memory(suffix: str, values: list[bytes], tmp_path: Path) -> None:
-    path = tmp_path / f"rows.{suffix}"
-    FORMATS[suffix](path, values)
-    assert path.stat().st_size > 8_000_000
-    before, peak = pa.total_allocated_bytes(), 0
-    tracemalloc.start()
-    try:
-        for _ in read_rows(config_for(path), "train", Dropped()):
-            peak = max(peak, pa.total_allocated_bytes() - before)
-        held = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert max(peak, held) < 4_000_000
-
-
-@every_format
-def test_a_directory_in_place_of_a_file(suffix: str, write: Write, tmp_path: Path) -> None:
-    (tmp_path / f"train.{suffix}").mkdir()
-    assert "a directory" in refusal("unsupported_data", tmp_path)

@@ -83,20 +83,6 @@ def test_a_32_bit_answer_is_the_reference_that_was_written(tmp_path: Path) -> No
     assert [example.columns["answer"] for example in loaded.examples] == [0.1, 72.0]
 
 
-def test_a_date_that_python_does_not_have_is_dropped_with_its_row(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"value": pa.array([0, 2**40, 0], pa.timestamp("s"))}), tmp_path / "rows.parquet")
-    rows, dropped = read(tmp_path / "rows.parquet")
-    assert [row.number for row in rows] == [1, 3]
-    assert dropped.rows == {"a value that Python cannot represent": [2]}
-    assert "(row 2;" in dropped.describe()
-
-
-def test_a_shared_dictionary_does_not_count_in_the_size_of_each_row(tmp_path: Path) -> None:
-    texts = pa.array([f"{number:0100}" for number in range(100)]).dictionary_encode()
-    pq.write_table(pa.table({"value": texts}), tmp_path / "rows.parquet")
-    assert len(read(tmp_path / "rows.parquet", max_row_bytes=1000)[0]) == 100
-
-
 def break_page(content: bytes) -> bytes:
     """Replace the first page of a file."""
     return content[:4] + b"\x55" * 396 + content[400:]

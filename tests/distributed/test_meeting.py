@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from agent_tunix.distributed import meeting
 from agent_tunix.distributed.meeting import NobodyCameError, meet
 from agent_tunix.errors import ConfigError
 from tests.raising import raises
-from tests.training.process_runs import await_rows, free_port, rows_of, start
+from tests.training.process_runs import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -154,30 +153,3 @@ def test_the_service_of_a_complete_run_takes_nobody_in() -> None:
 def test_nobody_comes(index: int) -> None:
     with pytest.raises(NobodyCameError):
         meet(f"127.0.0.1:{free_port()}", index, 2, 0.2)
-
-
-@pytest.mark.slow
-def test_a_second_run_on_one_port_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
-    address = f"distributed.coordinator_address=127.0.0.1:{free_port()}"
-    first = start(2, tmp_path / "first", "training.num_batches=100000", address)
-    try:
-        await_rows(first, tmp_path / "first", 1)
-        second = start(2, tmp_path / "second", address)
-        assert second.wait() == [2, 2]
-        for index in (0, 1):
-            assert "distributed.coordinator_address" in second.said(index)
-            assert "Traceback" not in second.said(index)
-        await_rows(first, tmp_path / "first", len(rows_of(tmp_path / "first")) + 2)
-    finally:
-        first.kill()
-
-
-@pytest.mark.slow
-def test_a_port_of_another_program_is_named_in_both_processes(tmp_path: Path) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as other:
-        port = other.getsockname()[1]
-        run = start(2, tmp_path / "run", f"distributed.coordinator_address=127.0.0.1:{port}")
-        assert run.wait() == [2, 2]
-    for index in (0, 1):
-        assert f"port {port}" in run.said(index)
-        assert "Traceback" not in run.said(index)

@@ -1,7 +1,6 @@
 """Tools of MCP servers: real ones, written with the SDK, over standard input and output and over HTTP."""
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -183,14 +182,6 @@ def test_calls_of_several_episodes_overlap(adapter: McpAdapter, tmp_path: Path) 
     assert results == ["2", f"found {tmp_path / 'theirs'}"]
 
 
-def test_calls_of_one_turn_overlap_and_their_results_keep_the_order(adapter: McpAdapter, tmp_path: Path) -> None:
-    # Each waits for a file that the other makes.
-    one, other = str(tmp_path / "one"), str(tmp_path / "other")
-    turn = call("meet", mine=one, theirs=other) + call("meet", mine=other, theirs=one)
-    result = run_episode(adapter.open(), script(turn, "done"))
-    assert texts(result.messages, "tool") == [f"found {other}", f"found {one}"]
-
-
 @pytest.mark.slow
 def test_a_server_has_the_variables_that_it_is_given_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "mine")
@@ -227,12 +218,6 @@ def test_a_server_over_http(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None
         process.communicate()
 
 
-def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:1")
-    with raises(InvalidEnvironmentError, "mcp_server_failed", "socks4://127.0.0.1:1"):
-        McpAdapter(McpServer.read({"url": "http://mcp.example/mcp"}, DIRECTORY), timeout_s=30.0)
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -260,14 +245,6 @@ def test_a_server_that_does_not_start_says_what_it_wrote() -> None:
     assert "it wrote: no licence" in str(raised.value)
 
 
-@pytest.mark.slow
-def test_output_of_a_server_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    with McpAdapter(workshop()):
-        pass
-    assert "the workshop opens" in caplog.text
-
-
 def test_lines_that_are_no_messages_are_ignored_and_warned_of_once(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -275,16 +252,6 @@ def test_lines_that_are_no_messages_are_ignored_and_warned_of_once(
     with McpAdapter(McpServer.read({"command": "python noisy.py"}, tmp_path)) as adapter:
         assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_schemas_of_a_server_are_not_run(tmp_path: Path) -> None:
-    text = (GALLERY / "mcp" / "dice.py").read_text()
-    schema = '{"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}}'  # ends after the age of the universe
-    text = text.replace('"name": "roll",', f'"name": "roll", "outputSchema": {schema},')
-    text = text.replace("str(number)}]}", 'str(number)}], "structuredContent": {"a": "a" * 99 + "!"}}')
-    (tmp_path / "slow.py").write_text(text)
-    with McpAdapter(McpServer.read({"command": "python slow.py"}, tmp_path)) as adapter:
-        assert adapter.open().call("roll", {"sides": 6, "seed": 1}).text == "2"
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

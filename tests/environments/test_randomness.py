@@ -120,17 +120,6 @@ def test_episodes_side_by_side_do_not_share_numbers() -> None:
     assert rolled[::2] == rolled[1::2] == alone[1:3]
 
 
-def test_an_instance_that_was_made_again_is_closed() -> None:
-    InConstructor.closed = 0
-    observe(adapt_environment(InConstructor, "mine").open(), 5)
-    assert InConstructor.closed == 2
-
-
-@pytest.mark.parametrize("seed", [-1, 0, 2**40])
-def test_any_seed_is_taken(seed: int) -> None:
-    assert observe(adapt_environment(InReset, "mine").open(), seed)
-
-
 SHUFFLED = """
 import random
 

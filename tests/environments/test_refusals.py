@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.environments import EnvironmentAdapter, resolve_environment
-from agent_tunix.errors import AgentTunixError, InvalidEnvironmentError, UnknownEnvironmentError
+from agent_tunix.errors import InvalidEnvironmentError
 from tests.raising import raises
 
 SKYRL = """
@@ -138,49 +138,6 @@ def test_an_installed_library_changes_nothing(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(("text", "convention"), [(OWN, "text"), (TOOLS, "class")])
 def test_equal_names_are_no_sign_of_a_library(text: str, convention: str, tmp_path: Path) -> None:
     assert resolve(tmp_path, text).convention == convention
-
-
-NESTED = """
-def main():
-    if True:
-        class Env:
-            def ping(self) -> str:
-                return "pong"
-    return Env
-
-
-class Outer:
-    class Inner:
-        def ping(self) -> str:
-            return "pong"
-
-
-if __name__ == "__main__":
-    class Script:
-        pass
-
-    def tool():
-        pass
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("Env", "class of this name inside `main` (line 4)"),
-        ("Inner", "class of this name inside `Outer` (line 11)"),
-        ("Script", "class of this name inside `if __name__ == '__main__':` (line 17)"),
-        ("tool", "function of this name inside `if __name__ == '__main__':` (line 20)"),
-    ],
-)
-def test_the_place_of_a_nested_definition_is_told(name: str, place: str, tmp_path: Path) -> None:
-    with raises(UnknownEnvironmentError, "unknown_environment", place):
-        resolve(tmp_path, NESTED, name)
-
-
-def test_a_name_that_is_nowhere_gets_the_closest_one(tmp_path: Path) -> None:
-    with pytest.raises(AgentTunixError, match="did you mean 'Outer'"):
-        resolve(tmp_path, NESTED, "Oute")
 
 
 def test_a_class_that_does_not_score_says_what_it_lacks(tmp_path: Path) -> None:

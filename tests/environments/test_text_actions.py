@@ -1,6 +1,5 @@
 """Text environments: what a turn means as an action, and what their constructors receive."""
 
-import asyncio
 import enum
 import json
 from dataclasses import dataclass
@@ -178,59 +177,3 @@ def test_an_environment_of_tunix_gets_the_row_as_its_first_argument(parameters: 
     assert "entry" not in adapter.reset_parameters
     for row in ({"answer": "4"}, {"answer": "4", "entry": "e"}):
         assert first(adapter, row) == json.dumps(row)
-
-
-class Looped:
-    """The constructor and `reset` start tasks; `close` cannot know."""
-
-    def __init__(self) -> None:
-        self.made = asyncio.create_task(asyncio.sleep(0, "made"))
-
-    def reset(self) -> str:
-        self.begun = asyncio.create_task(asyncio.sleep(0, "begun"))
-        return "go"
-
-    async def step(self, action: str) -> tuple[Any, ...]:
-        return f"{await self.made} {await self.begun}", 1.0, True, {}
-
-    def close(self) -> None:
-        asyncio.get_running_loop()
-
-
-def test_a_constructor_and_methods_that_need_a_running_event_loop_have_one() -> None:
-    result = run_episode(adapt_environment(Looped, "looped").open(), script("go"))
-    assert (result.error, texts(result.messages, "user")[-1]) == ("", "made begun")
-
-
-class Wrapped:
-    """The author runs a loop of their own."""
-
-    def __init__(self) -> None:
-        asyncio.run(asyncio.sleep(0))
-
-    def reset(self) -> str:
-        return asyncio.run(asyncio.sleep(0, "go"))
-
-    async def astep(self) -> str:
-        return "done"
-
-    def step(self, action: str) -> tuple[Any, ...]:
-        return asyncio.run(self.astep()), 1.0, True, {}
-
-
-def test_methods_that_run_an_event_loop_of_their_own_may() -> None:
-    result = run_episode(adapt_environment(Wrapped, "wrapped").open(), script("go"))
-    assert (result.error, texts(result.messages, "user")[-1]) == ("", "done")
-
-
-def test_other_errors_of_a_constructor_are_not_tried_again() -> None:
-    made = []
-
-    class Failing(Wrapped):
-        def __init__(self) -> None:
-            made.append(self)
-            raise RuntimeError("no board")
-
-    result = run_episode(adapt_environment(Failing, "failing").open(), script("go"))
-    assert "no board" in result.error
-    assert len(made) == 1

@@ -101,6 +101,13 @@ def test_another_function_of_the_same_name_is_refused() -> None:
         register_advantage_estimator("taken")(other)
 
 
+def test_a_function_of_a_notebook_replaces_the_one_of_its_name() -> None:
+    for factor in (1.0, 2.0):
+        estimator = eval("lambda rewards: factor * rewards", {"__name__": "__main__", "factor": factor})
+        register_advantage_estimator("of_a_cell")(estimator)
+    assert compute_advantages([1.0, -1.0], 2, "of_a_cell").tolist() == [2.0, -2.0]
+
+
 @pytest.mark.parametrize(
     "keys",
     [
@@ -124,6 +131,8 @@ def test_own_functions_are_found_as_rewards_are(keys: dict[str, Any], tmp_path: 
     [
         ({"loss": "own_los", "modules": ["own.py"]}, "invalid_function", "did you mean own_loss?"),
         ({"advantage_scaling": "grup", "modules": ["own.py"]}, "invalid_function", "did you mean group?"),
+        ({"loss": "gspo-token"}, "invalid_function", "did you mean gspo_token?"),
+        ({"advantage_scaling": "leave-one-out"}, "invalid_function", "did you mean leave_one_out?"),
         ({"loss": "own.py:los"}, "invalid_function", "did you mean 'loss'?"),
         ({"loss": "nowhere.py:loss"}, "invalid_function", "nowhere.py"),
         ({"advantage_scaling": "nowhere.estimator"}, "invalid_function", "nowhere"),

@@ -3,7 +3,6 @@
 import datetime
 import gzip
 import io
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -190,13 +189,6 @@ def test_a_compressed_file(
     assert rows_of(config_of(str(tmp_path) if is_local else REPO, subset=None)) == TRAIN
 
 
-def test_an_archive_of_kaggle_that_is_cut_off(kaggle: LoopbackKaggle) -> None:
-    resource = kaggle.resources[REPO] = Resource([{"train.jsonl": as_jsonl(TRAIN)}], cut_after=50)
-    refusal("incomplete_download", config_of(source="kaggle"))
-    resource.cut_after = None
-    assert rows_of(config_of(source="kaggle")) == TRAIN
-
-
 def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -> None:
     repository = dataset_hub.add_dataset(REPO, FILES)
     first = repository.head
@@ -212,16 +204,3 @@ def test_what_was_read_before_is_had_without_network(dataset_hub: LoopbackHub) -
     message = refusal("missing_data", config_of(subset="socratic", revision=first), "test")
     assert "it has in its cache sums-train" in message
     assert "owner___sums does not have it" in refusal("not_cached", config_of(revision="0" * 40))
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_the_path_of_an_image_is_not_opened(streaming: bool, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe.png"
-    os.mkfifo(pipe)
-    rows = [{**row, "image": {"path": str(pipe), "bytes": None}} for row in TRAIN]
-    features = datasets.Dataset.from_list(TRAIN).features | {"image": datasets.Image(decode=False)}
-    data = datasets.Dataset.from_list(rows, features=datasets.Features(features)).cast_column("image", datasets.Image())
-    (tmp_path / "data").mkdir()
-    data.to_parquet(str(tmp_path / "data" / "train.parquet"))
-    found = rows_of(config_of(str(tmp_path / "data"), subset=None, streaming=streaming))
-    assert [row["image"]["path"] for row in found] == [str(pipe)] * len(TRAIN)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -108,14 +107,6 @@ def test_a_token_that_is_not_valid_is_not_shown(hub: LoopbackHub, monkeypatch: p
     assert "hf_expired" not in refusal("access_denied")
 
 
-def test_half_a_copy_is_told(hub: LoopbackHub) -> None:
-    hub.add_model(REPO, TINY)
-    directory = find_model_directory(config())
-    (directory / WEIGHTS).unlink()
-    hub.close()
-    assert f"the copy in {directory} is incomplete" in refusal("hub_unreachable")
-
-
 def test_offline_on_purpose(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add_model(REPO, TINY)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -159,18 +150,6 @@ def test_a_directory_of_a_bucket_has_no_revisions(gcs: LoopbackGcs) -> None:
     files["models/tiny/generation_config.json"] = b"{}"
     refusal("not_found", str(pinned.path))
     refusal("not_found", "gs://bucket/none")
-
-
-def test_a_socks_proxy_without_its_package_is_named(
-    kaggle: LoopbackKaggle, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "socks5://127.0.0.1:1")
-    monkeypatch.setitem(sys.modules, "socks", None)
-    refusal("hub_unreachable", f"kaggle://{KAGGLE_MODEL}")
-    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
-    monkeypatch.setitem(sys.modules, "socksio", None)
-    refusal("hub_unreachable", "hf://owner/name")
 
 
 def test_a_version_of_kaggle(kaggle: LoopbackKaggle) -> None:

@@ -96,9 +96,3 @@ def test_offline_on_purpose(hub: LoopbackHub, export: Path, monkeypatch: pytest.
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with raises(ModelError, "hub_unreachable"):
         push_directory(export, REPO, token=TOKEN)
-
-
-def test_an_empty_directory(hub: LoopbackHub, tmp_path: Path) -> None:
-    with raises(ModelError, "invalid_model"):
-        push_directory(tmp_path, REPO, token=TOKEN)
-    assert hub.models == {}

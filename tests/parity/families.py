@@ -87,11 +87,7 @@ _QWEN3_5_VISION = {
 # What is compared → class, configuration class and values.
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Qwen 2.5": ("Qwen2ForCausalLM", "Qwen2Config", {**_SIZES, "rope_theta": 1e6}),
-    "Qwen 2.5, tied": (
-        "Qwen2ForCausalLM",
-        "Qwen2Config",
-        {**_SIZES, "rope_theta": 1e6, "tie_word_embeddings": True},
-    ),
+    "Qwen 2.5, tied": ("Qwen2ForCausalLM", "Qwen2Config", {**_SIZES, "rope_theta": 1e6, "tie_word_embeddings": True}),
     "Qwen 3": ("Qwen3ForCausalLM", "Qwen3Config", {**_SIZES, "head_dim": 16, "rope_theta": 5e6}),
     "Qwen 3, tied": (
         "Qwen3ForCausalLM",
@@ -121,11 +117,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "LlamaConfig",
         {**_SIZES, "rope_theta": 5e5, "tie_word_embeddings": True, "rope_scaling": _LLAMA3_ROPE},
     ),
-    "SmolLM 3": (
-        "SmolLM3ForCausalLM",
-        "SmolLM3Config",
-        {**_SIZES, "rope_theta": 5e6, "no_rope_layer_interval": 2},
-    ),
+    "SmolLM 3": ("SmolLM3ForCausalLM", "SmolLM3Config", {**_SIZES, "rope_theta": 5e6, "no_rope_layer_interval": 2}),
     "OLMo 3": (
         "Olmo3ForCausalLM",
         "Olmo3Config",

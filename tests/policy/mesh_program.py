@@ -22,7 +22,7 @@ from agent_tunix.policy.mesh import make_mesh, place_rows, shape_of
 from agent_tunix.policy.model import load_policy
 from agent_tunix.policy.network import experts
 
-MESHES = {"qwen3": [[1, 8], [8, 1, 1], [2, 2, 2]], "qwen3_moe": [[1, 8], [8, 1, 1], [2, 2, 2]]}
+MESHES = {"qwen3": [[1, 8], [8, 1, 1], [2, 2, 2]], "qwen3_moe": [[1, 8], [2, 2, 2]]}
 # Experts train only with all weights.
 SETTINGS = {"qwen3_moe": {"lora_rank": 0}}
 ROWS, LENGTH, WORDS = 8, 12, 96

@@ -10,7 +10,6 @@ from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ModelError
-from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import (
     EMBEDDED_MODEL,
     EMBEDDED_MODELS,
@@ -18,8 +17,6 @@ from agent_tunix.policy.files.directory import (
     find_model_directory,
 )
 from agent_tunix.policy.files.location import parse_location
-from agent_tunix.policy.mesh import make_mesh
-from agent_tunix.policy.model import load_policy
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -79,21 +76,6 @@ def test_a_damaged_directory_is_refused_by_name(case: str, directory: Path) -> N
         find_model_directory(ModelConfig(path=str(directory)))
     assert said in str(caught.value)
     assert find_cached_directory(ModelConfig(path=str(directory))) is None
-
-
-def test_programs_that_a_model_names_are_not_run(directory: Path, tmp_path: Path) -> None:
-    program = f"open({str(tmp_path / 'canary')!r}, 'w')\nclass Mine: pass\n"
-    for name in ("modeling_mine.py", "configuration_mine.py", "tokenization_mine.py", "__init__.py"):
-        (directory / name).write_text(program)
-    for name in ("config.json", "tokenizer_config.json"):
-        settings = json.loads((directory / name).read_text())
-        of = dict.fromkeys(("AutoConfig", "AutoTokenizer"), "modeling_mine.Mine")
-        named = {"auto_map": of, "trust_remote_code": True, "tokenizer_class": "Mine", "custom_pipelines": {"a": of}}
-        (directory / name).write_text(json.dumps(settings | named))
-    found = find_model_directory(ModelConfig(path=str(directory)))
-    load_policy(found, ModelConfig(lora_rank=0), make_mesh([1, 1]), 0)
-    assert Tokenizer(found).encode("2 + 2")
-    assert not (tmp_path / "canary").exists()
 
 
 def test_an_adapter_is_no_model(directory: Path) -> None:

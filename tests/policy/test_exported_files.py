@@ -1,6 +1,5 @@
 """Files that go along with an exported model: no private file, program or pickle of whoever made the model."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -41,24 +40,3 @@ def test_links_within_the_hub_and_model_are_kept(source: Path, tmp_path: Path, e
     (snapshot / "COPYING").symlink_to("LICENSE")
     directory = export(snapshot)
     assert (directory / "LICENSE").read_text() == (directory / "COPYING").read_text() == "as you like"
-
-
-def test_programs_and_pickles_of_the_model_stay_behind(source: Path, export: Callable[[Path], Path]) -> None:
-    programs = ("modeling_mine.py", "modeling_mine.pyc", "native.so", "scaler.pkl", "a.pickle", "last.ckpt", "a.joblib")
-    for name in (*programs, "modules.json", "adapter_config.json"):
-        (source / name).write_bytes(b"x")
-    (source / "processor_config.json").write_text('{"a": [{"auto\\u005fmap": {"AutoProcessor": "p.P"}, "b": 1}]}')
-    (source / "vocab.json").write_text('{"auto_map": 7}')
-    for name in ("config.json", "tokenizer_config.json"):
-        settings = json.loads((source / name).read_text())
-        (source / name).write_text(json.dumps(settings | {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}))
-    directory = export(source)
-    known = {".json", ".safetensors", ".jinja", ".txt", ""}
-    assert not (directory / "adapter_config.json").exists()
-    assert json.loads((directory / "processor_config.json").read_text()) == {"a": [{"b": 1}]}
-    assert json.loads((directory / "vocab.json").read_text()) == {"auto_map": 7}
-    assert not (directory / "modules.json").exists()
-    assert {path.suffix for path in directory.iterdir()} <= known, sorted(directory.iterdir())
-    for name in ("config.json", "tokenizer_config.json"):
-        written, before = (json.loads((place / name).read_text()) for place in (directory, EMBEDDED_MODEL))
-        assert written.keys() == before.keys()

@@ -271,10 +271,6 @@ def test_gemma_3_has_a_rotary_embedding_for_each_kind_of_layer(tmp_path: Path) -
     assert read(tmp_path, config).rope == {"full_attention": Rope(2e6, "linear", 8.0), "sliding_attention": Rope(2e4)}
 
 
-def test_a_file_may_hold_what_no_model_is_computed_by(tmp_path: Path) -> None:
-    assert read(tmp_path, {**QWEN3, "unsloth_fixed": True, "torch_dtype": "float16"}) == read(tmp_path, QWEN3)
-
-
 @pytest.mark.parametrize(
     ("family", "names"),
     [

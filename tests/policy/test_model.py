@@ -19,11 +19,12 @@ from tests.raising import raises
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.policy import model as policy_model
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODELS, find_model_directory
 from agent_tunix.policy.files.tensors import list_tensors
 from agent_tunix.policy.mesh import make_mesh
-from agent_tunix.policy.model import copy_reference, count_parameters, load_policy
+from agent_tunix.policy.model import compute_dtype, copy_reference, count_parameters, load_policy
 
 TOKENS = jnp.array([[3, 17, 5, 0, 29, 31, 8], [1, 1, 2, 30, 4, 9, 11]])
 
@@ -63,6 +64,13 @@ def test_weights_that_train_are_float32_whatever_computes(tmp_path: Path) -> Non
     model = load(make_directory(tmp_path / "model"), dtype="bfloat16")
     assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))} == {jnp.dtype("float32")}
     assert model.dtype == jnp.bfloat16
+
+
+def test_a_gpu_without_bfloat16_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_model, "gpu_capability", lambda: 7.5)  # a T4's
+    assert compute_dtype("auto") == jnp.float32
+    with raises(ConfigError, "invalid_devices", "model.dtype"):
+        compute_dtype("bfloat16")
 
 
 def test_parameters_are_counted_as_a_whole_and_as_far_as_they_train(tmp_path: Path) -> None:

@@ -259,11 +259,7 @@ def test_groups_find_the_weights_of_a_model(model: nnx.Module) -> None:
 @pytest.mark.parametrize(
     ("groups", "code", "said"),
     [
-        (
-            {"a": {"match": "q_einsum"}},
-            "invalid_config",
-            "groups.a.match 'q_einsum' must match a trained weight",
-        ),
+        ({"a": {"match": "q_einsum"}}, "invalid_config", "groups.a.match 'q_einsum' must match a trained weight"),
         ({"a": {"match": "self_attn"}, "b": {"match": "q_proj"}}, "invalid_config", "groups.b.match"),
         ({"a": {"match": ".", "freeze": True}}, "invalid_config", "freeze fewer"),
     ],

@@ -14,11 +14,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.policy.schedules import RateSchedule, count_warmup, make_schedule
 
 PEAK = 0.4
-SHAPES = {
-    "linear": lambda x: 1 - x,
-    "cosine": lambda x: (1 + np.cos(np.pi * x)) / 2,
-    "sqrt": lambda x: 1 - np.sqrt(x),
-}
+SHAPES = {"linear": lambda x: 1 - x, "cosine": lambda x: (1 + np.cos(np.pi * x)) / 2, "sqrt": lambda x: 1 - np.sqrt(x)}
 
 
 def rates(scheduler: SchedulerConfig, num_updates: int, updates_per_step: int = 1, **warmup: Any) -> np.ndarray:

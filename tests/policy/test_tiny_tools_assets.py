@@ -6,20 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
 from agent_tunix.config.schema import PromptConfig
-from agent_tunix.data.generated.arithmetic import make_arithmetic
-from agent_tunix.data.generated.numbers import make_numbers
 from agent_tunix.environments import (
     Message,
     ToolCall,
     format_of_template,
     parse_turn,
-    render_calls,
     resolve_environment,
-    run_episode,
 )
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODELS
@@ -125,30 +120,3 @@ def test_the_vocabulary_encodes_any_text_and_every_digit_alone() -> None:
     assert reader.decode(reader.encode(text)) == text
     vocabulary = json.loads((DIRECTORY / "tokenizer.json").read_text())["model"]["vocab"]
     assert not [token for token in vocabulary if re.search(r"\d.|.\d", token)]
-
-
-def test_prompts_turns_and_results_are_short() -> None:
-    arithmetic, game = tokenizer(TOOLS["calculator"]), tokenizer(TOOLS["guess"])
-    prompts = [arithmetic.render_chat([SYSTEM, user(row["question"])]) for row in make_arithmetic("test", 300, 0)]
-    assert max(len(arithmetic.encode(prompt)) for prompt in prompts) <= 48
-    for row in make_numbers("test", 30, 0):
-        result = run_episode(
-            resolve_environment("guess_number", args={"low": 1, "high": 10}).open(), lambda messages: "", row
-        )
-        assert len(game.encode(game.render_chat([SYSTEM, *result.messages[:1]]))) <= 64
-    longest = ToolCall("calculator", {"expression": "47 * 86 + 12 * 34"})
-    for call in (longest, *CALLS.values()):
-        assert len(game.encode(render_calls([call], "hermes") + "<|im_end|>")) <= 21
-    for text in ("98901", "higher", "right"):
-        assert len(game.encode(f"\n<|im_start|>tool\n{text}<|im_end|>\n<|im_start|>assistant\n")) <= 14
-
-
-def test_the_files_are_small_and_fit_each_other() -> None:
-    config = json.loads((DIRECTORY / "config.json").read_text())
-    assert sum(file.stat().st_size for file in DIRECTORY.iterdir()) <= 1_500_000
-    tensors = load_file(DIRECTORY / "model.safetensors")
-    assert {str(tensor.dtype) for tensor in tensors.values()} == {config["torch_dtype"]}
-    assert tensors["model.embed_tokens.weight"].shape == (config["vocab_size"], config["hidden_size"])
-    reader = tokenizer(None)
-    assert config["vocab_size"] == reader.vocab_size <= 1024
-    assert (config["eos_token_id"], config["pad_token_id"]) == (reader.eos_id(), reader.pad_id())

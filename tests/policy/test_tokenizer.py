@@ -90,11 +90,6 @@ def test_either_file_may_name_the_end_token(directory: Path, token: Any) -> None
     assert Tokenizer(directory).eos_ids == [END]
 
 
-def test_numbers_that_are_no_token_ids_end_nothing(directory: Path) -> None:
-    configure(directory, "generation_config.json", eos_token_id=[10**30, -1, 5])
-    assert Tokenizer(directory).eos_ids == [END, 5]
-
-
 def test_a_template_file_that_is_not_text_is_named(directory: Path) -> None:
     (directory / "chat_template.jinja").write_bytes(b"\xff")
     with raises(ModelError, "invalid_model_config"):
@@ -143,15 +138,6 @@ def test_text_that_is_not_unicode_is_an_error_of_the_template() -> None:
         TOKENIZER.encode("\ud800")
 
 
-@pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json"])
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
-def test_a_damaged_configuration_is_named(directory: Path, name: str, content: bytes) -> None:
-    (directory / name).write_bytes(content)
-    with raises(ModelError, "invalid_model_config") as caught:
-        Tokenizer(directory)
-    assert name in str(caught.value)
-
-
 # Chat templates.
 
 
@@ -190,22 +176,6 @@ def test_of_named_templates_the_default_is_taken(directory: Path) -> None:
     named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": JINJA}]
     configure(directory, "tokenizer_config.json", chat_template=named)
     assert Tokenizer(directory).chat_template == JINJA
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"chat_template": [{"x": 1}, 1, None]},
-        {"chat_template": [{"name": "default"}]},
-        {"additional_special_tokens": 5, "extra_special_tokens": 5},
-        {"bos_token": 5, "pad_token": []},
-    ],
-)
-def test_settings_of_other_types_are_left_alone(settings: dict[str, Any], directory: Path) -> None:
-    configure(directory, "tokenizer_config.json", **settings)
-    tokenizer = Tokenizer(directory)
-    assert tokenizer.decode(tokenizer.encode("2 + 2")) == "2 + 2"
-    assert tokenizer.special_texts
 
 
 def test_a_template_in_an_older_file_is_found(directory: Path) -> None:

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.cli.rewards.pages import reward_page
 from agent_tunix.errors import RewardError, RewardSignatureError, UnknownRewardError
 from agent_tunix.rewards import (
     Mixture,
     Sample,
     finding,
-    fingerprint,
     get_reward_function,
     list_reward_functions,
     register_reward_function,
@@ -110,21 +108,6 @@ def test_custom_rewards_is_left_alone_when_an_upload_is_named_by_its_id(here: Pa
         resolve_reward("rf_" + "b" * 24, fetch={source.id: source}.get)
 
 
-def test_custom_rewards_is_left_alone_when_a_name_is_built_in(here: Path) -> None:
-    (here / "custom_rewards.py").write_text("raise RuntimeError")
-    mixture = resolve_reward("math")
-    assert mixture.weights(step=1) == {"math": 1.0}
-    assert total(mixture) == 1.0
-
-
-def test_custom_rewards_of_two_directories_are_two_modules(tmp_path: Path) -> None:
-    for name, value in (("a", 1.0), ("b", 2.0)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "custom_rewards.py").write_text(f"def mine(response):\n    return {value}\n")
-    assert total(resolve_reward("custom_rewards.mine", working_directory=tmp_path / "a")) == 1.0
-    assert total(resolve_reward("custom_rewards.mine", working_directory=tmp_path / "b")) == 2.0
-
-
 @pytest.mark.parametrize("module", ["mine", "mine.py"])
 def test_modules_are_imported_first(here: Path, module: str) -> None:
     (here / "mine.py").write_text(MINE)
@@ -211,21 +194,6 @@ def test_a_file_that_fails_to_import_is_told_with_file_line_and_exception(
     assert exception in str(caught.value)
     assert place in str(caught.value)
     assert not isinstance(caught.value, UnknownRewardError)
-
-
-def test_a_relative_import_is_told_how_to_write_it(here: Path) -> None:
-    (here / "beside.py").write_text("from . import helper\n")
-    with raises(RewardError, "reward_import_failed", "for example `import helper`"):
-        resolve_reward("beside.py:reward", working_directory=here)
-
-
-def test_a_relative_import_in_a_package_is_told_the_name_of_the_module(here: Path) -> None:
-    (here / "package" / "inner").mkdir(parents=True)
-    for directory in ("package", "package/inner"):
-        (here / directory / "__init__.py").touch()
-    (here / "package" / "inner" / "mine.py").write_text("from . import helper\n")
-    with raises(RewardError, "reward_import_failed", f"package.inner.mine.NAME, with {here} as the working directory"):
-        resolve_reward("package/inner/mine.py:reward", working_directory=here)
 
 
 @pytest.mark.parametrize("middle", [None, "middle"])
@@ -382,13 +350,3 @@ def test_what_each_component_resolved_to_is_told(here: Path) -> None:
 def test_a_name_of_another_library_means_a_reward_that_exists(name: str, meant: str) -> None:
     assert synonym(name) == meant
     assert {synonym(known) for known in finding.NAMES} <= set(list_reward_functions())
-
-
-def test_a_reason_is_shown_and_changes_nothing_else() -> None:
-    plain: dict[str, Any] = {"correct": "math", "tags": {"function": "format", "weight": -0.1}}
-    told = resolve_reward({**plain, "tags": {**plain["tags"], "reason": "discourages\n empty tags"}})
-    assert told.describe().splitlines()[1].endswith(" — discourages empty tags")
-    assert "  reason       discourages empty tags" in reward_page(told).splitlines()
-    assert fingerprint(told).short == fingerprint(resolve_reward(plain)).short
-    with raises(RewardError, "invalid_mixture"):
-        resolve_reward({"tags": {"function": "format", "reason": 4}})

@@ -1,6 +1,5 @@
 """Edits of the user's files while workers are replaced: every worker runs the code that was loaded first."""
 
-import ast
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,12 +44,10 @@ def spoil(path: Path) -> None:
 
 EDITS: dict[str, Callable[[Path], object]] = {
     "my_reward.py": spoil,
-    "early.py": spoil,
     "late.py": spoil,
     "parts/deep.py": spoil,
     "early.py ": lambda path: path.unlink(),
     "my_reward.py ": lambda path: path.unlink(),
-    "parts/deep.py ": lambda path: path.write_text("this is not Python"),
 }
 
 
@@ -73,19 +70,6 @@ LAYOUTS = {
         "my_reward.py": "def reward(response):\n    from layout_a.inner.b import VALUE\n    return VALUE\n",
         "layout_a/inner/b.py": "from ..c import VALUE\n",
         "layout_a/c.py": "VALUE = 0.1\n",
-    },
-    "package by its own name": {
-        "my_reward.py": "def reward(response):\n    import layout_b.b\n    return layout_b.b.VALUE\n",
-        "layout_b/__init__.py": "",
-        "layout_b/b.py": "from layout_b.c import VALUE\n",
-        "layout_b/c.py": "VALUE = 0.1\n",
-    },
-    "package of a relative import": {
-        "my_reward.py": "def reward(response):\n    import layout_c.b\n    return layout_c.b.VALUE\n",
-        "layout_c/__init__.py": "",
-        "layout_c/b.py": "from .inner.c import VALUE\n",
-        "layout_c/inner/c.py": "from . import VALUE\n",
-        "layout_c/inner/__init__.py": "VALUE = 0.1\n",
     },
     "directory that the file adds to sys.path": {
         "my_reward.py": "import sys\nsys.path.append(__file__.replace('my_reward.py', 'library'))\n"
@@ -119,11 +103,6 @@ def test_what_a_call_imports_is_kept_wherever_it_lies(
         else:
             root.rename(tmp_path / "moved")
         assert [score.value for score in runner.reward.score([Sample("x")] * 2)] == [0.1, 0.1]
-
-
-def test_a_project_beside_an_interpreter_is_not_installed() -> None:
-    assert not sources.is_installed(Path(sys.base_prefix).resolve() / "src" / "app" / "my_reward.py")
-    assert sources.is_installed(Path(ast.__file__).resolve())
 
 
 def test_a_file_that_is_loaded_again_after_an_edit_is_read_again(directory: Path) -> None:

@@ -48,19 +48,6 @@ def test_a_key_with_many_uploads_does_not_hold_up_another(store: Store) -> None:
     assert asyncio.run(upload()) == "bob"
 
 
-def test_hundreds_of_uploads_at_once_are_queued(store: Store) -> None:
-    alice = store.keys.create("alice")[0]
-
-    async def upload() -> list[str]:
-        calls = StoreCalls(store)
-        try:
-            return await asyncio.gather(*(calls.write(lambda key: key.name, alice) for _ in range(200)))
-        finally:
-            calls.close()
-
-    assert asyncio.run(upload()) == ["alice"] * 200
-
-
 def test_reads_of_a_database_that_does_not_answer_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_tunix.service.threads.READ_TIMEOUT_S", 0.05)
     monkeypatch.setattr(store.engine.dialect, "name", "postgresql")  # a database that may be slow is read in threads

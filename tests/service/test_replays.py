@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,25 +176,6 @@ def test_missing_or_damaged_completions_are_refused(tmp_path: Path) -> None:
     file.unlink()
     with raises(Unreplayable, "missing_completions"):
         replay(run, POLITENESS)
-
-
-@pytest.mark.slow
-def test_an_unusable_fingerprint_leaves_the_total(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", MIXED, num_steps=1)
-    path = tmp_path / "run" / "environment.json"
-    known = json.loads(path.read_text())["reward_fingerprint"]["components"]
-    for components, code in (
-        (known | {"polite": 3}, "invalid_mixture"),
-        (known | {"polite": {"weight": "much"}}, "unreadable_fingerprint"),
-        (known | {"polite": {"requires": {"nothing": 1}}}, "unreadable_fingerprint"),
-        ({"polite": known["polite"]}, "unmatched_components"),
-    ):
-        path.write_text(json.dumps({"reward_fingerprint": {"components": components}}), encoding="utf-8")
-        with raises(Unreplayable, code):
-            replay(LiveRun(tmp_path / "run"), POLITENESS, against="polite")
-    for content in ("{}", "[]"):
-        path.write_text(content, encoding="utf-8")
-        assert replay(LiveRun(tmp_path / "run"), POLITENESS).counterpart.kind == "total"
 
 
 @pytest.mark.slow

@@ -3,12 +3,11 @@ import hashlib
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
-from sqlalchemy import event, select, update
+from sqlalchemy import select
 
-from agent_tunix.errors import NameTakenError, NotStoredError, StoreError, StoreRequestError, UploadError
+from agent_tunix.errors import NameTakenError, NotStoredError, StoreRequestError, UploadError
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 from agent_tunix.store.schema import reward_functions, sources
@@ -172,29 +171,3 @@ def test_times_are_utc_in_any_time_zone(store: Store, alice: Key, monkeypatch: p
     assert kept == made.created_at
     assert kept.utcoffset() == datetime.timedelta(0)
     assert before <= kept <= datetime.datetime.now(datetime.UTC)
-
-
-def test_a_damaged_source_is_not_given_out(store: Store, alice: Key) -> None:
-    made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    with store.engine.begin() as connection:
-        connection.execute(update(sources).values(content=b"something else"))
-    with raises(StoreError, "store_failed"):
-        store.reward_functions.source(made.id)
-
-
-def test_every_page_is_read_through_an_index(store: Store, alice: Key) -> None:
-    made = store.reward_functions.create(alice, "brevity", SOURCE, "trl")
-    told: list[str] = []
-    if store.engine.dialect.name == "postgresql":
-        pytest.skip("its planner reads small tables whole")
-
-    @event.listens_for(store.engine, "before_cursor_execute")
-    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
-            told.extend(row[3] for row in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall())
-
-    store.reward_functions.list(after=made.id)
-    store.reward_functions.list(after=made.id, name="brevity")
-    assert [line for line in told if "SCAN" in line or "TEMP B-TREE" in line] == []
-    assert sum("ix_reward_functions_newest" in line for line in told) == 1
-    assert sum("ix_reward_functions_named" in line for line in told) == 1

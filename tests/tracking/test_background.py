@@ -1,10 +1,9 @@
 """Work and metrics on their way out of a run: in order, bounded, beside it, and with no error lost."""
 
-import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +77,6 @@ def test_an_error_that_nobody_asked_for_is_raised_at_the_end() -> None:
         background.submit("fail", failing(ValueError("no space")))
 
 
-def test_an_error_beside_another_becomes_a_note_of_it() -> None:
-    def run() -> None:
-        with Background("test", 5) as background:
-            background.submit("fail", failing(ValueError("no space")))
-            raise KeyError("the run's own")
-
-    with pytest.raises(KeyError) as caught:
-        run()
-    assert caught.value.__notes__ == ["Besides: no space"]
-
-
 def test_a_barrier_waits_for_what_was_before_it_and_for_nothing_else() -> None:
     first, second = threading.Event(), threading.Event()
     done: list[str] = []
@@ -105,20 +93,6 @@ def test_a_barrier_waits_for_what_was_before_it_and_for_nothing_else() -> None:
         wait()
         assert done == ["first"]
         second.set()
-
-
-def test_each_piece_is_named_while_it_is_done() -> None:
-    seen: list[str] = []
-
-    @contextlib.contextmanager
-    def annotate(name: str) -> Iterator[None]:
-        seen.append(f"begin {name}")
-        yield
-        seen.append(f"end {name}")
-
-    with Background("test", 5, annotate) as background:
-        background.submit("metrics", lambda: seen.append("work"))
-    assert seen == ["begin metrics", "work", "end metrics"]
 
 
 def test_a_process_that_fails_ends_after_what_waits_is_done() -> None:

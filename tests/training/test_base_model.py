@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +17,9 @@ from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.files.model_digest import digest_model
-from agent_tunix.policy.mesh import make_mesh
-from agent_tunix.policy.model import load_policy
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints
-from agent_tunix.runs.weights.initial import load_initial, pin_initial
+from agent_tunix.runs.weights.initial import pin_initial
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.exporting import export_run
@@ -115,16 +112,6 @@ def test_whole_weights_are_resumed_beside_another_model_with_a_warning(whole: Pa
     ).read_text().replace("\n", " ")
 
 
-@pytest.mark.parametrize(("replace", "warned"), [(replace_weights, False), (replace_architecture, True)])
-def test_whole_weights_are_loaded_though_the_model_was_replaced_and_warn_of_another_architecture(
-    whole: Path, replace: Callable[[Path], None], warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    replace(whole)
-    with caplog.at_level(logging.WARNING, "agent_tunix.run"):
-        load_trained_policy(find_run(whole), None)
-    assert ("describes another architecture" in caplog.text) == warned
-
-
 def test_an_adapter_does_not_begin_on_a_model_that_was_replaced_in_place(adapted: Path, tmp_path: Path) -> None:
     replace_weights(adapted)
     model = f"model.path={adapted.parent / 'model'}"
@@ -147,11 +134,3 @@ def test_a_resumed_run_keeps_the_step_that_it_began_with(adapted: Path, step: st
     checkpoints.mark_best(6)
     config.training.resume = True
     assert pin_initial(config, root).training.init_checkpoint == pinned.training.init_checkpoint
-
-
-def test_an_adapter_on_another_quantization_warns(adapted: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = small_run(*ADAPTED, "model.quantization=int8", f"training.init_checkpoint={adapted}")
-    policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
-    with caplog.at_level(logging.WARNING, "agent_tunix.run"):
-        load_initial(config, policy)
-    assert "was trained on a base with model.quantization=null, but this run uses int8" in caplog.text

@@ -3,8 +3,6 @@
 import json
 import logging
 import threading
-import tracemalloc
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,41 +166,6 @@ def test_the_fingerprint_of_rows_in_memory_is_that_of_all(rows: Path, tokenizer:
     _, batches, _ = load_batches(config, tokenizer)
     assert isinstance(batches, LoadedBatches)
     assert batches.fingerprint(1) == batches.fingerprint(20)
-
-
-@pytest.mark.slow
-def test_the_memory_of_a_stream_is_flat(tmp_path: Path) -> None:
-    """The same for 20,000 rows as for 4,000, with an encoder that costs nothing."""
-    peaks = [stream_through(tmp_path / f"{count}.jsonl", count) for count in (4_000, 20_000)]
-    assert peaks[1] < 1.2 * peaks[0]
-    assert peaks[1] < 5_000_000
-
-
-class Letters:
-    """A tokenizer whose tokens are letters."""
-
-    special_texts: Sequence[str] = ()
-
-    def render_chat(self, messages: Any, tools: Any = ()) -> str:
-        return "".join(message["content"] for message in messages)
-
-    def encode_prompts(self, prompts: Sequence[Sequence[str]]) -> list[list[int]]:
-        return [list("".join(parts).encode()) for parts in prompts]
-
-
-def stream_through(path: Path, count: int) -> int:
-    """Bytes held at most while a whole pass is drawn."""
-    write(path, count, note="x" * 100)
-    config = streamed(path, count // 50, shuffle_buffer=1000)
-    config.training.batch_size = 50
-    batches = StreamedBatches(config, Letters())  # type: ignore[arg-type]
-    tracemalloc.start()
-    try:
-        for step in range(1, batches.num_steps + 1):
-            batches.batch(step)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 # Reading ahead.

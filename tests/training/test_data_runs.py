@@ -100,13 +100,6 @@ def test_a_reward_that_needs_a_reference_is_refused_where_there_is_none() -> Non
         preflight(small_run(*SETTINGS, *WITHOUT_REFERENCE), Path.cwd())
 
 
-@pytest.mark.slow
-def test_rewards_that_need_no_reference_train_without(tmp_path: Path) -> None:
-    once = ("training.reward_function=format", "training.num_batches=1")
-    row = train_run(tmp_path / "run", *SETTINGS, *WITHOUT_REFERENCE, *once)[1]
-    assert row["rewards/outcomes/scored"] == 16
-
-
 def test_a_column_that_one_set_lacks_is_asked_only_of_those_to_which_the_reward_applies(directory: Path) -> None:
     (directory / "needs.py").write_text("def by_level(response, level):\n    return float(level)\n")
     reward = "training.reward_function={right: math, level: {function: 'needs.py:by_level'%s}}"

@@ -96,6 +96,7 @@ def test_every_row_is_that_of_a_plain_sampler_under_the_same_key(model: Any) -> 
     assert len(set(found.lengths.tolist())) > 4
 
 
+@pytest.mark.parametrize("model", ["linear"], indirect=True)
 def test_a_batch_in_which_all_end_at_once_and_one_of_a_single_token(model: Any) -> None:
     everything = tuple(range(V))
     assert run(model, SamplingParams(T), STAGES, everything).lengths.tolist() == [1] * (B * G)
@@ -133,6 +134,7 @@ def test_rows_keep_their_order_and_their_prompts() -> None:
     assert all(found.place.tolist()[row] == 8 for row in (0, 4, 5, 6, 7, 8, 9, 10))
 
 
+@pytest.mark.parametrize("model", ["linear"], indirect=True)
 def test_random_numbers_are_drawn_once_and_not_in_each_stage(model: Any) -> None:
     text = call(GENERATE.lower, model, SamplingParams(T)).as_text()
     assert text.count("call @_uniform") == 1

@@ -108,15 +108,14 @@ def make_worse(directory: Path, noise: float) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("top_k", ["null", "16"])
-def test_a_student_made_worse_comes_nearer_to_its_teacher(top_k: str, tmp_path: Path) -> None:
+def test_a_student_made_worse_comes_nearer_to_its_teacher(tmp_path: Path) -> None:
     rows = train_run(
         tmp_path / "run",
         f"model.path={make_worse(tmp_path / 'student', 0.5)}",
         "grpo.teacher=embedded:tiny_qwen3",
         "grpo.loss=none",
         "grpo.beta=0",
-        f"grpo.teacher_top_k={top_k}",
+        "grpo.teacher_top_k=16",
         "training.num_batches=12",
         "training.batch_size=8",
         "training.eval_every_n_steps=0",
@@ -152,8 +151,6 @@ def test_the_teacher_is_stored_and_named_in_the_model_card(taught: Path, tmp_pat
     ("changed", "words"),
     [
         ("grpo.teacher=embedded:tiny_qwen3", "its digest was"),
-        ("grpo.teacher=null", "its digest was"),
-        ("grpo.teacher_coefficient=0.5", "its coefficient was 1.0 and is now 0.5"),
         ("grpo.teacher_top_k=4", "its top_k was None and is now 4"),
     ],
 )

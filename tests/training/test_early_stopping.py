@@ -1,7 +1,6 @@
 """The best step so far by a metric, the end of patience, and runs that end early."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -106,36 +105,11 @@ def test_the_best_checkpoint_can_be_evaluated(ended: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_an_ended_run_goes_on_with_more_patience(ended: Path, tmp_path: Path) -> None:
-    root = copy_run(ended, tmp_path / "run")
-    train_run(root, *OVERRIDES, "training.resume=true", "stopping.patience=3")
-    assert steps_of(root) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.slow
 def test_a_resumed_run_ends_where_an_unbroken_one_does(ended: Path, tmp_path: Path) -> None:
     root = copy_run(ended, tmp_path / "run", without=3)
     found = train_run(root, *OVERRIDES, "training.resume=true")
     assert first_difference(read_rows(ended), found) is None
     assert Checkpoints(root / "checkpoints", 1).steps() == [1, 3]
-
-
-@pytest.mark.slow
-def test_a_run_resumed_with_other_judged_steps_keeps_a_best_checkpoint_that_exists(tmp_path: Path) -> None:
-    sparse = ("training.eval_every_n_steps=2", "training.save_interval_steps=2", "training.max_checkpoints_to_keep=2")
-    settings = (*OVERRIDES, *sparse, "stopping.patience=9")
-    root = tmp_path / "run"
-    train_run(root, *settings)
-    shutil.rmtree(root / "checkpoints" / "step_000004")
-    train_run(root, *settings, "training.resume=true", "training.eval_every_n_steps=1")
-    checkpoints = Checkpoints(root / "checkpoints", 2)
-    assert checkpoints.best_step() in checkpoints.steps()
-
-
-@pytest.mark.slow
-def test_an_unknown_metric_ends_the_run_at_its_first_row(tmp_path: Path) -> None:
-    with raises(ConfigError, "unknown_metric", "did you mean eval/accuracy"):
-        train_run(tmp_path / "run", *OVERRIDES, "stopping.metric=eval/acuracy")
 
 
 @pytest.mark.slow

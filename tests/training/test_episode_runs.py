@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import EvaluateConfig
-from agent_tunix.errors import InvalidEnvironmentError, RewardFailureRateError, UntrustedRunError
+from agent_tunix.errors import RewardFailureRateError, UntrustedRunError
 from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards import Outcome
@@ -120,18 +120,12 @@ def test_environments_of_every_form_train_unedited_in_one_run(tmp_path: Path) ->
         "data.answer_column=null",
         "generation.max_prompt_length=1024",
         f"training.batch_size={len(names)}",
-        "training.num_batches=3",
+        "training.num_batches=1",
         "grpo.num_generations=2",
         "evaluation.num_samples=0",
         "training.reward_function=response_length",
     )
-    assert [row["environment/errors"] for row in rows] == [0, 0, 0]
+    assert [row["environment/errors"] for row in rows] == [0]
     steps = list(RolloutReader(tmp_path / "run" / "rollouts").iterate())
     samples = [sample for step in steps for sample in step.samples if sample.episode]
     assert {sample.columns["environment"] for sample in samples} == set(names)
-
-
-def test_rows_that_lack_a_column_of_reset_are_refused_before_the_model_loads(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("class Other:\n    def reset(self, board):\n        pass\n")
-    with raises(InvalidEnvironmentError, "missing_column"):
-        train_run(tmp_path / "run", *EPISODES, f"environment.name={tmp_path / 'other.py'}:Other")

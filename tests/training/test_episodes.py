@@ -153,10 +153,7 @@ def plain_episode(logits: Any, row: int, sampling: SamplingParams, most: int) ->
 @pytest.mark.parametrize(
     ("model", "sampling", "most", "schedule"),
     [
-        pytest.param("sliding", SAMPLED, L, "stages", id="stages"),
         pytest.param("sliding", SAMPLED, L, "lockstep", id="sampled"),
-        pytest.param("sliding", SAMPLED, L, "arrival", id="arrival"),
-        pytest.param("sliding", SAMPLED, SHORT, "lockstep", id="short"),
         pytest.param("sliding", SAMPLED, 13, "lockstep", id="shortest"),
         pytest.param("sliding", SamplingParams(T, greedy=True), L, "lockstep", id="greedy"),
         # Recurrent states must stay at the last token read, in rows that wait, end or leave the batch.
@@ -203,7 +200,7 @@ def test_only_what_the_policy_wrote_is_trained(model: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["sliding", "untied", "quantised"], indirect=True)
+@pytest.mark.parametrize("model", ["sliding", "quantised"], indirect=True)
 def test_the_gradient_of_an_episode_is_that_of_a_plain_pass_over_its_transcript(model: Any) -> None:
     found = sample(model)
     config = Config()

@@ -4,7 +4,6 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from agent_tunix.evaluation.evaluate import choose_rows, complete_problems, eval
 from agent_tunix.evaluation.judging import judge, pass_at_k, reason_not_to_judge, warn_if_unknown
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
-from agent_tunix.rewards import Outcome, Sample, Score, get_builtin
+from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.components import build_components
 from tests.raising import raises
 from tests.training.support import small_run
@@ -125,11 +125,17 @@ def test_pass_at_k_is_logged_for_the_largest_k_and_not_for_one_pass() -> None:
 )
 def test_inference_configs_are_temperature_top_k_and_top_p(name: str | None, expected: tuple[Any, ...] | None) -> None:
     """The default is greedy."""
-    evaluation = Config().evaluation
+    config = Config()
     if name is not None:
-        evaluation.inference_config = name
-    found = evaluation_sampling(evaluation, 8)
+        config.evaluation.inference_config = name
+    found = evaluation_sampling(config)
     assert found.greedy if expected is None else (found.temperature, found.top_k, found.top_p, found.greedy) == expected
+
+
+def test_an_evaluation_may_sample_as_training_does() -> None:
+    config = Config()
+    config.evaluation.inference_config, config.generation.temperature, config.generation.min_p = "training", 0.6, 0.1
+    assert evaluation_sampling(config) == SamplingParams.of_training(config)
 
 
 def test_fewer_problems_are_the_first_ones() -> None:
@@ -267,20 +273,3 @@ def test_the_correct_completions_of_a_reward_of_ones_own_agree() -> None:
     samples = [Sample(text) for text in ("by mail", "by a letter", "by phone", "#### 7", "#### 7")]
     scores = [Score(1.0), Score(1.0), Score(0.0), Score(0.0), Score(0.0)]
     assert judge([samples], "file.py:f", scores).consistency == 0.4
-
-
-def test_many_different_answers_need_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spellings of a number need none, and formulas are compared with a bounded number of others."""
-    reward, asked = get_builtin("math"), 0
-
-    def score(samples: list[Sample]) -> list[Score]:
-        nonlocal asked
-        asked += len(samples)
-        return reward.score(samples)
-
-    monkeypatch.setattr("agent_tunix.evaluation.judging.get_builtin", lambda name: SimpleNamespace(score=score))
-    numbers = [f"#### {number}.{'0' * zeros}" for number in range(10, 40) for zeros in (1, 2)]
-    formulas = [rf"\boxed{{x^{{{power}}}}}" for power in range(2, 70)]
-    found = judge([[Sample(text, columns={"answer": "3"}) for text in numbers + formulas]])
-    assert found.consistency == 2 / 128
-    assert asked <= 2 * 128 + 16 * 128

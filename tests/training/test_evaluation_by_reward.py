@@ -88,14 +88,6 @@ def test_stopping_by_an_accuracy_that_the_references_do_not_give_is_refused(desk
 
 
 @pytest.mark.slow
-def test_without_evaluation_no_held_out_rows_are_needed(desk: Path) -> None:
-    Path("rows", "test.jsonl").unlink()
-    rows = train_run(desk / "run", *OVERRIDES, "evaluation.num_samples=0")
-    assert [row["step"] for row in rows] == [1, 2]
-    assert not evaluations(rows)
-
-
-@pytest.mark.slow
 def test_a_reward_that_fails_in_an_evaluation_stops_the_run_where_failures_are_raised(desk: Path) -> None:
     wrong = "+reward.components.wrong.function=support.py:fails_outside_training"
     with pytest.raises(RewardFailureRateError, match="division by zero"):
@@ -140,6 +132,10 @@ def test_a_reward_of_ones_own_decides_what_is_correct(desk: Path) -> None:
     measured = measure(desk, correct="support.py:shortness", correct_at=0.001)
     assert measured["eval/accuracy"] == 1.0
     assert measure(desk)["eval/accuracy"] == rows[-1]["eval/accuracy"]
+    measured = measure(desk, correct="reward", correct_at=0.05)
+    assert measured["eval/rewards/total/mean"] == pytest.approx(rows[-1]["eval/rewards/total/mean"])
+    totals = [line["completions"][0] for line in map(json.loads, (desk / "found.jsonl").read_text().splitlines())]
+    assert [one["correct"] for one in totals] == [one["reward"] >= 0.05 for one in totals]
 
 
 def measure(desk: Path, **asked: Any) -> dict[str, Any]:
@@ -150,18 +146,6 @@ def measure(desk: Path, **asked: Any) -> dict[str, Any]:
     evaluate_checkpoint(request)
     found: dict[str, Any] = json.loads(output.read_text())
     return found
-
-
-@pytest.mark.slow
-def test_the_runs_own_reward_decides_what_is_correct(desk: Path) -> None:
-    asked = ("evaluation.correct=reward", "evaluation.correct_at=0.05")
-    rows = evaluations(train_run(desk / "run", *OVERRIDES, *asked))
-    assert all(row["eval/accuracy"] >= 0 and "eval/rewards/keywords/mean" in row for row in rows)
-    measured = measure(desk)
-    assert measured["eval/accuracy"] == rows[-1]["eval/accuracy"]
-    assert measured["eval/rewards/total/mean"] == pytest.approx(rows[-1]["eval/rewards/total/mean"])
-    totals = [line["completions"][0] for line in map(json.loads, (desk / "found.jsonl").read_text().splitlines())]
-    assert [one["correct"] for one in totals] == [one["reward"] >= 0.05 for one in totals]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.training.support import train_run
 PROGRAM = Path(__file__).parents[2] / "run_training.py"
 GALLERY = Path(__file__).parents[1] / "rewards" / "gallery"
 SCORE = GALLERY / "verl" / "with_parts.py"
-NUM_STEPS = 3
+NUM_STEPS = 1
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Log-probabilities on a shared prompt and in chunks against the plain form, every row on its own and all at once."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from agent_tunix.grpo.logps import completion_statistics
+from agent_tunix.config.schema import ModelConfig
+from agent_tunix.grpo.logps import completion_statistics, look_up, mask_and_add
+from agent_tunix.planning.known_models import plannable_architecture
+from agent_tunix.planning.memory import chunk_tokens
 from agent_tunix.policy.architecture import Architecture, DeltaNetSizes, Rope
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection, Quantization, quantise
@@ -246,3 +250,23 @@ def test_prompts_and_completions_share_all_products_but_those_of_attention(model
     assert len(together) == 2 * num_kinds, "gate and up, in one function for all layers of a kind"
     assert not prompts
     assert not completions
+
+
+def test_the_chosen_logits_of_a_tpu_and_their_gradient_are_those_looked_up() -> None:
+    logits = jax.random.normal(jax.random.key(0), (2, 5, 11))
+    tokens = jax.random.randint(jax.random.key(1), (2, 5), 0, 11)
+
+    def weighted(choose: Any, logits: jax.Array) -> jax.Array:
+        chosen: jax.Array = choose(logits, tokens)
+        return (chosen * jnp.arange(10.0).reshape(2, 5)).sum()
+
+    for differentiate in (lambda f: f, jax.grad):
+        masked, looked_up = (
+            jax.jit(differentiate(functools.partial(weighted, choose)))(logits) for choose in (mask_and_add, look_up)
+        )
+        np.testing.assert_array_equal(masked, looked_up)
+
+
+def test_a_chunk_of_logits_on_a_tpu_has_as_many_numbers_as_the_output_matrix() -> None:
+    architecture = plannable_architecture(ModelConfig(path="hf://google/gemma-3-270m-it"))
+    assert (chunk_tokens(architecture), chunk_tokens(architecture, on_tpu=True)) == (160, 640)

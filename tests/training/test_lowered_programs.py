@@ -12,8 +12,7 @@ import pytest
 from agent_tunix.policy.network.attention import Groups, attend_in_groups
 from agent_tunix.policy.network.row_kernel import RowKernel
 from tests.eight_devices import run_on_eight_devices
-from tests.policy.support import FAMILIES
-from tests.training.lowered_programs import MESHES, lower
+from tests.training.lowered_programs import FAMILIES, MESHES, lower
 
 # Sampling, training and evaluation; then episodes, whose turns begin with a chunk of a reply.
 FUNCTIONS = {"generate", "_reference_logps", "_judge", "update"} | {

@@ -6,8 +6,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -85,27 +83,6 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_unbroken_one(make_bench: Be
     assert_same(bench.state(), expected)
     still = {name for name in expected["weights"] if name not in changed(expected, bench.initial)}
     assert still == {name for name in expected["weights"] if "embed_tokens" in name}
-
-
-def test_a_run_goes_on_with_another_number_of_micro_batches(adamw: Bench, make_bench: BenchMaker) -> None:
-    """Sums of gradients are kept only where an update has several, and in no checkpoint."""
-    halves = bench_of(make_bench, OptimizerConfig(learning_rate=1e-3), micro_batch_size=2)
-    for bench, sums in ((adamw, False), (halves, True)):
-        assert hasattr(bench.updater.optimizer.opt_state, "acc_grads") is sums
-        assert not any("acc_grads" in name for name in bench.read()["optimizer"])
-    for bench, other in ((adamw, halves), (halves, adamw)):
-        bench.reset()
-        take_step(bench, 1)
-        other.write(jax.tree.map(jnp.copy, bench.read()))
-        assert_same(other.state(), bench.state())
-        assert other.updater.num_updates == 1
-        completions = bench.sample(seed=2)
-        for one in (bench, other):
-            one.update(completions, ADVANTAGES)
-        assert bench.updater.num_updates == other.updater.num_updates == 2
-        for name, found in other.state()["weights"].items():
-            np.testing.assert_allclose(found, bench.state()["weights"][name], atol=2e-5)
-    adamw.reset()
 
 
 def test_a_checkpoint_of_another_optimiser_is_refused(adamw: Bench, sgd: Bench, tmp_path: Path) -> None:

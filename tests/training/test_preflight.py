@@ -9,13 +9,12 @@ import pytest
 from agent_tunix.config.compose import compose_overrides, find_conf_directory, with_overrides
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RewardError
-from agent_tunix.rewards import fingerprint, resolve_reward
+from agent_tunix.rewards import fingerprint
 from agent_tunix.rewards.answers.verifiers import Verifiers
 from agent_tunix.runs import reward_setup
 from agent_tunix.runs.preflight import ValidatedConfig, preflight
 from agent_tunix.training import components
 from tests.raising import raises
-from tests.rewards.execution.leftovers import wait_until, workers_and_descendants
 from tests.training.support import small_run
 
 SHIPPED = sorted(file.stem for file in (find_conf_directory() / "reward").glob("*.yaml"))
@@ -114,25 +113,6 @@ def verifiers(monkeypatch: pytest.MonkeyPatch) -> Verifiers:
     own = Verifiers()
     monkeypatch.setattr(reward_setup, "VERIFIERS", own)
     return own
-
-
-@pytest.mark.parametrize(
-    ("reward", "execution", "begins"),
-    [
-        ("math", "auto", True),
-        ("math", "inline", True),
-        ("math", "process", False),
-        ("conciseness", "auto", False),
-    ],
-)
-def test_verifiers_start_early_where_asked(verifiers: Verifiers, reward: str, execution: str, begins: bool) -> None:
-    before = workers_and_descendants()
-    reward_setup.begin_verifiers(resolve_reward(reward, working_directory=Path.cwd()), execution)
-    try:
-        wait_until(lambda: (workers_and_descendants() != before) == begins)
-        assert (workers_and_descendants() != before) == begins
-    finally:
-        verifiers.close()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Compiled programs on the disk."""
 
+import importlib.util
 import os
 import zlib
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.startup import program_cache
-from agent_tunix.startup.program_cache import cache_directory, prepare_cache
+from agent_tunix.startup.program_cache import cache_directory, prepare_cache, processor_kind
 
 DIRECTORY, MIN_COMPILE = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
@@ -42,6 +43,18 @@ def test_another_kind_of_processor_has_a_directory_of_its_own(monkeypatch: pytes
     monkeypatch.setattr(Path, "read_text", lambda self: "flags\t\t: fpu avx512f\n")
     assert cache_directory("/shared") != here
     assert cache_directory("/shared").parent == here.parent
+
+
+def test_a_bucket_is_left_to_jax_if_its_library_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    prepare_cache("gs://bucket/programs/")
+    assert DIRECTORY not in os.environ
+    assert "pip install gcsfs" in caplog.text
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    prepare_cache("gs://bucket/programs/")
+    assert os.environ[DIRECTORY] == f"gs://bucket/programs/{processor_kind()}"
 
 
 def test_a_directory_that_cannot_be_made_is_told_and_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

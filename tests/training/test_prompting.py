@@ -14,7 +14,6 @@ from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_pro
 from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
-from agent_tunix.runs.weights.state import changed_since
 from tests.raising import raises
 from tests.training.support import small_run
 
@@ -134,11 +133,6 @@ def test_the_date_counts_where_the_template_writes_it() -> None:
 def fingerprint(**prompt: Any) -> str:
     config = PromptConfig(**prompt)
     return fingerprint_prompts(config, Tokenizer(EMBEDDED_MODEL, config))
-
-
-def test_changed_prompts_are_told_in_words() -> None:
-    (line,) = changed_since({"prompts": "a", "seed": 0}, {"prompts": "b", "seed": 0})
-    assert line.startswith("the prompts have other tokens than before")
 
 
 def settled(**prompt: Any) -> Config:

@@ -4,7 +4,6 @@ The fixture `finished` is the unbroken run of four steps that most tests read or
 """
 
 import copy
-import hashlib
 import json
 import math
 import re
@@ -36,7 +35,6 @@ from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.trust import is_own_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.tracking import StoredRun
-from agent_tunix.tracking.outcome import RunStatus, read_outcome
 from agent_tunix.tracking.rollouts import RolloutReader, RolloutWriter
 from agent_tunix.training.resuming import describe_changes, tell_gaps
 from agent_tunix.training.train import train
@@ -226,20 +224,6 @@ def test_the_same_seed_gives_the_same_metrics_whatever_is_logged_beside(
     assert str(tmp_path / "run" / "metrics.jsonl") in printed.replace("\n", "")
 
 
-@pytest.mark.slow
-def test_with_micro_batches_and_iterations_resuming_loses_nothing(config: Config, tmp_path: Path) -> None:
-    config.training.micro_batch_size = 2
-    config.grpo.num_iterations = 2
-    config.training.num_batches = 2
-    config.training.save_interval_steps = 1
-    config.training.eval_every_n_steps = 0
-    rows = train_config(config, tmp_path / "run")
-    assert [row["step"] for row in rows] == [0, 1, 2]
-    assert [row["policy/updates"] for row in rows[1:]] == [2, 2]
-    resume(copy_run(tmp_path / "run", tmp_path / "resumed", without=2), config)
-    assert_same_run(tmp_path / "run", tmp_path / "resumed")
-
-
 # Tells completions apart in one step alone, and otherwise only by rounding.
 ONLY_AT_STEP_TWO = """
 def reward(response, step):
@@ -353,28 +337,6 @@ def test_a_finished_run_without_steps_left_stays_as_it_is(finished: Path, config
             assert file.read_bytes() == (finished / file.relative_to(root)).read_bytes(), file
 
 
-@pytest.mark.slow
-def test_a_run_killed_after_its_last_step_finishes_with_its_settings(
-    finished: Path, config: Config, tmp_path: Path
-) -> None:
-    root = copy_run(finished, tmp_path / "run")
-    (root / "status.json").unlink()
-    config.grpo.beta = 0.5
-    resume(root, config)
-    assert (root / "config.yaml").read_bytes() == (finished / "config.yaml").read_bytes()
-    assert read_outcome(root).status is RunStatus.FINISHED
-
-
-@pytest.mark.slow
-def test_resuming_with_other_settings_records_and_names_them(finished: Path, config: Config, tmp_path: Path) -> None:
-    root = copy_run(finished, tmp_path / "run", without=4)
-    config.training.num_batches = 3
-    log = resume(root, config)
-    assert "the number of steps (training.num_batches, training.num_epochs) was 4 and is now 3" in log
-    assert "  training.num_batches was 4 and is now 3\n" in log
-    assert from_yaml(root / "config.yaml").training.num_batches == 3
-
-
 def test_changed_settings_are_named_up_to_eight() -> None:
     changed = Config()
     changed.grpo.beta, changed.rewards.args = 0.5, {"close": {"limit": 1}}
@@ -398,20 +360,6 @@ def test_resuming_on_other_rows_leaves_the_run_finished(finished: Path, config: 
     assert (root / "status.json").read_bytes() == before
 
 
-@pytest.mark.slow
-def test_metadata_that_no_run_writes_is_named(finished: Path, config: Config, tmp_path: Path) -> None:
-    root = copy_run(finished, tmp_path / "run")
-    checkpoint = root / "checkpoints" / "step_000004"
-    metadata = json.loads((checkpoint / "metadata.json").read_text()) | {"reward": {"components": 3}}
-    (checkpoint / "metadata.json").write_text(json.dumps(metadata))
-    manifest = json.loads((checkpoint / "manifest.json").read_text())
-    manifest["metadata.json"] = hashlib.sha256((checkpoint / "metadata.json").read_bytes()).hexdigest()
-    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
-    config.training.resume = True
-    with raises(CheckpointError, "checkpoint_damaged", "metadata.json"):
-        train_config(config, root)
-
-
 # Stopping.
 
 
@@ -428,14 +376,6 @@ def test_sigint_saves_and_prints_a_command_that_loses_nothing(finished: Path, tm
     overrides.remove(assign("hydra.run.dir", str(root)))
     train_config(compose_overrides(overrides), root)
     assert_same_run(finished, root)
-
-
-@pytest.mark.slow
-def test_sigterm_before_the_first_step_has_nothing_to_save(tmp_path: Path) -> None:
-    status, errors = run_until_signal(tmp_path / "run", "compile_ahead", "first", signal.SIGTERM)
-    assert status == 143, errors
-    assert "No step was completed, so start again with:\n  agent-tunix train" in errors
-    assert f"hydra.run.dir={tmp_path / 'run'} training.resume=true" in errors
 
 
 @pytest.mark.slow

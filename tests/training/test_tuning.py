@@ -104,20 +104,6 @@ def test_two_searches_do_not_share_a_directory(tmp_path: Path) -> None:
             tune(search(tmp_path, 1))
 
 
-def test_a_search_on_a_disk_without_locks_asks_for_another_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import errno
-    import fcntl
-
-    def flock(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with raises(RunDirectoryError, "no_locks"):
-        tune(search(tmp_path, 1))
-
-
 def test_without_optuna_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with raises(ConfigError, "missing_package"):

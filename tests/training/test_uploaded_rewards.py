@@ -117,17 +117,6 @@ def test_a_server_that_does_not_answer_is_named(home: Path, tmp_path: Path, monk
         preflight(config_of("brevty"), tmp_path)
 
 
-def test_the_error_for_a_dead_server_begins_with_the_cause(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGENT_TUNIX_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AGENT_TUNIX_KEY", "vk_x")
-    for spec in ("brevity", "rf_" + "a" * 24):
-        with pytest.raises(RewardError) as caught:
-            preflight(config_of(spec), tmp_path)
-        assert "127.0.0.1:9 cannot be reached" in str(caught.value).splitlines()[0][:120]
-
-
 def test_the_fingerprint_is_that_of_the_file_and_not_of_its_id(home: Path) -> None:
     from agent_tunix.rewards import fingerprint
 

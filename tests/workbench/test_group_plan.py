@@ -1,5 +1,4 @@
 import itertools
-import json
 import math
 
 import numpy as np
@@ -71,10 +70,3 @@ def test_a_group_larger_than_the_pilot_or_alone_is_refused_and_so_is_no_pilot() 
             make_plan({1.0: np.zeros((3, 4))}, [size])
     with pytest.raises(ValueError, match="pilots must all have the same shape"):
         make_plan({}, [2])
-
-
-def test_it_is_ready_for_json() -> None:
-    plan = make_plan({0.7: np.array([[NAN, NAN]]), 1.0: np.array([[0.0, 1.0]])}, [2])
-    data = json.loads(json.dumps(plan.to_data(), allow_nan=False))
-    assert data["overrides"] == list(plan.overrides)
-    assert plan.choice.temperature == 1.0

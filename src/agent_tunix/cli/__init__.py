@@ -1,6 +1,6 @@
 """The command `agent-tunix` and its subcommands. Importing this module loads neither Hydra nor JAX.
 
-`train`, `sft` and `evaluate` pass Hydra overrides on unchanged.
+`train`, `sft`, `prefer` and `evaluate` pass Hydra overrides on unchanged.
 """
 
 import logging
@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from agent_tunix import __version__, early_interrupt
+from agent_tunix import early_interrupt  # first, because it handles Ctrl-C
 from agent_tunix.cli import (
     comparing,
     data,
@@ -25,6 +25,7 @@ from agent_tunix.cli.options import ErrorGroup
 from agent_tunix.cli.printing import echo
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.tuning import tune
+from agent_tunix.version import __version__
 from agent_tunix.visible_text import SafeFormatter, SafeLogRecord
 
 _OVERRIDES = {"ignore_unknown_options": True, "help_option_names": []}
@@ -59,11 +60,25 @@ def sft(overrides: tuple[str, ...]) -> None:
 
     By default the target of a prompt is `prompt.format` filled with the row's worked solution and answer. OVERRIDES are
     those of `agent-tunix train`, and sft.target_column and sft.max_target_length. `agent-tunix train
-    training.init_checkpoint=RUN` starts from its weights.
+    model.from_run=RUN` starts from its result.
     """
     from agent_tunix.cli import hydra_programs
 
     hydra_programs.sft(overrides)
+
+
+@main.command(context_settings=_OVERRIDES)
+@click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
+def prefer(overrides: tuple[str, ...]) -> None:
+    """Tune a policy on pairs of responses: `agent-tunix prefer prefer=simpo data.path=DIR`.
+
+    The rows have a prompt and the columns `chosen` and `rejected`, or come from the completions of a run with
+    prefer.from_rollouts=RUN. OVERRIDES are those of `agent-tunix train`, prefer=dpo|simpo|ipo, and the keys of the
+    group `prefer`.
+    """
+    from agent_tunix.cli import hydra_programs
+
+    hydra_programs.prefer(overrides)
 
 
 @main.command(context_settings=_OVERRIDES)
@@ -84,16 +99,16 @@ def evaluate(overrides: tuple[str, ...]) -> None:
 @click.option(
     "--directory", type=click.Path(), default=None, help="Keep the two runs in this directory; default: remove them."
 )
-@click.option("--program", type=click.Choice(["train", "sft"]), default="train", help="Command to run.")
+@click.option("--program", type=click.Choice(["train", "sft", "prefer"]), default="train", help="Command to run.")
 @click.argument("overrides", nargs=-1, type=click.UNPROCESSED)
 def verify_resume(
     kills: int, random_seed: int, directory: str | None, program: str, overrides: tuple[str, ...]
 ) -> None:
     """Check that a killed and resumed run equals an uninterrupted one, for your own configuration.
 
-    Runs `agent-tunix train OVERRIDES`, or `sft`, twice. Kills the second run with SIGKILL at random moments, resumes it
-    each time, and compares the two metrics.jsonl, except timings. Reports the first difference, or that there is none.
-    Exit status 0: equal; 1: different; 2: a run failed.
+    Runs `agent-tunix train OVERRIDES`, or `sft` or `prefer`, twice. Kills the second run with SIGKILL at random
+    moments, resumes it each time, and compares the two metrics.jsonl, except timings. Reports the first difference, or
+    that there is none. Exit status 0: equal; 1: different; 2: a run failed.
     """
     from agent_tunix.training.verification import verify
 

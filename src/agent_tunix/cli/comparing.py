@@ -17,12 +17,7 @@ from agent_tunix.errors import AgentTunixError
     "--metric",
     help="Metric whose last and best values are shown; default: eval/accuracy, otherwise eval/rewards/total/mean.",
 )
-@click.option(
-    "--mode",
-    type=click.Choice(["max", "min"]),
-    default="max",
-    help="Whether higher or lower is better.",
-)
+@click.option("--mode", type=click.Choice(["max", "min"]), default="max", help="Whether higher or lower is better.")
 @click.option("--sort", type=click.Choice(["name", "final", "best", "seconds"]), default="name", help="Order.")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", help="Form.")
 def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: str, form: str) -> None:

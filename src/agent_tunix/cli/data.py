@@ -32,13 +32,13 @@ def show(count: int, split: Literal["train", "test"], as_json: bool, overrides: 
 
     Exit status: 0; 1 a row has no prompt; 2 the command, the data or the model cannot be used.
     """
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.checks import check
-    from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
     from agent_tunix.runs.shown_prompts import show_prompts
+    from agent_tunix.runs.starting_run import compose_start
 
     find_own_conf()
-    config = compose_overrides(overrides)
+    config = compose_start(overrides)
     check(config)
     prompts = list(show_prompts(config, Path.cwd(), split, count))
     if as_json:

@@ -1,7 +1,5 @@
 """`agent-tunix export RUN --to DIR` and `--push OWNER/NAME`."""
 
-import contextlib
-import tempfile
 from pathlib import Path
 
 import click
@@ -47,34 +45,22 @@ def export(
     directory appears complete or not at all. --push uploads it in one commit, with HF_TOKEN or the token of `hf auth
     login`; without --to, nothing stays on this machine. Exit status: 0; 2 it could not be written or uploaded.
     """
-    from agent_tunix.hubs.push import check_push, push_directory
-    from agent_tunix.runs.found_run import check_step, find_run
-    from agent_tunix.startup import devices
-    from agent_tunix.training.exporting import export_run
+    from agent_tunix.training.exporting import export_and_push
 
     if not (step.isdecimal() or step in ("best", "latest")):
         raise ConfigError(
             f"--step must be the step of a checkpoint, 0, best or latest, not {step}", code="invalid_request"
         )
-    if directory is None and repository is None:
-        raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="invalid_request")
-    if repository is not None:
-        check_push(repository)
-    wanted_step = check_step(None if step == "latest" else int(step) if step.isdecimal() else step)
-    found_run = find_run(run, "RUN")
-    devices.prepare(found_run.config.distributed)
-    with contextlib.ExitStack() as stack:
-        place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
-        exported = export_run(
-            found_run,
-            place,
-            step=wanted_step,
-            adapter=adapter,
-            dtype=dtype,  # type: ignore[arg-type]
-            overwrite=overwrite,
-            repository=repository,
-        )
-        page = None if repository is None else push_directory(place, repository, private=not public)
+    exported, page = export_and_push(
+        run,
+        directory,
+        repository=repository,
+        public=public,
+        step=None if step == "latest" else int(step) if step.isdecimal() else step,  # type: ignore[arg-type]
+        adapter=adapter,
+        dtype=dtype,  # type: ignore[arg-type]
+        overwrite=overwrite,
+    )
     kind = "adapter" if adapter else "model"
     for where in filter(None, (directory, page)):
         echo(f"{where}: the {kind} after step {exported.step}, {exported.num_bytes / 1e6:,.1f} MB")

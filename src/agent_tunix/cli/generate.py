@@ -17,13 +17,9 @@ from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
     from agent_tunix.data import Example
-    from agent_tunix.environments.running import EnvironmentSet
-    from agent_tunix.rewards import Mixture
-    from agent_tunix.sampling.token_choice import SamplingParams
     from agent_tunix.training.generation import Completion, Generator, PolicySource
 
 _INTERRUPTED = 130
-_LONGEST_OF_A_MODEL = 512
 
 
 class _StepType(click.ParamType[int | str]):
@@ -144,12 +140,15 @@ def generate(
     talking = prompt is None and file is None
     if talking and (num_generations > 1 or output is not None or score):
         raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
+    from agent_tunix.training.generator_setup import GenerationSettings, open_generator
+
     try:
         found = _find(source, step, score, prompt_config, raw)
         examples = None if talking else _examples(found, prompt, file)
-        sampling = _sampling(found, inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations)
-        with _scoring(found, examples if score else None, trust) as mixture, _acting(found, trust) as environments:
-            generator = _generator(found, sampling, num_generations, seed, mixture, environments)
+        settings = GenerationSettings(
+            inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations, seed
+        )
+        with open_generator(found, settings, examples if score else None, trust=trust) as generator:
             if examples is None:
                 _talk(generator)
             elif output is not None:
@@ -180,89 +179,11 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
 
 
 def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
-    from agent_tunix.data import make_problem, read_problems
+    from agent_tunix.data import read_problems
+    from agent_tunix.training.generation import make_prompt
 
     data = found.run.config.data
-    if file is not None:
-        return read_problems(file, data)
-    return [make_problem({data.prompt_column: prompt, "question": prompt}, 1, data)]
-
-
-def _sampling(
-    found: "PolicySource",
-    inference_config: str | None,
-    temperature: float | None,
-    top_p: float | None,
-    top_k: int | None,
-    min_p: float | None,
-    max_new_tokens: int | None,
-    num_generations: int,
-) -> "SamplingParams":
-    from agent_tunix.config.episodes import turn_tokens
-    from agent_tunix.startup import devices
-    from agent_tunix.training.generation import choose_sampling
-
-    devices.prepare(found.run.config.distributed)
-    longest = turn_tokens(found.run.config) if found.is_run or found.prompts else _LONGEST_OF_A_MODEL
-    sampling = choose_sampling(inference_config, temperature, top_p, top_k, min_p, max_new_tokens or longest)
-    if sampling.greedy and num_generations > 1:
-        raise ConfigError(
-            f"--num-generations above 1 requires sampling, because {num_generations} greedy completions would be "
-            "identical; add --inference-config standard or --temperature 1",
-            code="invalid_request",
-        )
-    return sampling
-
-
-@contextlib.contextmanager
-def _scoring(found: "PolicySource", examples: "list[Example] | None", trust: bool) -> "Iterator[Mixture | None]":
-    """Yield the run's reward in its workers; None without examples to score."""
-    if examples is None:
-        yield None
-        return
-    from agent_tunix.runs.reward_setup import make_reward_runner
-    from agent_tunix.runs.trust import require_trust, reward_parts
-    from agent_tunix.training.generation import resolve_scoring
-
-    config = found.run.config
-    require_trust(found.run.root, reward_parts(config, Path.cwd()), trust=trust)
-    with make_reward_runner(resolve_scoring(config, examples, found.run.root), config.rewards) as runner:
-        yield runner.reward
-
-
-@contextlib.contextmanager
-def _acting(found: "PolicySource", trust: bool) -> "Iterator[EnvironmentSet | None]":
-    """Yield the environments in which the run's policy acts; None without any."""
-    from agent_tunix.config.episodes import has_environment
-    from agent_tunix.runs.environment_setup import open_environments
-    from agent_tunix.runs.trust import environment_parts, require_trust
-
-    config = found.run.config
-    if has_environment(config):
-        require_trust(found.run.root, environment_parts(config, Path.cwd()), trust=trust)
-    with open_environments(config, Path.cwd()) as environments:
-        yield environments
-
-
-def _generator(
-    found: "PolicySource",
-    sampling: "SamplingParams",
-    num_generations: int,
-    seed: int,
-    mixture: "Mixture | None",
-    environments: "EnvironmentSet | None",
-) -> "Generator":
-    """Load the policy without other output on the screen."""
-    import absl.logging
-
-    from agent_tunix.startup import devices
-    from agent_tunix.training.generation import Generator
-
-    devices.require(found.run.config.distributed)
-    absl.logging.set_verbosity(absl.logging.ERROR)
-    return Generator(
-        found, sampling, num_generations=num_generations, seed=seed, mixture=mixture, environments=environments
-    )
+    return read_problems(file, data) if file is not None else [make_prompt(prompt or "", 1, data)]
 
 
 def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:

@@ -112,11 +112,11 @@ def _shortcuts(data: str | None, model: str | None, reward: str | None) -> list[
 
 
 def _compose(overrides: list[str]) -> "Config":
-    from agent_tunix.cli.working_directory import find_own_conf
-    from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
+    from agent_tunix.runs.starting_run import compose_start
 
     find_own_conf()
-    return compose_overrides(overrides)
+    return compose_start(overrides)
 
 
 def _pilot(config: "Config", problems: int, samples: int, temperatures: tuple[float, ...]) -> "Pilot":

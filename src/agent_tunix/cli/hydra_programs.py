@@ -1,4 +1,4 @@
-"""The programs that take Hydra overrides: `train`, `sft` and `evaluate`.
+"""The programs that take Hydra overrides: `train`, `sft`, `prefer` and `evaluate`.
 
 Each makes all cheap checks before JAX is imported, and turns the package's errors into a message and an exit status: 2
 for errors that the user can fix before a run, 1 for a run that stopped, 128 + n after signal n.
@@ -29,14 +29,15 @@ from yaml import YAMLError
 from agent_tunix.cli.comparing import describe_sweep
 from agent_tunix.cli.hydra_errors import describe, exit_now, exit_status, explain, fail
 from agent_tunix.cli.printing import echo
-from agent_tunix.cli.working_directory import find_own_conf, load_env_file
 from agent_tunix.config import compose
-from agent_tunix.config.schema import Config, DistributedConfig, EvaluateConfig
+from agent_tunix.config.schema import Config, EvaluateConfig
+from agent_tunix.config.working_directory import find_own_conf, load_env_file
 from agent_tunix.errors import AgentTunixError, Interrupted
 from agent_tunix.startup import garbage, timeline
 from agent_tunix.startup.interruption import ends_at_once
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.outcome import record_failure
+from agent_tunix.training.launch import Method, launch
 from agent_tunix.visible_text import SafeLogRecord
 
 # Exit status if the reader of the output has ended, as shells report SIGPIPE.
@@ -48,6 +49,7 @@ _RUN_INTERRUPTED = (
 _WHEN_INTERRUPTED = {
     "train": _RUN_INTERRUPTED,
     "sft": _RUN_INTERRUPTED,
+    "prefer": _RUN_INTERRUPTED,
     "evaluate": "Interrupted; the evaluation is not complete. Run the same command again",
 }
 
@@ -62,6 +64,12 @@ def sft(overrides: Sequence[str] | None = None) -> None:
     """Train on targets with the given overrides, or those of the command line."""
     with _program("sft", overrides):
         _by_hydra("config")(_sft)()
+
+
+def prefer(overrides: Sequence[str] | None = None) -> None:
+    """Train on pairs of responses with the given overrides, or those of the command line."""
+    with _program("prefer", overrides):
+        _by_hydra("config")(_prefer)()
 
 
 def evaluate(overrides: Sequence[str] | None = None) -> None:
@@ -175,70 +183,30 @@ def _job() -> Iterator[None]:
 
 @_job()
 def _train(cfg: DictConfig) -> None:
-    with spend("imports"):
-        from agent_tunix.runs.preflight import preflight
-        from agent_tunix.runs.reward_setup import begin_verifiers
-        from agent_tunix.startup import devices
-
-    load_env_file()
-    job = HydraConfig.get()
-    root = Path(job.runtime.output_dir)
-    with spend("checks"):
-        config = compose.to_typed(cfg)
-        checked = preflight(config, Path.cwd(), root if config.training.resume else None)
-    begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
-    devices.prepare(config.distributed)
-    _join(config)
-    with spend("imports"):
-        devices.require(config.distributed)
-
-        from agent_tunix.training.train import train as train_grpo
-
-    garbage.never_sought_in_imports()
-    train_grpo(checked, root, job.overrides.task)
+    _launch(cfg, "grpo")
 
 
 @_job()
 def _sft(cfg: DictConfig) -> None:
-    from agent_tunix.runs.preflight import preflight
-    from agent_tunix.startup import devices
-    from agent_tunix.training.targets import check_supervised
+    _launch(cfg, "sft")
 
+
+@_job()
+def _prefer(cfg: DictConfig) -> None:
+    _launch(cfg, "prefer")
+
+
+def _launch(cfg: DictConfig, method: Method) -> None:
     load_env_file()
     job = HydraConfig.get()
-    root = Path(job.runtime.output_dir)
     with spend("checks"):
         config = compose.to_typed(cfg)
-        checked = check_supervised(preflight(config, Path.cwd(), root if config.training.resume else None))
-    devices.prepare(checked.config.distributed)
-    _join(checked.config)
-    with spend("imports"):
-        devices.require(checked.config.distributed)
-
-        from agent_tunix.training import sft
-
-    sft.train_supervised(checked, root, job.overrides.task)
+    launch(config, Path(job.runtime.output_dir), job.overrides.task, method=method)
 
 
 @_job()
 def _evaluate(cfg: DictConfig) -> None:
-    from agent_tunix.evaluation.checkpoint import evaluate_checkpoint
-    from agent_tunix.evaluation.request import read_request
-    from agent_tunix.startup import devices
+    from agent_tunix.evaluation.checkpoint import run_evaluation
 
     load_env_file()
-    request = read_request(compose.to_evaluate(cfg))
-    devices.prepare(request.subject.run.config.distributed)
-    devices.require(request.subject.run.config.distributed)
-    with devices.explained_memory():
-        evaluate_checkpoint(request)
-
-
-def _join(config: Config) -> None:
-    """Connect the processes of the run if there are several."""
-    if config.distributed.mode == "none":
-        return
-    with spend("processes"):
-        from agent_tunix.distributed import join
-
-        join(config.distributed, compose.to_yaml(dataclasses.replace(config, distributed=DistributedConfig())))
+    run_evaluation(compose.to_evaluate(cfg)).show()

@@ -141,12 +141,12 @@ def plan(
 
 
 def _compose(overrides: Sequence[str]) -> "Config":
-    from agent_tunix.cli.working_directory import find_own_conf
     from agent_tunix.config.checks import check
-    from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.working_directory import find_own_conf
+    from agent_tunix.runs.starting_run import compose_start
 
     find_own_conf()
-    config = compose_overrides(overrides)
+    config = compose_start(overrides)
     check(config)
     return config
 
@@ -171,7 +171,7 @@ def _dtype(config: "Config", device: "Accelerator") -> str:
     """Return the compute type that `model.dtype` selects on a device."""
     if config.model.dtype != "auto":
         return config.model.dtype
-    return "float32" if device.name == "cpu" else "bfloat16"
+    return "float32" if device.name in ("cpu", "t4") else "bfloat16"
 
 
 def _device(

@@ -11,12 +11,7 @@ from agent_tunix.visible_text import SafeFormatter
 
 @click.command()
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8400,
-    help="Port to listen on; 0: any free port.",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8400, help="Port to listen on; 0: any free port.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",

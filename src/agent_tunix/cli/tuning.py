@@ -57,7 +57,7 @@ def tune(
     """
     from agent_tunix.cli.comparing import describe_sweep
     from agent_tunix.cli.search_space import read_space
-    from agent_tunix.cli.working_directory import find_own_conf
+    from agent_tunix.config.working_directory import find_own_conf
     from agent_tunix.training import tuning
 
     find_own_conf()

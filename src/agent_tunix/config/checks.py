@@ -14,6 +14,7 @@ from agent_tunix.config.episodes import environment_problems, episode_tokens, ha
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
+from agent_tunix.config.preferences import preference_problems
 from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 
@@ -44,6 +45,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
     yield from optimizer_problems(config.optimizer, config.scheduler)
+    yield from preference_problems(config.prefer)
     yield from _prompt_problems(config)
     steps = config.tracking.profile_steps
     if len(steps) != 2 or not 1 <= steps[0] <= steps[1]:
@@ -215,6 +217,11 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
 
 def _model_problems(config: Config) -> Iterator[str]:
     model = config.model
+    if model.from_run is not None:  # `runs.starting_run` resolves it for the commands that train
+        yield (
+            "model.from_run is a key of agent-tunix train, sft, prefer, plan and tune, not of this command; give the "
+            "run as checkpoint_dir=RUN, or set training.init_checkpoint"
+        )
     if model.path is None and model.model_size != "tiny":
         yield (
             f"model.path is required for model.model_size {model.model_size}: set model.path=DIR, a Hugging Face model"

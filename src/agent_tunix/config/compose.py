@@ -16,7 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from agent_tunix.config.other_names import suggest_key
@@ -142,16 +142,40 @@ def compose_overrides(overrides: Sequence[str]) -> Config:
     Raises:
         ConfigError: Hydra refuses an override.
     """
+    return compose_run(overrides)[0]
+
+
+def compose_run(overrides: Sequence[str]) -> tuple[Config, Path]:
+    """Return the configuration of a run and the directory that Hydra gives it, `hydra.run.dir`.
+
+    Raises:
+        ConfigError: Hydra refuses an override.
+    """
+    cfg, directory = _compose("config", overrides, Config)
+    return to_typed(cfg), directory
+
+
+def compose_evaluate(overrides: Sequence[str]) -> EvaluateConfig:
+    """Return the request of `evaluate.py`; raise ConfigError if Hydra refuses an override."""
+    return to_evaluate(_compose("evaluate", overrides, EvaluateConfig)[0])
+
+
+def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictConfig, Path]:
+    """Return a composed configuration and `hydra.run.dir`; raise ConfigError if Hydra refuses an override."""
     register_schema()
     # A Hydra program has its own Hydra instance, which is set aside meanwhile.
     running = GlobalHydra.instance()
     outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
-            return to_typed(compose("config", list(overrides)))
+            cfg = compose(name, list(overrides), return_hydra_config=True)
+            directory = Path(cfg.hydra.run.dir).absolute()
+            with open_dict(cfg):
+                del cfg.hydra
+            return cfg, directory
     except (HydraException, OmegaConfBaseException) as error:
         text = f"{error}" if error.__cause__ is None else f"{error}\n{error.__cause__}"
-        raise ConfigError(explain_override(error, text, Config) or text, code="invalid_override") from error
+        raise ConfigError(explain_override(error, text, schema) or text, code="invalid_override") from error
     finally:
         GlobalHydra.instance().hydra = outer
 

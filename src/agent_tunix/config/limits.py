@@ -38,7 +38,8 @@ class OneOf:
 
     Args:
         choices: The texts.
-        own: True if the key also takes a user's function: a path, or a name that a module of `grpo.modules` registers.
+        own: True if the key also takes a user's function, by its path or registered name. `runs.algorithm_setup`
+            refuses unknown names, because only a run that trains requires the function.
     """
 
     def __init__(self, *choices: str, own: bool = False) -> None:
@@ -80,14 +81,11 @@ def value_problems(group: Any, prefix: str = "", names: Collection[str] | None =
         may_be_null = type(None) in get_args(field.type)
         if limit is None or (may_be_null and value is None) or value in limit:
             continue
-        is_own = isinstance(limit, OneOf) and limit.own
-        if is_own and ("." in str(value) or group.modules):
+        if isinstance(limit, OneOf) and limit.own:
             continue
         hint = f"; {field.metadata['advice']}" if field.metadata["advice"] else ""
         if isinstance(limit, OneOf):
             hint = hint or suggest(str(value), limit.choices)
-        if is_own:
-            hint = f" (or your own: file.py:function, or a name that a file of grpo.modules registers){hint}"
         yield f"{name} must be {'null or ' if may_be_null else ''}{limit}, not {value!r}{hint}"
 
 

@@ -88,6 +88,11 @@ class ModelConfig:
         "Regular expression for the projections that get an adapter; it must match the whole name, for example "
         "`.*self_attn.*`; null: all projections of attention and MLP, only those of attention in a model with experts.",
     )
+    lora_init: Annotated[str, OneOf("he", "peft")] = key(
+        "he",
+        "First values of LoRA's A: he, uniform within ± sqrt(6 / inputs) as in Tunix; peft: within ± sqrt(1 / inputs),"
+        " so that a learning rate means the same as in PEFT.",
+    )
     quantization: Annotated[str, OneOf("int8", "nf4")] | None = key(
         None,
         "QLoRA: store the projections of the frozen base as int8 (8.5 bits per weight) or nf4 (4.5 bits); null: in "
@@ -99,9 +104,14 @@ class ModelConfig:
         "the memory and the batch allow.",
     )
     dtype: Annotated[str, OneOf("auto", "float32", "bfloat16")] = key(
-        "auto", "Compute type; auto: float32 on CPU, bfloat16 elsewhere."
+        "auto", "Compute type; auto: bfloat16, or float32 on a CPU and on GPUs without bfloat16, such as a T4."
     )
     remat: bool = key(False, "Recompute activations in the backward pass: less memory, about a third more time.")
+    from_run: str | None = key(
+        None,
+        "Run to start from, as RUN, RUN:STEP or RUN:best: its model, adapter, weights, prompts and stop tokens, except "
+        "for keys that you set; null: none.",
+    )
 
 
 @dataclass
@@ -610,12 +620,27 @@ class TrainingConfig:
     max_checkpoints_to_keep: Count = key(
         2, "Number of checkpoints to keep; older ones are removed.", advice="resuming requires one"
     )
+    max_checkpoints_gb: Positive | None = key(
+        None,
+        "Gigabytes (10^9 bytes) that the checkpoints may take: the oldest ones that are neither the last nor the best "
+        "are removed first. null: no limit.",
+    )
     checkpoint_dir: str | None = key(None, "Directory of the checkpoints; null: checkpoints/ in the run's directory.")
     log_dir: str | None = key(None, "Directory of the TensorBoard events; null: tensorboard/ in the run's directory.")
     flush_every_n_steps: Count = key(10, "Steps between writes of TensorBoard events to disk.")
     resume: bool = key(
         False,
         "Resume from the last complete checkpoint in the run's directory; start from the beginning if there is none.",
+    )
+    continue_from: str | None = key(
+        None,
+        "Directory of another run, which may be read-only, to continue in this run's new directory as if it had not "
+        "ended; null: none.",
+    )
+    max_hours: Positive | None = key(
+        None,
+        "Hours from the start of the process to the end of the run: it stops after the last step that leaves time for "
+        "the evaluation, the checkpoint, the report and an export. null: no limit.",
     )
     lock: bool = key(
         True,
@@ -661,6 +686,37 @@ class SftConfig:
 
 
 @dataclass
+class PreferConfig:
+    """Settings of `agent-tunix prefer`, which learns from pairs of responses; everything else is as in any run.
+
+    A key whose default is null takes the default of the chosen loss.
+    """
+
+    loss: Annotated[str, OneOf("dpo", "simpo", "ipo")] = key("dpo", "Loss of a pair: dpo, simpo or ipo.")
+    beta: Positive | None = key(None, "β: strength of a preference; null: 0.1 (dpo, ipo) or 2 (simpo).")
+    gamma: NonNegative | None = key(
+        None, "simpo: γ, the margin by which the reward of the better response should exceed the other; null: 1."
+    )
+    label_smoothing: Annotated[float, Bounds(ge=0, lt=0.5)] = key(
+        0.0, "dpo, simpo: share of the pairs whose order is assumed to be wrong."
+    )
+    reference: bool | None = key(
+        None,
+        "Compare the policy with the policy before training; null: yes for dpo and ipo, no for simpo, which has no "
+        "reference policy.",
+    )
+    max_response_length: Annotated[int, Bounds(ge=2)] | None = key(
+        None, "Longest response, in tokens; pairs with longer ones are left out. null: generation.max_generation_steps."
+    )
+    from_rollouts: str | None = key(
+        None,
+        "Run whose stored completions make the pairs: the best against the worst of each group, by their reward; "
+        "null: the rows of `data` are pairs.",
+    )
+    min_margin: Positive = key(0.1, "from_rollouts: least difference between the two rewards of a pair.")
+
+
+@dataclass
 class StoppingConfig:
     """The choice of the best checkpoint, and early stopping."""
 
@@ -682,8 +738,9 @@ class EvaluationConfig:
 
     num_samples: Natural = key(500, "Most problems per evaluation; 0: the run does not evaluate.")
     batch_size: Count = key(128, "Problems generated at once.")
-    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal")] = key(
-        "greedy", "Sampling of an evaluation."
+    inference_config: Annotated[str, OneOf("greedy", "standard", "liberal", "training")] = key(
+        "greedy",
+        "Sampling of an evaluation: greedy, standard or liberal; training: with the values of `generation`.",
     )
     num_passes: Count = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     correct: str = key(
@@ -724,7 +781,7 @@ class DistributedConfig:
     compilation_cache: str | None = key(
         "auto",
         "Directory of the compilation cache, which makes the next start faster; at most 1 GiB per kind of processor; "
-        "auto: the user's cache directory; null: no cache.",
+        "or gs://BUCKET/DIRECTORY, without that limit; auto: the user's cache directory; null: no cache.",
     )
     num_cpu_devices: Annotated[int, Bounds(ge=1, le=512)] | None = key(
         None, "Number of virtual CPU devices, to try a mesh without accelerators; null: 1."
@@ -783,6 +840,7 @@ class Config:
     environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     sft: SftConfig = dataclasses.field(default_factory=SftConfig)
+    prefer: PreferConfig = dataclasses.field(default_factory=PreferConfig)
     stopping: StoppingConfig = dataclasses.field(default_factory=StoppingConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
     distributed: DistributedConfig = dataclasses.field(default_factory=DistributedConfig)
@@ -810,7 +868,8 @@ class EvaluateConfig:
     )
     inference_config: str = key(
         "greedy",
-        "Sampling: greedy, standard or liberal; temperature/top-k/top-p are 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0.",
+        "Sampling: greedy, standard or liberal, of temperature/top-k/top-p 1e-4/1/1.0, 0.7/50/0.95 and 0.85/2000/1.0, "
+        "or training: that of the run.",
     )
     num_passes: int = key(1, "Samples per problem; above 1 gives pass@k and consistency.")
     num_samples: int | None = key(None, "Most problems; null: as many as in the run's own evaluations.")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from agent_tunix.config.schema import DataConfig
 from agent_tunix.data.dropped import RowError
+from agent_tunix.data.pair_layout import fit_pairs, with_shared_prompt
 from agent_tunix.data.tool_schemas import from_swift_roles, read_tool_call, read_tools
 from agent_tunix.rewards.answers.numbers import number_text
 
@@ -113,6 +114,7 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     Raises:
         RowError: A column is missing, empty or of the wrong type, or the answer has no mark or nothing after it.
     """
+    row = row._replace(columns=with_shared_prompt(row.columns, data.prompt_column))
     names = [name for name in (data.prompt_column, data.answer_column) if name is not None]
     if missing := [name for name in names if find_column(row.columns, name, _MISSING) is _MISSING]:
         raise _no_column(row, *missing)
@@ -215,7 +217,7 @@ _VERL_ANSWER = "reward_model.ground_truth"
 
 
 def fit_layout(data: DataConfig, rows: Sequence[Row]) -> DataConfig:
-    """Return the configuration with the columns of verl's layout, if the rows have it.
+    """Return the configuration with the columns of verl's layout, or of preference data, if the rows have it.
 
     verl's rows hold `data_source`, `prompt` and `reward_model.ground_truth`. A column that the configuration sets, or
     that the rows have under its default name, stays.
@@ -225,7 +227,7 @@ def fit_layout(data: DataConfig, rows: Sequence[Row]) -> DataConfig:
         rows: First rows, before columns are renamed.
     """
     if not rows or find_column(rows[0].columns, _VERL_ANSWER) is None:
-        return data
+        return fit_pairs(data, rows[0].columns) if rows else data
     columns, default = rows[0].columns, DataConfig()
     columns_found: dict[str, Any] = {}
     for key, name in (("prompt_column", _VERL_PROMPT), ("answer_column", _VERL_ANSWER)):

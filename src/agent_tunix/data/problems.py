@@ -41,8 +41,7 @@ def read_problems(path: Path, data: DataConfig) -> list[Example]:
             reason = f"{error.reason}: {error.detail}" if isinstance(error, RowError) else str(error)
             columns = ", ".join(dict.fromkeys((data.prompt_column, "prompt", "messages", "question")))
             raise DataError(
-                f"{path}, line {number} must be a JSON object with one of {columns}, but: {reason}",
-                code="invalid_row",
+                f"{path}, line {number} must be a JSON object with one of {columns}, but: {reason}", code="invalid_row"
             ) from error
     if not examples:
         raise DataError(f"{path} must contain at least one row, but is empty; add rows", code="no_rows")

@@ -77,9 +77,7 @@ class MeasuredPrompts(NamedTuple):
     def joined(self, others: "MeasuredPrompts") -> "MeasuredPrompts":
         """Return these prompts and others."""
         return MeasuredPrompts(
-            [*self.examples, *others.examples],
-            [*self.messages, *others.messages],
-            [*self.lengths, *others.lengths],
+            [*self.examples, *others.examples], [*self.messages, *others.messages], [*self.lengths, *others.lengths]
         )
 
 

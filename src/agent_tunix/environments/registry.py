@@ -11,7 +11,9 @@
 Both share one set of names, so that a name always means one thing.
 """
 
+import functools
 import importlib
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from typing import Any, Literal, TypeVar
 
 from agent_tunix.environments.closest import closest
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
+from agent_tunix.own_functions import is_of_main
+from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.registry import is_name
 
 logger = logging.getLogger("agent_tunix.environments")
@@ -58,7 +62,8 @@ def register_tool(name: str, *, overwrite: bool = False) -> Callable[[Definition
     """Register a function, or a class whose public methods are tools, as a tool.
 
     Registering a built-in's name replaces the built-in and logs a warning. A name that is registered already is an
-    error, unless it is the same function, as when a module is imported twice.
+    error, unless it is the same function, as when a module is imported twice, or the new one comes from a notebook or a
+    script, as when a cell is run again.
 
     Args:
         name: Letters, digits, `_` and `-`.
@@ -76,7 +81,10 @@ def register_tool(name: str, *, overwrite: bool = False) -> Callable[[Definition
 def register_environment(
     name: str, *, overwrite: bool = False, convention: str = "auto"
 ) -> Callable[[Definition], Definition]:
-    """Register a class as an environment, in any convention.
+    """Register a class as an environment, in any convention, or a function that makes an instance of one.
+
+    Such a function is called once now, to learn the class, and then for each episode. `environment.args` are its
+    arguments.
 
     Args:
         name: Letters, digits, `_` and `-`.
@@ -90,6 +98,11 @@ def register_environment(
         InvalidEnvironmentError: The name is malformed or taken, or the class is not an environment.
     """
     return _registrar("environment", name, overwrite, convention)
+
+
+def find_registered(name: str) -> Any:
+    """Return the function or class that a user has registered in this process; None if there is none."""
+    return _registered[name].definition if name in _registered else None
 
 
 def get_registered(name: str) -> RegisteredEntry:
@@ -126,19 +139,41 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
     def register(definition: Definition) -> Definition:
         from agent_tunix.environments.conventions import adapt_environment
 
-        adapt_environment(definition, name, convention=convention)
+        used: Any = definition
+        if kind == "environment" and (inspect.isroutine(definition) or isinstance(definition, functools.partial)):
+            used = _class_of(definition, name)
+        adapt_environment(used, name, convention=convention)
         previous = _registered.get(name)
-        if previous is not None and not overwrite and not _is_same(previous.definition, definition):
+        may_replace = overwrite or is_of_main(definition)
+        if previous is not None and not may_replace and not _is_same(previous.definition, definition):
             raise InvalidEnvironmentError(
                 f"a {previous.kind} named {name!r} is already registered: {previous.definition!r}; choose another "
                 "name, or pass overwrite=True"
             )
         if previous is None and name in BUILTIN and not overwrite:
             logger.warning("the built-in %s %r is replaced by %r", BUILTIN[name][0], name, definition)
-        _registered[name] = RegisteredEntry(kind, definition, convention)
+        _registered[name] = RegisteredEntry(kind, used, convention)
         return definition
 
     return register
+
+
+def _class_of(factory: Callable[..., Any], name: str) -> type:
+    """Return a class whose constructor calls a function that makes an environment."""
+    try:
+        example = factory()
+        signature = inspect.signature(factory)
+    except Exception as error:  # a user's function may raise anything
+        raise InvalidEnvironmentError(
+            f"{name!r} must be a class, or a function that makes an environment without arguments, but {factory!r} "
+            f"failed: {describe_fault(error)}"
+        ) from error
+    if callable(close := getattr(example, "close", None)):
+        close()
+    names: dict[str, Any] = {"__new__": lambda cls, **args: factory(**args), "__signature__": signature}
+    inner = factory.func if isinstance(factory, functools.partial) else factory
+    names |= {"__module__": inner.__module__, "__qualname__": inner.__qualname__}
+    return type(type(example).__name__, (type(example),), names)
 
 
 def _is_same(one: Any, other: Any) -> bool:

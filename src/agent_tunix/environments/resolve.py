@@ -5,8 +5,9 @@ A tool is resolved to an environment that has this tool alone.
 
 import ast
 import contextlib
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,9 @@ from agent_tunix.environments.closest import closest
 from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter, adapt_environment
 from agent_tunix.environments.conventions.detection import refuse_source
 from agent_tunix.environments.randomness import GlobalRandomness
-from agent_tunix.environments.registry import get_registered
+from agent_tunix.environments.registry import RegisteredEntry, find_registered, get_registered
 from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import loading
 
 
@@ -30,6 +32,8 @@ class EnvironmentRecipe:
         modules: Modules or files to import first, for their registrations.
         tools: Further tools, each specified like the environment.
         working_directory: Start of relative paths; absolute.
+        by_value: What another process cannot load by its name, by specification: packed by `loading.pack_by_value`,
+            with its convention; see `sendable`.
         sources: Texts of the user's modules by path, which a worker compiles whatever the disk holds by then.
     """
 
@@ -38,6 +42,7 @@ class EnvironmentRecipe:
     modules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     working_directory: Path = field(default_factory=Path.cwd)
+    by_value: Mapping[str, tuple[bytes, str]] = field(default_factory=dict, repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -75,22 +80,54 @@ def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
     with GlobalRandomness(0).active():  # what modules draw is equal in all workers
         for module in recipe.modules:
             import_module(module, directory)
-        adapters = [] if recipe.spec is None else [_adapt(recipe.spec, recipe.args, directory)]
-        adapters += [_adapt(tool, {}, directory) for tool in recipe.tools]
+        adapters = [] if recipe.spec is None else [_adapt(recipe, recipe.spec, recipe.args)]
+        adapters += [_adapt(recipe, tool, {}) for tool in recipe.tools]
     return adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)
 
 
-def _adapt(spec: str, args: Mapping[str, Any], directory: Path) -> EnvironmentAdapter:
+def sendable(recipe: EnvironmentRecipe) -> EnvironmentRecipe:
+    """Return a recipe with what a worker cannot load by its name: what notebooks, scripts and functions define.
+
+    Raises:
+        InvalidEnvironmentError: An environment or tool holds something of this process alone.
+    """
+    packed = {}
+    for spec in filter(None, (recipe.spec, *recipe.tools)):
+        entry, name = _find(spec, recipe.working_directory.resolve())
+        module = str(getattr(entry.definition, "__module__", ""))
+        is_imported = module in recipe.modules or loading.is_loaded_file(sys.modules.get(module))
+        if is_of_main(entry.definition) or (find_registered(spec) is not None and not is_imported):
+            content = loading.pack_by_value(entry.definition)
+            if isinstance(content, str):
+                raise InvalidEnvironmentError(
+                    f"{entry.kind} {name!r} cannot be sent to another process: {content}; make what it needs in its "
+                    "own methods, or set environment.execution=inline",
+                    code="not_sendable",
+                )
+            packed[spec] = content, entry.convention
+    return replace(recipe, by_value=packed)
+
+
+def _adapt(recipe: EnvironmentRecipe, spec: str, args: Mapping[str, Any]) -> EnvironmentAdapter:
+    if spec in recipe.by_value:
+        content, convention = recipe.by_value[spec]
+        definition = loading.unpack_by_value(content, recipe.working_directory)
+        return adapt_environment(definition, spec, args, convention)
+    entry, name = _find(spec, recipe.working_directory.resolve())
+    return adapt_environment(entry.definition, name, args, entry.convention)
+
+
+def _find(spec: str, directory: Path) -> tuple[RegisteredEntry, str]:
+    """Return what a specification means, and its name in messages."""
     path, sign, name = spec.rpartition(":")
     if (path if sign else spec).endswith(".py"):
         module_of_file = _load(directory, path if sign else spec)
         definition = _attribute(module_of_file, name if sign else "", f"{path or spec}:")
-        return adapt_environment(definition, name, args)
+        return RegisteredEntry("environment", definition), name
     if "." in spec:
         path, _, name = spec.rpartition(".")
-        return adapt_environment(_attribute(import_module(path, directory), name, f"{path}."), name, args)
-    entry = get_registered(spec)
-    return adapt_environment(entry.definition, spec, args, entry.convention)
+        return RegisteredEntry("environment", _attribute(import_module(path, directory), name, f"{path}.")), name
+    return get_registered(spec), spec
 
 
 def import_module(spec: str, directory: Path) -> ModuleType:

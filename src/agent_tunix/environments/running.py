@@ -14,7 +14,7 @@ from agent_tunix.environments.conventions.mcp import McpAdapter
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.environment import EpisodeEnvironment, EpisodeSource
 from agent_tunix.environments.hosting import HostedEnvironment
-from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment
+from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment, sendable
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards import sources
@@ -165,6 +165,13 @@ def _place(
     if is_inline or not own:
         if adapter.is_builtin and adapter.waits:
             adapter.concurrency = limits.num_workers
+        return adapter, adapter
+    try:
+        recipe = sendable(recipe)
+    except InvalidEnvironmentError as error:
+        if limits.execution != "auto" or error.code != "not_sendable":
+            raise
+        _LOGGER.warning("%s; it runs in this process, without limits", error)
         return adapter, adapter
     hosted = HostedEnvironment(
         replace(recipe, working_directory=recipe.working_directory.resolve(), sources=sources.snapshot()),

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.errors import DataError, RunDirectoryError
-from agent_tunix.evaluation.request import EvaluationRequest, Subject
+from agent_tunix.evaluation.request import EvaluationRequest, Subject, read_request
 from agent_tunix.rewards import Mixture
 from agent_tunix.runs.reward_setup import OWN_REWARD, make_reward_runner
 from agent_tunix.visible_text import escape_hidden
@@ -28,8 +28,36 @@ if TYPE_CHECKING:
     from agent_tunix.runs.weights.trained_policy import TrainedPolicy
 
 
-def evaluate_checkpoint(request: EvaluationRequest) -> None:
-    """Evaluate a model, print a table, and write the results.
+@dataclasses.dataclass(frozen=True)
+class EvaluationResults:
+    """The results of an evaluation."""
+
+    metrics: Mapping[str, Any]  # what was evaluated and its metrics, as in the file
+    path: Path  # the file; a `.jsonl` file beside it has the problems and their completions
+    reasons: Mapping[str, str]  # for each metric that is null, the reason
+
+    def show(self) -> None:
+        """Print one line for each metric, with its interval or the reason why it is unknown."""
+        _show(self.metrics, self.path, self.reasons)
+
+
+def run_evaluation(asked: EvaluateConfig) -> EvaluationResults:
+    """Check a request, load JAX, evaluate a model, and write the results.
+
+    Raises:
+        AgentTunixError: `read_request` refuses the request, or `evaluate_checkpoint` fails.
+    """
+    from agent_tunix.startup import devices
+
+    request = read_request(asked)
+    devices.prepare(request.subject.run.config.distributed)
+    devices.require(request.subject.run.config.distributed)
+    with devices.explained_memory():
+        return evaluate_checkpoint(request)
+
+
+def evaluate_checkpoint(request: EvaluationRequest) -> EvaluationResults:
+    """Evaluate a model, and write the results.
 
     The results go into `request.output`, or into `evaluation_step_N_CONFIG.json`. The problems with their completions
     go into a `.jsonl` file beside it.
@@ -72,7 +100,7 @@ def evaluate_checkpoint(request: EvaluationRequest) -> None:
     path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
     write_text(path.with_suffix(".jsonl"), "".join(json.dumps(row, default=str) + "\n" for row in rows))
     write_json(path, results)
-    _show(results, path, reasons)
+    return EvaluationResults(results, path, reasons)
 
 
 def _reasons(metrics: Mapping[str, Any], config: Config, prefix: str) -> dict[str, str]:

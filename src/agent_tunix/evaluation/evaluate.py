@@ -4,13 +4,13 @@ import dataclasses
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from agent_tunix.config.checks import evaluated_rows
 from agent_tunix.config.episodes import prompt_tokens, turn_tokens
-from agent_tunix.config.schema import Config, EvaluationConfig
+from agent_tunix.config.schema import Config
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.intervals import mean_interval
@@ -30,15 +30,22 @@ _LOGGER = logging.getLogger("agent_tunix.evaluation")
 # Metrics that need references which `evaluation.correct` can use.
 _BY_ANSWER = re.compile(r"eval/(accuracy|partial_accuracy|pass_at_\w+|consistency)(_low|_high)?")
 
+# Returns the metrics that a method computes from held-out rows without sampling, such as `eval/prefer/accuracy`.
+HeldOutFigures = Callable[[], Mapping[str, float | None]]
+
 # (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
 INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
 
 
-def evaluation_sampling(evaluation: EvaluationConfig, max_new_tokens: int) -> SamplingParams:
+def evaluation_sampling(config: Config) -> SamplingParams:
     """Return the sampling parameters of an evaluation."""
-    temperature, top_k, top_p = INFERENCE_CONFIGS[evaluation.inference_config]
-    greedy = evaluation.inference_config == "greedy"
-    return SamplingParams(max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, greedy=greedy)
+    name = config.evaluation.inference_config
+    if name == "training":
+        return SamplingParams.of_training(config)
+    temperature, top_k, top_p = INFERENCE_CONFIGS[name]
+    return SamplingParams(
+        turn_tokens(config), temperature=temperature, top_k=top_k, top_p=top_p, greedy=name == "greedy"
+    )
 
 
 def choose_rows(config: Config, num_rows: int) -> range:
@@ -53,6 +60,8 @@ class Evaluator:
         reward: Scores samples with the run's reward; None if no reward trains.
         correct: Scores samples with the reward that `evaluation.correct` names; None for a built-in measure and for the
             run's own reward.
+        figures: Further figures, which need no completions; None without any. With them, completions are sampled only
+            if their answers or rewards can be judged.
 
     Attributes:
         is_on: False if `evaluation.num_samples` is 0.
@@ -69,8 +78,10 @@ class Evaluator:
         reward: ScoringFunction | None,
         correct: ScoringFunction | None,
         max_steps: int,
+        figures: HeldOutFigures | None = None,
     ) -> None:
         self._config = config
+        self._figures = figures
         self._prompts = prompts
         self._components = components
         self._correct = correct
@@ -83,11 +94,17 @@ class Evaluator:
             by_reward = bool(self._reason_unknown) or settings.correct == OWN_REWARD
         self._reward = reward if by_reward or settings.correct == OWN_REWARD else None
         self._tells_reward = by_reward
+        self._samples = figures is None or not self._reason_unknown or self._reward is not None
         if self.is_on:
             self._announce()
 
     def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
         """Return the metrics of the policy after a step; raise RewardError if a reward cannot score the completions."""
+        figures = {} if self._figures is None else self._figures()
+        return {**(self._judged(sampler, step) if self._samples else {}), **figures}
+
+    def _judged(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
+        """Return the metrics of completions of the held-out problems."""
         samples = complete_problems(sampler, self._prompts, self._config)
         flat = at_step(samples, step, self._max_steps)
         scores = None if self._reward is None else self._reward(flat)
@@ -110,7 +127,7 @@ class Evaluator:
     def _announce(self) -> None:
         """Log the figures that will be n/a, and raise ConfigError if the run stops by one of them."""
         metric = self._config.stopping.metric or ""
-        if not has_tags(self._config.prompt.format):
+        if self._samples and not has_tags(self._config.prompt.format):
             _LOGGER.info("evaluation: eval/format_accuracy is n/a, because prompt.format has no tags")
         if not self._reason_unknown:
             return
@@ -120,6 +137,9 @@ class Evaluator:
                 f" {self._reason_unknown}; set stopping.metric=eval/rewards/total/mean, or another evaluation.correct",
                 code="unknown_metric",
             )
+        if not self._samples:
+            _LOGGER.info("evaluation: no completions are sampled, because %s", self._reason_unknown)
+            return
         _LOGGER.warning(
             "evaluation: eval/accuracy is n/a, because %s; set evaluation.correct to a reward that can use them%s",
             self._reason_unknown,
@@ -154,7 +174,7 @@ def complete_problems(sampler: BatchSampler, prompts: Prompts, config: Config) -
     """
     rows = choose_rows(config, len(prompts.examples))
     size = min(config.evaluation.batch_size, len(rows))
-    params = evaluation_sampling(config.evaluation, turn_tokens(config))
+    params = evaluation_sampling(config)
     samples: list[list[Sample]] = [[] for _ in rows]
     for number in range(config.evaluation.num_passes):
         for chunk, start in enumerate(range(0, len(rows), size)):

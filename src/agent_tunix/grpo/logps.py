@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.planning.memory import chunk_tokens
-from agent_tunix.policy.mesh import row_parts
+from agent_tunix.policy.mesh import is_on_tpu, row_parts
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.experts import ExpertLoad
 
@@ -120,13 +120,13 @@ def _in_chunks(
     """
     N = inputs[1].shape[0]
     own = N // parts
-    chunk = min(own, chunk or chunk_tokens(model.config))
+    chunk = min(own, chunk or chunk_tokens(model.config, on_tpu=is_on_tpu(model.mesh)))
     project = model.project if parts == 1 or chunk == own else model.project_in_parts(parts)
 
     def statistics(hidden_CD: jax.Array, tokens_C: jax.Array, words_CK: jax.Array | None) -> TokenStatistics:
         logits_CV = project(hidden_CD) / temperature
         normaliser_C = jax.nn.logsumexp(logits_CV, axis=-1)
-        chosen_C = jnp.take_along_axis(logits_CV, tokens_C[..., None], axis=-1)[..., 0]
+        chosen_C = jax.lax.platform_dependent(logits_CV, tokens_C, tpu=mask_and_add, default=look_up)
         entropy_C = normaliser_C - jnp.sum(jnp.exp(logits_CV - normaliser_C[..., None]) * logits_CV, axis=-1)
         top_C = jnp.argmax(logits_CV, axis=-1) if likeliest else None
         if not entropy_gradient:
@@ -164,6 +164,20 @@ def _in_chunks(
     chunks_of_results = jax.lax.map(lambda chunks: recomputed(*chunks), jax.tree.map(to_chunks, inputs))
     token_statistics: TokenStatistics = jax.tree.map(to_tokens, chunks_of_results)
     return token_statistics
+
+
+def look_up(logits_CV: Float[Array, "*C V"], tokens_C: Int[Array, "*C"]) -> Float[Array, "*C"]:
+    """Return the logits of tokens."""
+    return jnp.take_along_axis(logits_CV, tokens_C[..., None], axis=-1)[..., 0]
+
+
+def mask_and_add(logits_CV: Float[Array, "*C V"], tokens_C: Int[Array, "*C"]) -> Float[Array, "*C"]:
+    """Return what `look_up` does, as a sum, which XLA computes in a pass that reads the logits anyway.
+
+    For a look-up, and for its gradient, a TPU writes all logits to its memory in float32.
+    """
+    is_chosen_CV = jnp.arange(logits_CV.shape[-1]) == tokens_C[..., None]
+    return jnp.sum(jnp.where(is_chosen_CV, logits_CV, 0.0), axis=-1)
 
 
 def _once(

@@ -45,13 +45,7 @@ from agent_tunix.grpo.dynamic_sampling import (
     pass_rates,
 )
 from agent_tunix.grpo.losses.objective import trains_without_advantages
-from agent_tunix.grpo.micro_batches import (
-    MicroBatch,
-    loss_mask,
-    make_loss_inputs,
-    place_micro_batches,
-    step_settings,
-)
+from agent_tunix.grpo.micro_batches import MicroBatch, loss_mask, make_loss_inputs, place_micro_batches, step_settings
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.update_metrics import describe_updates

@@ -199,8 +199,7 @@ def _explain_answer(
         )
     if isinstance(error, RevisionNotFoundError):
         return request.refuse(
-            f"has no revision {revision!r}; omit it for the latest, or use one of {page}/commits/main",
-            code="not_found",
+            f"has no revision {revision!r}; omit it for the latest, or use one of {page}/commits/main", code="not_found"
         )
     if status == 401:
         return request.refuse(

@@ -13,13 +13,7 @@ from agent_tunix.proxies import describe_proxy, problem_with_proxies
 _LOGGER = logging.getLogger("agent_tunix.hubs")
 
 
-def push_directory(
-    directory: Path,
-    repo_id: str,
-    *,
-    private: bool = True,
-    token: str | None = None,
-) -> str:
+def push_directory(directory: Path, repo_id: str, *, private: bool = True, token: str | None = None) -> str:
     """Upload every file of a directory to a model repository of the hub, which is created if it does not exist.
 
     Files that only the repository has stay unchanged, and an existing repository keeps its visibility.

@@ -276,13 +276,15 @@ def _logits_bytes(a: Architecture, config: Config, compute_bytes: int, shape: Me
     return logits + (_part(a.vocab_size, shape.tp) * a.hidden_size * compute_bytes if tokens > chunk else 0)
 
 
-def chunk_tokens(a: Architecture) -> int:
+def chunk_tokens(a: Architecture, *, on_tpu: bool = False) -> int:
     """Return the number of tokens whose logits exist at once in an update (`grpo/logps.py`).
 
     Each chunk reads the whole output matrix. With a large vocabulary, 16 MB of logits would be a few tokens, and most
-    of the time would go into reading. A chunk may therefore have up to a quarter of that matrix's numbers.
+    of the time would go into reading. A chunk may therefore have up to a quarter of that matrix's numbers, on a TPU as
+    many: its compiler keeps one copy of the logits, in bfloat16, which needs as much memory as two in float32 of a
+    quarter.
     """
-    return max(1, CHUNK_NUMBERS // a.vocab_size, a.hidden_size // 4)
+    return max(1, CHUNK_NUMBERS // a.vocab_size, a.hidden_size if on_tpu else a.hidden_size // 4)
 
 
 def check_memory(plan: MemoryPlan, available: int) -> str | None:

@@ -65,11 +65,7 @@ def _divided_sizes(a: Architecture, quantization: str | None) -> dict[str, dict[
     queries, keys = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
     sizes = {
         "fsdp": {"hidden_size": a.hidden_size},
-        "tp": {
-            "num_heads × head_dim": queries,
-            "num_key_value_heads × head_dim": keys,
-            "vocab_size": a.vocab_size,
-        },
+        "tp": {"num_heads × head_dim": queries, "num_key_value_heads × head_dim": keys, "vocab_size": a.vocab_size},
     }
     if a.layer_embedding_size:
         for divided in sizes.values():

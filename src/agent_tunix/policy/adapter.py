@@ -22,8 +22,9 @@ _LOGGER = logging.getLogger("agent_tunix.model")
 def add_adapter(model: Decoder, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int) -> None:
     """Add an adapter to every projection that `model.lora_module_path` matches.
 
-    A is uniform within ± sqrt(6 / inputs) (He initialisation, as in Qwix and Tunix). B is 0, so at first the adapter
-    does not change the model. The A of a projection depends only on the seed and the projection's name.
+    A is uniform within ± sqrt(6 / inputs) (He initialisation, as in Qwix and Tunix), or with `model.lora_init=peft`
+    within ± sqrt(1 / inputs). B is 0, so at first the adapter does not change the model. The A of a projection depends
+    only on the seed and the projection's name.
 
     Args:
         model: Decoder whose projections are changed in place; no weight is copied.
@@ -52,28 +53,30 @@ def add_adapter(model: Decoder, config: ModelConfig, mesh: jax.sharding.Mesh, se
     key = jax.random.key(seed)
     for name in chosen:
         module = projections[name]
-        lora_a, lora_b = _first_weights(
-            module, config.lora_rank, jax.random.fold_in(key, zlib.crc32(name.encode())), mesh
-        )
+        lora_a, lora_b = _first_weights(module, config, jax.random.fold_in(key, zlib.crc32(name.encode())), mesh)
         module.add_adapter(lora_a, lora_b, config.lora_alpha / config.lora_rank)
     _LOGGER.info("adapters of rank %d: %d, on %s", config.lora_rank, len(chosen), abbreviate(chosen))
 
 
 def _first_weights(
-    module: Projection, rank: int, key: jax.Array, mesh: jax.sharding.Mesh
+    module: Projection, config: ModelConfig, key: jax.Array, mesh: jax.sharding.Mesh
 ) -> tuple[jax.Array, jax.Array]:
-    draw, zeros = _initializers(mesh, module.axes)
+    draw, zeros = _initializers(mesh, module.axes, config.lora_init)
+    rank = config.lora_rank
     return draw(key, (module.in_features, rank), jnp.float32), zeros((rank, module.out_features), jnp.float32)
 
 
 @functools.cache
-def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str]) -> tuple[Any, Any]:
+def _initializers(mesh: jax.sharding.Mesh, axes: tuple[str, str], kind: str) -> tuple[Any, Any]:
     """Return compiled functions that create the LoRA matrices A and B with their sharding.
 
     Cached, so that projections of one shape share a compiled program.
     """
     place_a, place_b = sharding_over(mesh, axes[0], None), sharding_over(mesh, None, axes[1])
-    draw = jax.jit(jax.nn.initializers.he_uniform(), static_argnums=(1, 2), out_shardings=place_a)
+    uniform = jax.nn.initializers.he_uniform()
+    if kind == "peft":
+        uniform = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+    draw = jax.jit(uniform, static_argnums=(1, 2), out_shardings=place_a)
     return draw, jax.jit(jnp.zeros, static_argnums=(0, 1), out_shardings=place_b)
 
 

@@ -57,6 +57,11 @@ def shape_of(mesh: jax.sharding.Mesh) -> MeshShape:
     return MeshShape(**mesh.shape)
 
 
+def is_on_tpu(mesh: jax.sharding.Mesh | None) -> bool:
+    """Return True if the devices of a mesh are TPUs, here or of a topology to compile for."""
+    return mesh is not None and mesh.devices.flat[0].platform == "tpu"
+
+
 def row_shards(mesh: jax.sharding.Mesh | None) -> int:
     """Return the number of parts that rows are divided into; 1 without a mesh."""
     return 1 if mesh is None else shape_of(mesh).row_shards

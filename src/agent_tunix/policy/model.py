@@ -9,18 +9,22 @@ import numpy as np
 from flax import nnx
 
 from agent_tunix.config.schema import ModelConfig
-from agent_tunix.errors import ModelError
+from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.architecture import Architecture
 from agent_tunix.policy.families import family_of, read_architecture
 from agent_tunix.policy.files.tensor_files import locate_tensors
 from agent_tunix.policy.files.weights import read_weights
 from agent_tunix.policy.module_names import check_experts
+from agent_tunix.policy.network.attention import gpu_capability
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.deltanet import GatedDeltaNet
 from agent_tunix.policy.network.experts import Experts
 from agent_tunix.policy.network.layers import Attention
 from agent_tunix.policy.network.projection import Projection, Quantization
+
+# Of GPUs since Ampere. Older ones, such as a T4, compute bfloat16 in float32, slowly.
+_BFLOAT16_CAPABILITY = 8.0
 
 
 def load_policy(directory: Path, config: ModelConfig, mesh: jax.sharding.Mesh, seed: int = 0) -> Decoder:
@@ -138,7 +142,19 @@ def count_parameters(model: nnx.Module) -> tuple[int, int]:
 
 
 def compute_dtype(name: str) -> jnp.dtype:
-    """Return the type that `model.dtype` names."""
+    """Return the type that `model.dtype` names.
+
+    Raises:
+        ConfigError: It is bfloat16, which the GPU does not have.
+    """
+    capability = gpu_capability()
+    lacks_bfloat16 = capability is not None and capability < _BFLOAT16_CAPABILITY
+    if name == "bfloat16" and lacks_bfloat16:
+        raise ConfigError(
+            f"model.dtype=bfloat16 requires a GPU of compute capability {_BFLOAT16_CAPABILITY} or more, but this one "
+            f"has {capability}; set model.dtype=float32 (with model.quantization=int8 for less memory)",
+            code="invalid_devices",
+        )
     if name == "auto":
-        name = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        name = "float32" if lacks_bfloat16 or jax.default_backend() == "cpu" else "bfloat16"
     return jnp.dtype(name)

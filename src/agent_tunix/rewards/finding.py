@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, StoreError, UnknownRewardError
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import loading, registry
 from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.conventions.libraries.unsupported import is_unsupported
@@ -37,9 +38,8 @@ class Finder:
         if not isinstance(spec, str):
             if not loading.can_score(spec):
                 raise RewardError(f"{spec!r} is not a reward; give a name, a dotted path or file.py:function")
-            place, name = loading.place_of(spec), function_name(spec)
-            recipe = None if place is None else self._recipe(place, name)
-            return adapt(spec, name, settings=self.settings, recipe=recipe)
+            name = function_name(spec)
+            return adapt(spec, name, settings=self.settings, recipe=self._recipe_of(spec, name))
         if _is_file(spec):
             return self._from_file(spec)
         if self.fetch is not None and is_function_id(spec):  # no module of the working directory is imported for it
@@ -82,7 +82,16 @@ class Finder:
         return [module for module in (packaged, own) if module is not None]
 
     def _adapt(self, definition: Any, name: str, spec: str) -> Convention:
-        return adapt(definition, name, settings=self.settings, recipe=self._recipe(spec, name))
+        recipe = self._recipe_of(definition, name) if is_of_main(definition) else self._recipe(spec, name)
+        return adapt(definition, name, settings=self.settings, recipe=recipe)
+
+    def _recipe_of(self, definition: Any, name: str) -> RewardRecipe | None:
+        """Return the recipe of a function, class or object: by its place in a file, or by value; None if neither."""
+        place = loading.place_of(definition)
+        if place is not None:
+            return self._recipe(place, name)
+        content = loading.pack_by_value(definition)
+        return None if isinstance(content, str) else replace(self._recipe(name, name), by_value=content)
 
     def _recipe(self, spec: str, name: str) -> RewardRecipe:
         return RewardRecipe(
@@ -104,7 +113,8 @@ class Finder:
             # The convention given at registration wins over the configuration's.
             convention = reward.settings.convention
             settings = self.settings if convention == "auto" else replace(self.settings, convention=convention)
-            return reward.configured(settings, self._registered_recipe(registered, reward))
+            finder = replace(self, settings=settings)
+            return reward.configured(settings, finder._registered_recipe(registered, reward))
         for module in self._custom_modules():
             if (module_reward := loading.find_reward(module, name)) is not None:
                 return self._adapt(module_reward, name, name)
@@ -123,7 +133,7 @@ class Finder:
         )
 
     def _registered_recipe(self, name: str, reward: Convention) -> RewardRecipe | None:
-        """Return a recipe: by name if other processes register it too, else by place in a file; None if it has none."""
+        """Return a recipe: by name if other processes register it too; otherwise as for an object."""
         module = str(getattr(reward.definition, "__module__", ""))
         is_registered_anywhere = (
             module in self.modules
@@ -131,8 +141,9 @@ class Finder:
             or (module in sys.modules and loading.is_loaded_file(sys.modules[module]))
             or registry.is_entry_point(name)
         )
-        place = name if is_registered_anywhere else loading.place_of(reward.definition)
-        return None if place is None else self._recipe(place, reward.name)
+        if is_registered_anywhere:
+            return self._recipe(name, reward.name)
+        return self._recipe_of(reward.definition, reward.name)
 
     def _from_file(self, spec: str) -> Convention:
         path, _, name = spec.rpartition(":")

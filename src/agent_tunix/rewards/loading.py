@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from agent_tunix.errors import RewardError, UnknownRewardError
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.shims import served_imports, unsupported_library
@@ -26,7 +27,8 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
 
     The name contains the path (`agent_tunix_files.mine@/home/me`), so it cannot shadow an installed module or be
     mistaken for a file of the same name elsewhere. Processes that the file's code starts can import it. The file's
-    directory and then the working directory are appended to `sys.path`, so the file can import its neighbours.
+    directory and then the working directory are appended to `sys.path`, so the file can import its neighbours. The
+    script of this process is never imported: its module is `__main__`.
 
     Raises:
         UnknownRewardError: There is no such file.
@@ -34,6 +36,9 @@ def load_file(path: Path, working_directory: Path | None = None) -> ModuleType:
             beside it, but another file has the same name and would be imported instead.
     """
     path = path.resolve()
+    main = sys.modules["__main__"]
+    if os.path.realpath(getattr(main, "__file__", None) or "") == str(path):
+        return main  # to import the script would run it again
     if not os.path.isfile(path) and not sources.is_kept(path):  # False for too long a path, unlike `Path.is_file`
         raise UnknownRewardError(f"there is no file {path}")
     name = _name_of(path)
@@ -144,9 +149,10 @@ def shown_name(module: str) -> str:
     return Path(file).stem if file else module.partition("@")[0]
 
 
-def is_loaded_file(module: ModuleType) -> bool:
+def is_loaded_file(module: ModuleType | None) -> bool:
     """Return True if `load_file` made this module, so that no import by its name would find it."""
-    return module.__file__ is not None and module.__name__ == _name_of(Path(module.__file__))
+    file = getattr(module, "__file__", None)
+    return module is not None and file is not None and module.__name__ == _name_of(Path(file))
 
 
 def load_module(name: str) -> ModuleType | None:
@@ -205,14 +211,48 @@ def can_score(thing: object) -> bool:
     return callable(thing) or any(hasattr(thing, method) for method in methods)
 
 
+def pack_by_value(thing: object) -> bytes | str:
+    """Return an object for `unpack_by_value` in a worker, or the reason why it cannot be sent there."""
+    from agent_tunix.execution import by_value
+
+    try:
+        content, modules = by_value.pack(thing)
+    except by_value.NotSendableError as error:
+        return str(error)
+    sources.keep_loaded(modules)
+    return content
+
+
+def unpack_by_value(content: bytes, directory: Path) -> Any:
+    """Return what `pack_by_value` packed; its imports find the modules of a directory too.
+
+    Raises:
+        RewardError: A module that it needs cannot be imported here.
+    """
+    from agent_tunix.execution import by_value
+
+    _importable()
+    add_to_import_path(directory, last=True)
+    try:
+        with served_imports():
+            return by_value.unpack(content)
+    except Exception as error:  # a user's object may raise anything
+        raise RewardError(f"it could not be received: {describe_fault(error)}", code="reward_import_failed") from error
+
+
 def place_of(thing: object) -> str | None:
-    """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else."""
-    module = sys.modules.get(str(getattr(thing, "__module__", "")))
+    """Return `path/to/file.py:name` for a function or class at the top level of a file; None for anything else.
+
+    For one of a package, whose imports may be relative, it is `package.module.name`. The script of this process is no
+    such file: to import it would run it again.
+    """
+    module_name = str(getattr(thing, "__module__", ""))
+    module = sys.modules.get(module_name)
     name = str(getattr(thing, "__qualname__", ""))
     file = getattr(module, "__file__", None)
-    if file is None or not file.endswith(".py") or getattr(module, name, None) is not thing:
+    if file is None or is_of_main(thing) or not file.endswith(".py") or getattr(module, name, None) is not thing:
         return None
-    return f"{Path(file).resolve()}:{name}"
+    return f"{module_name}.{name}" if getattr(module, "__package__", "") else f"{Path(file).resolve()}:{name}"
 
 
 def rewards_of(module: ModuleType) -> list[str]:

@@ -50,12 +50,7 @@ class RewardMetrics:
         self._has_warned = False
 
     def measure(
-        self,
-        step: int,
-        samples: Sequence[Sample],
-        scores: Sequence[Score],
-        totals: np.ndarray,
-        advantages: np.ndarray,
+        self, step: int, samples: Sequence[Sample], scores: Sequence[Score], totals: np.ndarray, advantages: np.ndarray
     ) -> dict[str, Metric]:
         """Return the metrics of a step's completions and scores.
 

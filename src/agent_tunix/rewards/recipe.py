@@ -56,6 +56,7 @@ class RewardRecipe:
         reward_key: Key of the reward in a dict that the function returns; None for the convention's default.
         uploaded: The uploaded file, which takes precedence over `spec`; None for other rewards. Such a recipe runs
             other people's code, so build it only in workers.
+        by_value: The user's object, packed by `loading.pack_by_value`; b"" if `spec` finds it in another process too.
         sources: Texts of the user's modules by path, which a worker compiles whatever the disk holds by then.
     """
 
@@ -69,6 +70,7 @@ class RewardRecipe:
     completions: str = "auto"
     reward_key: str | None = None
     uploaded: UploadedSource | None = None
+    by_value: bytes = field(default=b"", repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     def finish(self, reward: Any) -> Any:

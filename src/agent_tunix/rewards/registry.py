@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from agent_tunix.errors import RewardError, UnknownRewardError
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards.builtin import FAMILIES
 from agent_tunix.rewards.conventions import CallSettings, Convention, PlainReward, adapt
 from agent_tunix.rewards.faults import describe_fault
@@ -61,7 +62,8 @@ def register_reward_function(
     """Register a function or class as a reward, by a call or as a decorator.
 
     Registering a built-in's name replaces the built-in for the whole run and logs a warning. Registering the name of
-    another registered reward is an error, unless it is the same function, as when a module is imported twice.
+    another registered reward is an error, unless it is the same function, as when a module is imported twice, or comes
+    from a notebook or a script, as when a cell is run again.
 
     Args:
         name: Letters, digits, `_` and `-`.
@@ -81,7 +83,8 @@ def register_reward_function(
     def register(function: Function) -> Function:
         reward = adapt(function, name, settings=CallSettings(convention=convention))
         previous = _registered.get(name)
-        if previous is not None and not overwrite and not _is_same(previous, reward):
+        may_replace = overwrite or is_of_main(function)
+        if previous is not None and not may_replace and not _is_same(previous, reward):
             raise RewardError(
                 f"a reward named {name!r} is already registered: {previous.describe()}; choose another name, or pass "
                 "overwrite=True"
@@ -123,6 +126,11 @@ def get_reward_function(name: str) -> Convention:
     if is_entry_point(name):
         return _load_entry_point(name, installed_rewards(name))
     return get_builtin(name)
+
+
+def find_registered(name: str) -> Any:
+    """Return the function, class or object that a user has registered in this process; None if there is none."""
+    return _registered[name].definition if name in _registered else None
 
 
 def get_builtin(name: str) -> PlainReward:

@@ -9,6 +9,7 @@ code itself writes, such as a completion's program that it imports next, is read
 """
 
 import ast
+import contextlib
 import functools
 import importlib.machinery
 import importlib.util
@@ -17,7 +18,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -237,6 +238,18 @@ def _keep(file: Path) -> bytes:
     if not _is_given:
         _texts[path] = text
     return text
+
+
+def keep_loaded(names: Iterable[str]) -> None:
+    """Keep the texts of those of these modules that are the user's, and of what they import."""
+    keep_imports()
+    for name in names:
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if file.endswith(".py") and name != "__main__" and not _is_foreign(os.path.dirname(file)):
+            with contextlib.suppress(OSError):
+                _keep(Path(file))
+                _compiled.add(os.path.realpath(file))
+                _keep_imported(Path(file))
 
 
 def _keep_imported(file: Path) -> None:

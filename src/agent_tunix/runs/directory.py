@@ -103,6 +103,7 @@ def with_absolute_places(config: Config) -> Config:
         training,
         checkpoint_dir=_absolute(training.checkpoint_dir),
         log_dir=_absolute(training.log_dir),
+        continue_from=_absolute(training.continue_from),
         train_data_dir=_absolute_where_it_is(training.train_data_dir),
         test_data_dir=_absolute_where_it_is(training.test_data_dir),
     )

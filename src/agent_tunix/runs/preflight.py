@@ -24,7 +24,8 @@ from agent_tunix.rewards.execution.probe import try_rewards
 from agent_tunix.rewards.uploaded import uploaded_source_of
 from agent_tunix.runs.algorithm_setup import register_own_algorithm
 from agent_tunix.runs.environment_setup import check_environments
-from agent_tunix.runs.reward_setup import components_as_written, resolve_correct, resolve_from_config
+from agent_tunix.runs.own_code import explaining_missing
+from agent_tunix.runs.reward_setup import OWN_REWARD, components_as_written, resolve_correct, resolve_from_config
 
 _NO_LIMIT_MB = 2**30
 # Sources that read `data.subset`.
@@ -43,7 +44,9 @@ class ValidatedConfig:
     correct: Mixture | None = None
 
 
-def preflight(config: Config, working_directory: Path, run: Path | None = None) -> ValidatedConfig:
+def preflight(
+    config: Config, working_directory: Path, run: Path | None = None, *, trains_reward: bool = True
+) -> ValidatedConfig:
     """Make all cheap checks, and resolve the reward.
 
     Args:
@@ -51,13 +54,16 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
         working_directory: Base directory of relative paths and of the user's own modules.
         run: Directory of the run, which holds its uploaded rewards if the run is resumed; None to fetch them from the
             store.
+        trains_reward: False if the run trains by no reward. Then the reward must fit the rows only if evaluations use
+            it.
 
     Raises:
         ConfigError, ModelError, DataError, RewardError: A check failed; the message says what to do.
     """
     check(config)
     _check_subset(config)
-    register_own_algorithm(config, working_directory)
+    with explaining_missing(run):
+        register_own_algorithm(config, working_directory)
     if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
         _check_model(config, find_model_directory(config.model))
     if config.grpo.teacher is not None:
@@ -67,10 +73,12 @@ def preflight(config: Config, working_directory: Path, run: Path | None = None) 
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
-    check_environments(config, working_directory, examples)
+    with explaining_missing(run):
+        check_environments(config, working_directory, examples)
     mixture = resolve_from_config(config, working_directory, run)
     _check_filter(mixture, config)
-    _fit(mixture, examples, config)
+    if trains_reward or config.evaluation.with_rewards or config.evaluation.correct == OWN_REWARD:
+        _fit(mixture, examples, config)
     correct = resolve_correct(config, working_directory, run)
     if correct is not None:
         _fit(correct, examples, config)

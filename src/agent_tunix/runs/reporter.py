@@ -19,12 +19,15 @@ from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import RunContext
 
+Row = Mapping[str, Any]
+NO_METRICS: Row = {}
+
 
 class RunReporter(Protocol):
     """Receiver of the results of a run's steps."""
 
-    def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
-        """Record the row of a step. The caller must not change the row afterwards."""
+    def record(self, step: int, row: Row, result: StepResult | None = None, extra: Row = NO_METRICS) -> None:
+        """Record the row of a step, which must not change afterwards, with extra metrics that no diagnosis sees."""
 
     def store(self, make: Callable[[], StoredStep]) -> dict[str, int]:
         """Store the completions of a step, and return metrics to add to its row."""
@@ -42,8 +45,8 @@ class _LiveReporter:
     def __init__(self, recorder: Recorder, watching: Watching) -> None:
         self._recorder, self._watching = recorder, watching
 
-    def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
-        self._recorder.record(step, row, also=lambda: self._watching.observe(step, row, result))
+    def record(self, step: int, row: Row, result: StepResult | None = None, extra: Row = NO_METRICS) -> None:
+        self._recorder.record(step, {**row, **extra}, also=lambda: self._watching.observe(step, row, result))
 
     def store(self, make: Callable[[], StoredStep]) -> dict[str, int]:
         return self._recorder.store(make())
@@ -59,7 +62,7 @@ class _LiveReporter:
 class SilentReporter:
     """Reporter that discards everything, for processes other than the first."""
 
-    def record(self, step: int, row: Mapping[str, Any], result: StepResult | None = None) -> None:
+    def record(self, step: int, row: Row, result: StepResult | None = None, extra: Row = NO_METRICS) -> None:
         """Discard the row."""
 
     def store(self, make: Callable[[], StoredStep]) -> dict[str, int]:

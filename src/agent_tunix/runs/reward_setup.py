@@ -14,6 +14,7 @@ from agent_tunix.rewards.execution import Runner, make_runner
 from agent_tunix.rewards.finding import function_name
 from agent_tunix.rewards.registry import is_name, is_shipped
 from agent_tunix.rewards.resolve import read_components, read_components_file
+from agent_tunix.runs.own_code import explaining_missing
 from agent_tunix.runs.uploaded_rewards import make_fetch
 
 # Values of `evaluation.correct` that always name the built-in reward, also if the user registers one of that name.
@@ -68,18 +69,19 @@ def _resolve(
     modules: Sequence[str],
     args: Mapping[str, Any] | None = None,
 ) -> Mixture:
-    return resolve_reward(
-        spec,
-        modules=modules,
-        args=args,
-        reward_directories=reward_directories(working_directory),
-        working_directory=working_directory,
-        on_failure=config.rewards.on_failure,
-        convention=config.rewards.convention,
-        completions=config.rewards.completions,
-        reward_key=config.rewards.reward_key,
-        fetch=make_fetch(run),
-    )
+    with explaining_missing(run):
+        return resolve_reward(
+            spec,
+            modules=modules,
+            args=args,
+            reward_directories=reward_directories(working_directory),
+            working_directory=working_directory,
+            on_failure=config.rewards.on_failure,
+            convention=config.rewards.convention,
+            completions=config.rewards.completions,
+            reward_key=config.rewards.reward_key,
+            fetch=make_fetch(run),
+        )
 
 
 def components_as_written(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:

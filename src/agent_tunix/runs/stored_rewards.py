@@ -6,6 +6,7 @@ Importing this module does not load JAX.
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completi
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
-from agent_tunix.runs.algorithm_setup import algorithm_parts
+from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
 from agent_tunix.runs.code_parts import CodePart
 from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
-from agent_tunix.runs.trust import reward_parts
+from agent_tunix.runs.trust import require_trust, reward_parts
 from agent_tunix.tracking.rollouts import StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.workbench import replay as replays
 from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
 # Keys that determine the total and the advantage of a given completion. All other keys determine which completions are
@@ -236,3 +238,72 @@ def unchanged_components(stored: StoredRun, mixture: Mixture) -> list[str]:
 def changed_since_run(stored: StoredRun, mixture: Mixture) -> list[str]:
     """Return one line for each difference between a reward and that of the run."""
     return changes(stored.fingerprint, fingerprint(mixture).to_data())
+
+
+@dataclass(frozen=True)
+class RewardChange:
+    """A change of a run's reward."""
+
+    reward: Any = None  # a value of `training.reward_function` that replaces the reward; None to keep it
+    overrides: Sequence[str] = ()  # KEY=VALUE of settings that decide totals and advantages
+
+
+def replay_run(
+    stored: StoredRun,
+    change: RewardChange,
+    *,
+    steps: str | None = None,
+    num_shown: int = 10,
+    reuse: bool = False,
+    trust: bool = False,
+) -> tuple[replays.ReplayComparison, list[str]]:
+    """Score the stored completions of a run again, and compare totals and advantages with those that trained.
+
+    Args:
+        stored: The run.
+        change: Changes of its reward.
+        steps: Range `FIRST:LAST`; None for all steps.
+        num_shown: Number of completions to show, those whose advantage moves most.
+        reuse: True to reuse stored scores of unchanged components.
+        trust: True to use the code of a run of others.
+
+    Returns:
+        The comparison, and one line for each difference between the two rewards.
+
+    Raises:
+        Unreplayable: The change, or what is stored, does not allow a replay.
+        UntrustedRunError, RewardError, RunDirectoryError: The run or its reward cannot be used.
+    """
+    config = _prepare(stored, change, trust)
+    group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
+    mixture = resolve_for_replay(config, stored, is_own=change.reward is None)
+    kept = unchanged_components(stored, mixture) if reuse else []
+    recorded, rows = recorded_steps(stored, steps), stored.rows
+    with placed([mixture], config) as (ready,):
+        replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
+        comparison = replays.compare(replayed, group_size, num_shown)
+    return comparison, changed_since_run(stored, mixture)
+
+
+def repeat_run(
+    stored: StoredRun, change: RewardChange, repeats: int, *, steps: str | None = None, trust: bool = False
+) -> replays.Repeats:
+    """Score the stored completions several times, without the cache of judges; the arguments are of `replay_run`."""
+    config = _prepare(stored, change, trust)
+    mixtures = [without_cache(resolve_for_replay(config, stored, is_own=change.reward is None)) for _ in range(repeats)]
+    recorded, rows = recorded_steps(stored, steps), stored.rows
+    group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
+    with placed(mixtures, config) as ready:
+        return replays.repeat(ready, recorded, rows, num_generations=group_size, scaling=scaling)
+
+
+def _prepare(stored: StoredRun, change: RewardChange, trust: bool) -> Config:
+    """Return the changed configuration of a run whose code may be used."""
+    own = stored.config
+    config = change_reward(own, change.reward, change.overrides)
+    named_by_user = own_parts(own, change.reward, change.overrides)
+    parts = reward_parts(config, Path.cwd()) + algorithm_parts(config, Path.cwd(), with_loss=False)
+    require_trust(stored.root, parts, trust=trust, own_parts=named_by_user)
+    register_own_algorithm(config, Path.cwd(), with_loss=False)
+    check_tokenizer(stored)
+    return config

@@ -200,12 +200,7 @@ class EpisodeSampler:
     # --- beginning -------------------------------------------------------------------------------------------------
 
     def _begin(
-        self,
-        rows: Sequence[_Row],
-        batch: PromptBatch,
-        key: jax.Array,
-        num_generations: int,
-        max_prompt_length: int,
+        self, rows: Sequence[_Row], batch: PromptBatch, key: jax.Array, num_generations: int, max_prompt_length: int
     ) -> None:
         """Begin all episodes and encode their prompts."""
         words = [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]

@@ -74,12 +74,7 @@ def summarize_episode(episode: EpisodeResult, tokens: np.ndarray, sampled: np.nd
         sampled: True at those that the model wrote.
     """
     calls = tuple(
-        {
-            "turn": call.turn,
-            "name": call.name,
-            "outcome": str(call.result.outcome),
-            "seconds": call.result.seconds,
-        }
+        {"turn": call.turn, "name": call.name, "outcome": str(call.result.outcome), "seconds": call.result.seconds}
         for call in episode.calls
     )
     return EpisodeSummary(

@@ -7,7 +7,6 @@ from functools import partial
 from fastapi import FastAPI
 from starlette.types import Scope
 
-from agent_tunix import __version__
 from agent_tunix.service import inspector
 from agent_tunix.service.api import documentation, failures, functions, runs
 from agent_tunix.service.gate import Gate, is_api
@@ -16,6 +15,7 @@ from agent_tunix.service.middleware import LOOPBACK, Bodies, Envelope, Hosts, Ow
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.state import Service
 from agent_tunix.store.opening import Store
+from agent_tunix.version import __version__
 
 _DESCRIPTION = (
     "Reward functions of a team: uploaded, listed, tried; and its runs, to inspect. Every call requires a key:"

@@ -16,6 +16,7 @@ Several runs may use one directory at once. A program that another run has remov
 
 import contextlib
 import hashlib
+import importlib.util
 import logging
 import os
 import platform
@@ -35,6 +36,7 @@ _MIN_FREE_BYTES = 256 << 20
 _KEEP_ALL = "0"
 _KEEP_NONE = "1e9"
 _SUFFIX = "-cache"
+_BUCKET = "gs://"
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 # The modification time of this file is the time of the last check.
 _CHECKED = ".checked"
@@ -46,9 +48,12 @@ def prepare_cache(setting: str) -> None:
     A variable that the user has set stays.
 
     Args:
-        setting: Directory, or `auto` for one in the user's cache directory.
+        setting: Directory, `gs://BUCKET/DIRECTORY`, or `auto` for one in the user's cache directory.
     """
     if os.environ.get(_VARIABLE):
+        return
+    if setting.startswith(_BUCKET):
+        _prepare_bucket(setting)
         return
     try:
         directory = cache_directory(setting)
@@ -70,6 +75,18 @@ def prepare_cache(setting: str) -> None:
         _LOGGER.info("compiled programs are read from %s, but none are added: %s", directory, problem)
     os.environ[_VARIABLE] = str(directory)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _KEEP_NONE if problem else _KEEP_ALL)
+
+
+def _prepare_bucket(setting: str) -> None:
+    """Let JAX keep programs in a bucket. It never removes any there, and skips those that compile within a second."""
+    if importlib.util.find_spec("gcsfs") is None:
+        _LOGGER.warning(
+            "compiled programs are not cached: %s requires gcsfs; run `pip install gcsfs`, or choose a directory with "
+            "distributed.compilation_cache=DIR",
+            setting,
+        )
+        return
+    os.environ[_VARIABLE] = f"{setting.rstrip('/')}/{processor_kind()}"
 
 
 def cache_directory(setting: str) -> Path:

@@ -63,13 +63,7 @@ class RewardFunctions:
         self._engine = engine
 
     def create(
-        self,
-        owner: Key,
-        name: str,
-        source: bytes,
-        format: Format,
-        if_changed: bool = False,
-        function: str = "reward",
+        self, owner: Key, name: str, source: bytes, format: Format, if_changed: bool = False, function: str = "reward"
     ) -> RewardFunctionRecord:
         """Store a file; an existing name of the same owner gets the next version under a new id.
 
@@ -94,11 +88,7 @@ class RewardFunctions:
         with writing(self._engine) as connection:
             last_version = _take_name(connection, owner, name)
             newest = connection.execute(_LATEST, {"name": name}).first() if if_changed else None
-            if newest is not None and (newest.sha256, newest.format, newest.function) == (
-                digest,
-                format,
-                function,
-            ):
+            if newest is not None and (newest.sha256, newest.format, newest.function) == (digest, format, function):
                 return _record(newest)
             version = last_version + 1
             connection.execute(update(names).where(names.c.name == name).values(last_version=version))

@@ -76,10 +76,7 @@ names = Table(
 )
 
 sources = Table(
-    "sources",
-    metadata,
-    Column("sha256", String(64), primary_key=True),
-    Column("content", LargeBinary, nullable=False),
+    "sources", metadata, Column("sha256", String(64), primary_key=True), Column("content", LargeBinary, nullable=False)
 )
 
 _LIVE = text("deleted_at IS NULL")

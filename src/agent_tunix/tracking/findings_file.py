@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, parse_row, read_rows, remove_damaged_lines
+from agent_tunix.tracking.metrics_file import MetricsFile, cut_after, parse_row, read_rows
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import Finding, RolloutView, RunContext, diagnose
 
@@ -28,8 +28,6 @@ class FindingsFile(Closing):
     """
 
     def __init__(self, path: Path, kept_step: int | None) -> None:
-        if path.exists():
-            remove_damaged_lines(path)
         cut_after(path, -1 if kept_step is None else kept_step)
         self._path = path
         self._file: MetricsFile | None = None

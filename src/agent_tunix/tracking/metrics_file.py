@@ -6,28 +6,19 @@ checkpoint. A step's row is written before its checkpoint, so that this loses no
 """
 
 import contextlib
-import functools
 import json
-import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
-from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from agent_tunix.atomic_files import replacing
+from agent_tunix.atomic_files import replacing, sync
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
 
-_LOGGER = logging.getLogger("agent_tunix.run")
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
 READING_REMEDY = "give the directory of a run, and check that its files are readable"
-
-_LONGEST_LINE = 64 * 2**20
-_LONGEST_INT = 18
-# Largest absolute value of a metric. The square of such a value stays finite, and so does any sum of such values.
-_LARGEST = 1e100
 
 
 class MetricsFile(Closing):
@@ -43,22 +34,15 @@ class MetricsFile(Closing):
     def __init__(self, path: Path) -> None:
         self._path = path
         with _explained(path, "opened"):
-            self._directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._file = self._open()
-
-    def _open(self) -> FileIO:
-        file = open(self._path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
-        os.fsync(self._directory)
-        return file
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
+            sync(path.parent)
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append the row of a step: `step` first, then the metrics by name; non-finite values become null.
 
         Raises:
-            RunDirectoryError: The disk is full, the directory has been removed or moved, or the file cannot be written
-                for another reason.
+            RunDirectoryError: The disk is full, or the file cannot be written for another reason.
         """
-        self._find_again()
         row = {"step": step} | dict(sorted(to_plain(metrics).items()))
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with _explained(self._path, "written"):
@@ -75,39 +59,14 @@ class MetricsFile(Closing):
         """Flush all rows to the device, so that a power cut loses none of them.
 
         Raises:
-            RunDirectoryError: The disk is full or fails, or the directory has been removed or moved.
+            RunDirectoryError: The disk is full or fails.
         """
-        self._find_again()
         with _explained(self._path, "written"):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file; another call does nothing."""
-        if not self._file.closed:
-            self._file.close()
-            os.close(self._directory)
-
-    def _find_again(self) -> None:
-        """Begin a new file if somebody has removed this one; refuse to go on without its directory."""
-        if not _is_at(self._path.parent, self._directory):
-            raise RunDirectoryError(
-                f"{self._path.parent} was removed or moved while the run was writing to it; start the run again, or "
-                "move the directory back and resume with training.resume=true",
-                code="unwritable_directory",
-            )
-        if not _is_at(self._path, self._file.fileno()):
-            _LOGGER.warning("%s was removed or replaced; its earlier rows are lost, and a new file begins", self._path)
-            self._file.close()
-            with _explained(self._path, "opened"):
-                self._file = self._open()
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Return True if a path still leads to an open file or directory."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except OSError:
-        return False
+        self._file.close()
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -125,31 +84,22 @@ def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         RunDirectoryError: The file cannot be read, or a line before the last is not a row.
     """
-    for _, row in _read_lines(path):
-        yield row
-
-
-def iterate_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield rows as `iterate_rows` does; a value that is neither a number up to 1e100 nor a histogram becomes None.
-
-    Only metrics named `…/histogram` are histograms.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, or a line before the last is not a row.
-    """
-    return map(to_metrics, iterate_rows(path))
-
-
-def to_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row in which each value that is not a metric is None."""
-    return {
-        name: value if is_metric(value) and is_histogram(value) == name.endswith("/histogram") else None
-        for name, value in row.items()
-    }
+    with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            row = parse_row(line)
+            if isinstance(row, Exception):
+                if not file.readline(1):  # the last line may be incomplete
+                    return
+                raise RunDirectoryError(
+                    f"each line of {path} must be a JSON object with a step, but line {number} is not ({row}); "
+                    "remove that line, or start a new run in another directory",
+                    code="damaged_run",
+                ) from row
+            yield row
 
 
 def cut_after(path: Path, step: int) -> None:
-    """Remove the rows of later steps, and an incomplete last line.
+    """Remove the rows of later steps, and lines that are no rows, as a kill or a power cut may leave.
 
     The file is replaced atomically: after a kill at any moment, it is either the old or the new one.
 
@@ -158,32 +108,29 @@ def cut_after(path: Path, step: int) -> None:
         step: Last step to keep; -1 removes every row.
 
     Raises:
-        RunDirectoryError: The file cannot be read or replaced, or a line before the last is not a row.
-    """
-    if not path.exists():
-        return
-    kept = b"".join(line.rstrip(b"\n") + b"\n" for line, row in _read_lines(path) if row["step"] <= step)
-    with _explained(path, "replaced"), replacing(path) as file:
-        file.write(kept)
-
-
-def remove_damaged_lines(path: Path) -> None:
-    """Remove lines that are no rows, as a power cut may leave, and warn of them; the file need not exist.
-
-    Raises:
         RunDirectoryError: The file cannot be read or replaced.
     """
     if not path.exists():
-        _LOGGER.warning("%s does not exist; a new one begins", path)
         return
     with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
-        lines = [(number, line, parse_row(line)) for number, line in enumerate(_lines_of(file), start=1)]
-    damaged = [number for number, _, row in lines if isinstance(row, Exception)]
-    if not damaged:
-        return
-    _LOGGER.warning("%s: %d lines are no rows and are removed, from line %d on", path, len(damaged), damaged[0])
+        lines = [(line, parse_row(line)) for line in file]
+    kept = [line for line, row in lines if not isinstance(row, Exception) and row["step"] <= step]
     with _explained(path, "replaced"), replacing(path) as file:
-        file.writelines(line for _, line, row in lines if not isinstance(row, Exception))
+        file.writelines(line.rstrip(b"\n") + b"\n" for line in kept)
+
+
+def remove_metrics(path: Path, step: int, prefixes: tuple[str, ...]) -> None:
+    """Remove the metrics whose names begin with one of the prefixes from the row of a step; the file is replaced.
+
+    Raises:
+        RunDirectoryError: The file cannot be read or replaced, or a line before the last is not a row.
+    """
+    rows = [
+        {name: value for name, value in row.items() if row["step"] != step or not name.startswith(prefixes)}
+        for row in read_rows(path)
+    ]
+    with _explained(path, "replaced"), replacing(path) as file:
+        file.writelines(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
 
 
 def missing_steps(path: Path, last: int) -> list[int]:
@@ -196,59 +143,11 @@ def missing_steps(path: Path, last: int) -> list[int]:
     return [step for step in range(last + 1) if step not in found]
 
 
-def problem_of_finished(path: Path) -> str | None:
-    """Return evidence that a finished run's `metrics.jsonl` has lost rows; None if there is none.
-
-    In a running or killed run the same signs are normal.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LINE, 0))
-            end = file.read()
-            last = end[end.rfind(b"\n", 0, -1) + 1 :]
-        if last and not (last.endswith(b"\n") and isinstance(json.loads(last), dict)):
-            raise ValueError
-    except FileNotFoundError:
-        return f"{path} is missing, though the run finished"
-    except OSError as error:
-        return f"{path} could not be read: {error.strerror}"
-    except (ValueError, RecursionError):
-        return f"{path} is cut off within its last line, though the run finished"
-    return None if last else f"{path} is empty, though the run finished"
-
-
-def _parse_int(text: str) -> int:
-    """Parse an integer; refuse one too large for other number types."""
-    if len(text) > _LONGEST_INT:
-        raise ValueError("too large an integer")
-    return int(text)
-
-
-def _lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield lines in pieces of at most `_LONGEST_LINE` bytes; a row always fits in one piece."""
-    return iter(functools.partial(file.readline, _LONGEST_LINE), b"")
-
-
-def _read_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    with _explained(path, "read", READING_REMEDY), path.open("rb") as file:
-        for number, line in enumerate(_lines_of(file), start=1):
-            row = parse_row(line)
-            if isinstance(row, Exception):
-                if len(line) < _LONGEST_LINE and not file.readline(1):  # the last line may be incomplete
-                    return
-                raise RunDirectoryError(
-                    f"each line of {path} must be a JSON object with a step, but line {number} is not ({row}); "
-                    "remove that line, or start a new run in another directory",
-                    code="damaged_run",
-                ) from row
-            yield line, row
-
-
 def parse_row(line: bytes) -> dict[str, Any] | Exception:
     """Return the row of a line, or the reason why it is none."""
     try:
-        row = json.loads(line, parse_int=_parse_int, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:
+        row = json.loads(line)
+    except ValueError as error:
         return error
     if not isinstance(row, dict) or type(row.get("step")) is not int:
         return ValueError("it is not an object with a step")
@@ -296,14 +195,3 @@ def is_histogram(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Return True if a plain value is a number, or a bool, which counts as 0 or 1."""
     return isinstance(value, int | float)
-
-
-def is_metric(value: Any) -> bool:
-    """Return True if a JSON value is a number of at most 1e100, or a histogram of such numbers."""
-    if is_number(value):
-        return bool(abs(value) <= _LARGEST)
-    if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
-        return False
-    return is_histogram(value) and all(
-        is_number(one) and abs(one) <= _LARGEST for part in value.values() for one in part
-    )

@@ -7,16 +7,14 @@ import contextlib
 import enum
 import fcntl
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from agent_tunix.atomic_files import write_atomically
 from agent_tunix.errors import Interrupted
 
 _NAME = "status.json"
-_MAX_BYTES = 2**20
 
 
 class RunStatus(enum.StrEnum):
@@ -24,7 +22,7 @@ class RunStatus(enum.StrEnum):
 
     RUNNING = "running"
     FINISHED = "finished"
-    STOPPED = "stopped"  # by a signal or a kill; the run can be resumed
+    STOPPED = "stopped"  # by a signal, a kill or `training.max_hours`; the run can be resumed
     FAILED = "failed"
     UNREADABLE = "unreadable"  # the run's files are damaged
 
@@ -46,11 +44,13 @@ class RunAttempt:
 
     Attributes:
         begun: True once the attempt may have changed the run.
+        stopped: Reason why the attempt ended as planned before the last step; "" if it did not.
     """
 
     def __init__(self, was_finished: bool = False) -> None:
         self.was_finished = was_finished
         self.begun = False
+        self.stopped = ""
 
     def begin(self) -> None:
         """Mark the attempt as begun: its outcome is now the outcome of the run."""
@@ -78,7 +78,8 @@ def recorded_outcome(root: Path, overrides: Sequence[str] = ()) -> Iterator[RunA
     if earlier is not None and not attempt.begun:
         _write_bytes(root, earlier)
     else:
-        _write(root, RunOutcome(RunStatus.FINISHED, tuple(overrides)))
+        status = RunStatus.STOPPED if attempt.stopped else RunStatus.FINISHED
+        _write(root, RunOutcome(status, tuple(overrides), attempt.stopped))
 
 
 def record_failure(
@@ -90,26 +91,16 @@ def record_failure(
     _write(root, RunOutcome(status, tuple(overrides), f"{type(error).__name__}: {beginning}"[:500]))
 
 
-def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
-def read_outcome(root: Path, open_file: Callable[[Path], BinaryIO] = _open) -> RunOutcome:
-    """Return the outcome of a run from its directory; RUNNING if it is in progress.
-
-    Args:
-        root: The directory.
-        open_file: Opens a file of it for reading; raises OSError if it cannot.
-    """
+def read_outcome(root: Path) -> RunOutcome:
+    """Return the outcome of a run from its directory; RUNNING if it is in progress."""
     try:
-        with open_file(root / _NAME) as file:
-            stored = json.loads(file.read(_MAX_BYTES))
+        stored = json.loads((root / _NAME).read_bytes())
         outcome = RunOutcome(RunStatus(stored["status"]), tuple(map(str, stored["overrides"])), str(stored["detail"]))
     except FileNotFoundError:  # a run from a version that wrote no status.json
         outcome = RunOutcome(RunStatus.RUNNING)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return RunOutcome(RunStatus.UNREADABLE, detail=f"{_NAME}: {error}")
-    if outcome.status is RunStatus.RUNNING and not _is_held(root, open_file):
+    if outcome.status is RunStatus.RUNNING and not _is_held(root):
         return RunOutcome(RunStatus.STOPPED, outcome.overrides, "it ended without a report, probably killed")
     return outcome
 
@@ -140,13 +131,13 @@ def _write_bytes(root: Path, content: bytes) -> None:
         write_atomically(root / _NAME, content)
 
 
-def _is_held(root: Path, open_file: Callable[[Path], BinaryIO]) -> bool:
+def _is_held(root: Path) -> bool:
     """Return True if a process is running in the directory.
 
     The lock can only be tested by taking it briefly; a run that starts at that moment tries again.
     """
     try:
-        with open_file(root / ".lock") as file:
+        with (root / ".lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,4 +1,4 @@
-"""Progress of a run: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: a live bar on a terminal, a curve in a notebook, plain lines elsewhere."""
 
 import contextlib
 import errno
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TextIO
 
 from agent_tunix.closing import Closing
+from agent_tunix.tracking.notebook import NotebookDisplay, is_notebook
 
 PLAIN_INTERVAL_S = 5.0
 PACE_WINDOW = 20
@@ -20,8 +21,15 @@ Clock = Callable[[], float]
 class Display(Protocol):
     """A display of one line of text about the steps done."""
 
-    def show(self, step: int, line: str, *, important: bool) -> None:
-        """Show the state after a step; an important one should not be skipped."""
+    def show(self, step: int, line: str, *, important: bool, value: float | None = None) -> None:
+        """Show the state after a step; an important one should not be skipped.
+
+        Args:
+            step: Steps done.
+            line: The state.
+            important: True after an evaluation and after the last step.
+            value: The step's mean reward, or the loss of a supervised start; None if it has none.
+        """
         ...
 
     def close(self) -> None:
@@ -33,7 +41,8 @@ class Progress(Closing):
     """Progress of a run: steps done, results and the time left.
 
     Args:
-        mode: `tracking.progress`: live, plain, none, or auto, which is live on a terminal and plain elsewhere.
+        mode: `tracking.progress`: live, plain, none, or auto, which is a curve in a notebook, live on a terminal and
+            plain elsewhere.
         num_steps: Steps of the whole run.
         done: Steps done before this process started.
         stream: Output stream; None for standard output.
@@ -67,10 +76,13 @@ class Progress(Closing):
         if metrics.get("eval/accuracy") is None and (reward := metrics.get("eval/rewards/total/mean")) is not None:
             text = f"held-out reward {reward:.3f}"
             self._evaluated = step, f"accuracy n/a, {text}" if "eval/accuracy" in metrics else text
+        if (share := metrics.get("eval/prefer/accuracy")) is not None:
+            self._evaluated = step, f"preference accuracy {share:.1%}"
         parts = [f"step {step}/{self._num_steps}"]
-        if (reward := metrics.get("rewards/total/mean")) is not None:
+        reward, loss = metrics.get("rewards/total/mean"), metrics.get("sft/loss", metrics.get("prefer/loss"))
+        if reward is not None:
             parts.append(f"reward {reward:.3f}")
-        if (loss := metrics.get("sft/loss")) is not None:
+        if loss is not None:
             parts.append(f"loss {loss:.3f}")
         if self._evaluated is not None:
             at, text = self._evaluated
@@ -80,7 +92,8 @@ class Progress(Closing):
         if (seconds_left := self._seconds_left()) is not None:
             parts.append(f"{format_duration(seconds_left)} left")
         with _unless_terminal_is_closed():
-            self._display.show(step, "  ".join(parts), important=evaluated or step == self._num_steps)
+            important, value = evaluated or step == self._num_steps, loss if reward is None else reward
+            self._display.show(step, "  ".join(parts), important=important, value=value)
 
     def close(self) -> None:
         """Restore the terminal; another call does nothing."""
@@ -122,7 +135,7 @@ class LiveDisplay:
         self._task = self._bar.add_task(f"step {done}/{num_steps}", total=num_steps, completed=done)
         self._bar.start()
 
-    def show(self, step: int, line: str, *, important: bool) -> None:
+    def show(self, step: int, line: str, *, important: bool, value: float | None = None) -> None:
         """Move the bar."""
         self._bar.update(self._task, completed=step, description=line, refresh=important)
 
@@ -140,7 +153,7 @@ class PlainDisplay:
         self._next_at = -float("inf")
         self._held_back: str | None = None
 
-    def show(self, step: int, line: str, *, important: bool) -> None:
+    def show(self, step: int, line: str, *, important: bool, value: float | None = None) -> None:
         """Print the line, or hold it back if the previous one is too recent."""
         self._held_back = line
         if important or self._clock() >= self._next_at:
@@ -162,7 +175,7 @@ class PlainDisplay:
 class NoDisplay:
     """A display that shows nothing."""
 
-    def show(self, step: int, line: str, *, important: bool) -> None:
+    def show(self, step: int, line: str, *, important: bool, value: float | None = None) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -177,6 +190,8 @@ def format_duration(seconds: float) -> str:
 
 
 def _open_display(mode: str, num_steps: int, done: int, stream: TextIO, clock: Clock) -> Display:
+    if mode == "auto" and is_notebook():
+        return NotebookDisplay(f"step {done}/{num_steps}")
     if mode == "auto":
         mode = "live" if stream.isatty() and os.environ.get("TERM") != "dumb" else "plain"
     if mode == "live":

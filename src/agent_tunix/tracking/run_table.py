@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.errors import ConfigError, RunDirectoryError
-from agent_tunix.tracking.metrics_file import is_number, iterate_metrics, problem_of_finished
+from agent_tunix.tracking.metrics_file import is_number, iterate_rows
 from agent_tunix.tracking.outcome import RunStatus, is_run, read_outcome
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.summary import MEASURES, compare_ends
@@ -120,7 +120,7 @@ def metric_names(runs: Iterable[tuple[str, Path]]) -> list[str]:
 def _rows(root: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a run as far as they can be read."""
     with contextlib.suppress(RunDirectoryError):
-        yield from iterate_metrics(root / "metrics.jsonl")
+        yield from iterate_rows(root / "metrics.jsonl")
 
 
 def default_metric(runs: Iterable[tuple[str, Path]]) -> str:
@@ -240,12 +240,11 @@ def _read_row(name: str, root: Path, metric: str, better: Callable[..., float]) 
     problems = []
     try:
         # Keep only the metrics that are shown: a long run has many.
-        stored = iterate_metrics(root / "metrics.jsonl") if (root / "metrics.jsonl").exists() else iter(())
+        is_there = status is RunStatus.FINISHED or (root / "metrics.jsonl").exists()
+        stored = iterate_rows(root / "metrics.jsonl") if is_there else iter(())
         rows.extend({key: row[key] for key in needed if key in row} for row in stored)
     except RunDirectoryError as error:
         problems.append(str(error))
-    if status is RunStatus.FINISHED:
-        problems += filter(None, [problem_of_finished(root / "metrics.jsonl")])
     overrides = _split(outcome.overrides)
     settings: Mapping[str, str] = overrides
     try:

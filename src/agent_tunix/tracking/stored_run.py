@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
-from agent_tunix.tracking.metrics_file import iterate_metrics
+from agent_tunix.tracking.metrics_file import read_rows
 from agent_tunix.tracking.rollouts import RolloutReader
 
 
@@ -47,13 +47,13 @@ class StoredRun:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl in order, empty without a file; a value that is not a metric is None.
+        """The rows of metrics.jsonl in order; empty without a file.
 
         Raises:
             RunDirectoryError: The file is damaged.
         """
         path = self.root / "metrics.jsonl"
-        return list(iterate_metrics(path)) if path.exists() else []
+        return read_rows(path) if path.exists() else []
 
     @property
     def rollouts(self) -> RolloutReader:
@@ -69,10 +69,8 @@ class StoredRun:
         """
         path = self.root / "environment.json"
         try:
-            environment = json.loads(path.read_bytes())
-            if not isinstance(environment, dict):
-                raise ValueError(f"it contains {type(environment).__name__}, not an object")
-        except (OSError, ValueError, RecursionError) as error:
+            environment: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or error
             raise RunDirectoryError(
                 f"{path} must be the file that the run wrote when it started, but: {said}",
@@ -87,14 +85,8 @@ class StoredRun:
         Raises:
             RunDirectoryError: environment.json is missing or damaged, or has no fingerprint.
         """
-        environment = self.environment
-        stored = environment.get("reward_fingerprint")
-        components = stored.get("components", {}) if isinstance(stored, dict) else None
-        if not isinstance(stored, dict) or not (
-            isinstance(components, dict)
-            and all(isinstance(one, dict) for one in components.values())
-            and isinstance(stored.get("versions", {}), dict)
-        ):
+        stored: dict[str, Any] | None = self.environment.get("reward_fingerprint")
+        if stored is None:
             raise RunDirectoryError(
                 f"{self.root / 'environment.json'} must have the key reward_fingerprint, but does not, because it "
                 "was changed; restore it",

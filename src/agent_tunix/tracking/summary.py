@@ -17,7 +17,12 @@ EVALUATED = {
     "partial accuracy": "eval/partial_accuracy",
     "format accuracy": "eval/format_accuracy",
     "held-out reward": "eval/rewards/total/mean",
+    "held-out loss of targets": "eval/sft/loss",
+    "preference accuracy": "eval/prefer/accuracy",
 }
+
+# Losses of the methods that train by no reward.
+ROW_LOSSES = ("sft/loss", "prefer/loss")
 
 
 def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | None], dict[str, float | None]]:
@@ -28,7 +33,7 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
 
     Returns:
         Two mappings from the same labels to values: the results of the first and last evaluation, and the mean reward
-        over the first and last ten steps (in a supervised start, the mean loss). An unknown value is None, such as the
+        over the first and last ten steps (the mean loss, if no reward trains). An unknown value is None, such as the
         result of an evaluation that could judge no completion.
     """
     before: dict[str, float | None] = {}
@@ -36,8 +41,8 @@ def compare_ends(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float | N
     for label, name in EVALUATED.items():
         if shares := [row[name] for row in rows if name in row]:
             before[label], after[label] = shares[0], shares[-1]
-    # A supervised start has a loss and no reward.
-    name, leaf = ("loss", "sft/loss") if any("sft/loss" in row for row in rows) else ("reward", "rewards/total/mean")
+    losses = [leaf for leaf in ROW_LOSSES if any(leaf in row for row in rows)]
+    name, leaf = ("loss", losses[0]) if losses else ("reward", "rewards/total/mean")
     values = [row[leaf] for row in rows if row.get(leaf) is not None]
     averaged = min(STEPS_AVERAGED, (len(values) + 1) // 2)
     # With other weights, the same completions earn something else.
@@ -57,6 +62,8 @@ def reason_unknown(name: str, row: Mapping[str, Any], template: str) -> str:
     """
     from agent_tunix.rewards.builtin.form import has_tags  # commands that need no reason start faster
 
+    if name.startswith(("eval/sft/", "eval/prefer/")):
+        return "no held-out row can be used"
     if name.startswith("eval/format_accuracy") and not has_tags(template):
         return "prompt.format has no tags"
     counted = "eval/rewards/num_unscored" if name.startswith("eval/rewards/") else "eval/num_unscored"
@@ -67,7 +74,7 @@ def unknown_figures(rows: Iterable[Mapping[str, Any]], template: str) -> dict[st
     """Return label → reason for each figure of `EVALUATED` that the last evaluation could not give."""
     last: Mapping[str, Any] = {}
     for row in rows:
-        last = row if "eval/num_problems" in row else last
+        last = row if any(name.startswith("eval/") for name in row) else last
     return {
         label: reason_unknown(name, last, template)
         for label, name in EVALUATED.items()

@@ -20,13 +20,15 @@ from agent_tunix.atomic_files import sync, sync_tree
 from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data import Example, PromptEncoder
 from agent_tunix.data.messages import read_template
-from agent_tunix.errors import ExportError
+from agent_tunix.errors import ConfigError, ExportError
+from agent_tunix.hubs.push import check_push, push_directory
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import find_cached_directory
 from agent_tunix.policy.files.location import parse_location
 from agent_tunix.runs.exported_prompts import write_prompts
-from agent_tunix.runs.found_run import FoundRun, Step
+from agent_tunix.runs.found_run import FoundRun, Step, check_step, find_run
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
+from agent_tunix.startup import devices
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.training.model_card import write_card
 
@@ -42,6 +44,51 @@ class Exported:
     directory: Path
     step: int  # step of the checkpoint that was exported
     num_bytes: int
+
+
+def export_and_push(
+    place: Path,
+    directory: Path | None,
+    *,
+    repository: str | None = None,
+    public: bool = False,
+    step: Step = None,
+    adapter: bool = False,
+    dtype: Dtype = "auto",
+    overwrite: bool = False,
+) -> tuple[Exported, str | None]:
+    """Export a run to a directory, to a repository of the Hugging Face hub, or to both.
+
+    Args:
+        place: Directory of the run.
+        directory: Target directory; None to keep nothing on this machine.
+        repository: `owner/name` on the hub; None to upload nothing.
+        public: True to make a new repository public.
+        step: Step of the checkpoint; None for the latest, `best` for the best, 0 for the model before training.
+        adapter: True to write the adapter alone.
+        dtype: Data type of merged weights.
+        overwrite: True to replace an earlier export.
+
+    Returns:
+        The export, and the address of the repository if there is one.
+
+    Raises:
+        ConfigError: There is neither a directory nor a repository, or `place` is no run.
+        ExportError, CheckpointError, ModelError: It cannot be exported or uploaded.
+    """
+    if directory is None and repository is None:
+        raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="invalid_request")
+    if repository is not None:
+        check_push(repository)
+    wanted_step = check_step(step)
+    run = find_run(place, "RUN")
+    devices.prepare(run.config.distributed)
+    with contextlib.ExitStack() as stack:
+        to = directory or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
+        settings: dict[str, Any] = {"adapter": adapter, "dtype": dtype, "overwrite": overwrite}
+        exported = export_run(run, to, step=wanted_step, repository=repository, **settings)
+        page = None if repository is None else push_directory(to, repository, private=not public)
+    return exported, page
 
 
 def export_run(

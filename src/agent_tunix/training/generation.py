@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
-from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
-from agent_tunix.data import Example, PromptEncoder, RowError
+from agent_tunix.config.schema import Config, DataConfig, ModelConfig, PromptConfig
+from agent_tunix.data import Example, PromptEncoder, RowError, make_problem
 from agent_tunix.data.messages import messages_for
 from agent_tunix.errors import ConfigError, DataError, RewardError
 from agent_tunix.runs.exported_prompts import find_prompts, with_prompts
@@ -98,6 +98,11 @@ def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicyS
         generation = dataclasses.replace(config.generation, stop_strings=prompt_config.generation.stop_strings)
         config = dataclasses.replace(config, prompt=prompt_config.prompt, generation=generation)
     return dataclasses.replace(source, run=dataclasses.replace(source.run, config=config), prompts=None)
+
+
+def make_prompt(prompt: str, number: int, data: DataConfig) -> Example:
+    """Return the example of a prompt without other columns; `number` counts from 1."""
+    return make_problem({data.prompt_column: prompt, "question": prompt}, number, data)
 
 
 @dataclass(frozen=True)

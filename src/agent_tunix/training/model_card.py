@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from agent_tunix.config.data_sets import data_name
 from agent_tunix.config.episodes import prompt_tokens
+from agent_tunix.config.preferences import preference_settings
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.tracking import compare_ends
@@ -53,11 +54,14 @@ def _sections(
 ) -> Iterator[str]:
     config = run.config
     base = _base_model(config)
-    supervised = _is_supervised(run)
-    yield _front_matter(config, base, adapter, supervised)
+    method = _method_of(run)
+    yield _front_matter(config, base, adapter, method)
     yield f"# {_escape(config.project_name)}"
     what = "LoRA adapter" if adapter else "model"
-    how = "on target texts (a supervised start)" if supervised else "by reinforcement learning (GRPO)"
+    how = {
+        "sft": "on target texts (a supervised start)",
+        "prefer": f"on pairs of responses ({config.prefer.loss})",
+    }.get(method, "by reinforcement learning (GRPO)")
     yield (
         f"This {what} was trained from {_code(base) if base else 'a model on disk'} {how} with agent_tunix; it is"
         f" the policy after step {step}."
@@ -65,11 +69,11 @@ def _sections(
     yield "## Results"
     yield _outcome(run, step)
     yield from map(_captioned, plots)
-    if not supervised:
+    if method == "grpo":
         yield "## The reward"
         yield _reward(run)
     yield "## Training"
-    yield _table(_settings(config, supervised))
+    yield _table(_settings(config, method))
     yield "## Use"
     yield _usage(config, messages, adapter, base, place)
     yield "## Versions"
@@ -82,19 +86,19 @@ def _captioned(picture: str) -> str:
     return f"![{title}](plots/{quote(picture)})\n\n{f'**{title}.** {note}'.strip()}"
 
 
-def _is_supervised(run: StoredRun) -> bool:
+def _method_of(run: StoredRun) -> str:
     try:
-        return run.environment.get("method") == "sft"
+        return str(run.environment.get("method", "grpo"))
     except RunDirectoryError:
-        return False
+        return "grpo"
 
 
-def _front_matter(config: Config, base: str | None, adapter: bool, supervised: bool) -> str:
+def _front_matter(config: Config, base: str | None, adapter: bool, method: str) -> str:
     lines = ["---", f"library_name: {'peft' if adapter else 'transformers'}", "pipeline_tag: text-generation"]
     if base and config.model.path and config.model.path.startswith("hf://"):
         lines.append(f"base_model: {json.dumps(base.partition('@')[0])}")
-    methods = ["- sft"] if supervised else ["- grpo", "- reinforcement-learning"]
-    lines += ["tags:", *methods, "- agent_tunix", "---"]
+    tags = {"sft": ["- sft"], "prefer": [f"- {config.prefer.loss}"]}
+    lines += ["tags:", *tags.get(method, ["- grpo", "- reinforcement-learning"]), "- agent_tunix", "---"]
     return "\n".join(lines)
 
 
@@ -131,21 +135,24 @@ def _reward(run: StoredRun) -> str:
     return f"```\n{description}\n```\n\nFingerprint: {_code(fingerprint)}"
 
 
-def _settings(config: Config, supervised: bool) -> dict[str, Any]:
+def _settings(config: Config, method: str) -> dict[str, Any]:
     model, training, grpo, optimizer = config.model, config.training, config.grpo, config.optimizer
     tuned = f"LoRA, rank {model.lora_rank}, alpha {model.lora_alpha:g}" if model.lora_rank else "all weights"
-    algorithm = {
+    algorithm: dict[str, Any] = {
         "completions per prompt": grpo.num_generations,
         "updates per batch": grpo.num_iterations,
         "KL weight β": grpo.beta,
         "clip ε": grpo.epsilon,
         **({} if grpo.teacher is None else {"teacher": _model_name(grpo.teacher)}),
     }
+    if method == "prefer":
+        preferences = preference_settings(config.prefer)
+        algorithm = {"loss": preferences.loss, "β": preferences.beta, "γ": preferences.gamma}
     return {
         "data": data_name(config),
         "system prompt": config.prompt.system or "none",
         "prompts per step": training.batch_size,
-        **({} if supervised else algorithm),
+        **({} if method == "sft" else algorithm),
         "trained": tuned,
         "learning rate": optimizer.learning_rate,
         "temperature": config.generation.temperature,

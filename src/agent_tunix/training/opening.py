@@ -24,7 +24,10 @@ from agent_tunix.policy.files.teacher import pin_teacher
 from agent_tunix.rewards import Fingerprint, Mixture
 from agent_tunix.runs import directory as run_directory
 from agent_tunix.runs import uploaded_rewards
+from agent_tunix.runs.continuing import find_continued
 from agent_tunix.runs.directory import RunPaths
+from agent_tunix.runs.own_code import KEY as OWN_CODE
+from agent_tunix.runs.own_code import describe_own_code, warn_of_changes
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.stopping import StopRequest
 from agent_tunix.runs.trust import record_run
@@ -49,6 +52,7 @@ class OpenedRun:
     attempt: RunAttempt
     stop: StopRequest  # signals that ask the run to stop
     processes: Processes
+    continued: RunPaths | None = None  # the run whose history this one continues, which is only read
 
 
 @contextlib.contextmanager
@@ -69,7 +73,9 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         # A directory named by the time of day has another name in each process.
         own, root = root, Path(processes.from_first(lambda: str(root)))
         _leave_empty(own, root)
-        config = _from_first(processes, validated.config, lambda: settle(validated.config, root))
+        continued = find_continued(validated.config, root)
+        history = continued.root if continued else root
+        config = _from_first(processes, validated.config, lambda: settle(validated.config, history))
         processes.from_first(lambda: _enter(stack, run_directory.hold(_claimed(config, root), config.training.lock)))
         paths = run_directory.locate(config, root)
         _check_shared(processes, root)
@@ -83,11 +89,13 @@ def open_run(validated: ValidatedConfig, root: Path, overrides: Sequence[str]) -
         stack.enter_context(processes.naming_losses())
         if processes.is_first:
             stack.enter_context(timeline.recorded(paths.timings, lambda: attempt.begun))
-        config = _from_first(processes, config, lambda: pin(config, paths))
+        if continued:
+            config = replace(config, training=replace(config.training, resume=True))
+        config = _from_first(processes, config, lambda: pin(config, continued or paths))
         if processes.count > 1:
             devices = f"{jax.local_device_count()} of {jax.device_count()} devices"
             _LOGGER.info("process %d of %d, with %s", processes.index, processes.count, devices)
-        yield OpenedRun(replace(validated, config=config), paths, attempt, stop, processes)
+        yield OpenedRun(replace(validated, config=config), paths, attempt, stop, processes, continued)
 
 
 def _from_first(processes: Processes, own: Config, make: Callable[[], Config]) -> Config:
@@ -194,6 +202,7 @@ def record_start(
     mixture: Mixture,
     reward: Fingerprint,
     components: TrainingComponents,
+    continued: RunPaths | None = None,
 ) -> None:
     """Write config.yaml and environment.json, copy uploaded rewards, and record the run as the user's own.
 
@@ -201,12 +210,13 @@ def record_start(
         config: Configuration of the run.
         context: Facts about the run that its diagnosis needs.
         paths: Paths of the run.
-        method: The run's method, `grpo` or `sft`.
+        method: The run's method, `grpo`, `sft` or `prefer`.
         mixture: The reward.
         reward: Fingerprint of the reward.
         components: The parts of the run.
+        continued: Paths of the run that this one continues; None if there is none.
     """
-    earlier = _recorded(paths)
+    earlier = _recorded(continued or paths)
     if earlier is not None and (changes := describe_changes(earlier, config)):
         _LOGGER.warning(
             "the configuration differs from the one this run was started with; %s is rewritten:\n  %s",
@@ -225,7 +235,9 @@ def record_start(
         devices,
         context.to_data(),
     )
-    environment |= {uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
+    own_code = describe_own_code(config, mixture)
+    warn_of_changes(paths.root, own_code)
+    environment |= {OWN_CODE: own_code, uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
     if (teacher := components.teacher_directory) is not None:
         environment["teacher"] = {
             "path": config.grpo.teacher,

@@ -6,6 +6,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,35 @@ from agent_tunix.training.components import TrainingComponents
 _LOGGER = logging.getLogger("agent_tunix.run")
 GRPO = "grpo"  # The method of a checkpoint that names none.
 # Method → the command that starts and resumes a run.
-_COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft"}
+_COMMANDS = {GRPO: "agent-tunix train", "sft": "agent-tunix sft", "prefer": "agent-tunix prefer"}
 # Limits of the warning about changed settings.
 _MOST_CHANGES, _LONGEST_VALUE = 8, 120
 
 
+# True in a run that Python code started, not a command.
+IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
+
+
 def resume_command(root: Path) -> str:
-    """Return the command line that resumes this run."""
-    arguments = [a for a in sys.argv[1:] if not a.startswith(("hydra.run.dir=", "training.resume="))]
+    """Return the command line that resumes this run, or the call in Python."""
+    if IN_PYTHON.get():
+        return f"agent_tunix.open_run({str(root)!r}).resume()"
+    return shlex.join([*_own_command(), assign("hydra.run.dir", str(root)), "training.resume=true"])
+
+
+def continue_command(root: Path) -> str:
+    """Return the command line that continues this run in a new directory, or the call in Python."""
+    if IN_PYTHON.get():
+        return f"agent_tunix.train(..., {assign('training.continue_from', str(root))!r})"
+    return shlex.join([*_own_command(), assign("training.continue_from", str(root))])
+
+
+def _own_command() -> list[str]:
+    """Return the words of this program's command line, without those that say where and from what it goes on."""
+    left_out = ("hydra.run.dir=", "training.resume=", "training.continue_from=")
+    arguments = [a for a in sys.argv[1:] if not a.startswith(left_out)]
     program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name.split()
-    return shlex.join([*program, *arguments, assign("hydra.run.dir", str(root)), "training.resume=true"])
+    return [*program, *arguments]
 
 
 @contextlib.contextmanager
@@ -65,7 +85,7 @@ def check_resumable(
         now: Metadata of this run, from `make_metadata`.
         config: Configuration of the run.
         components: The parts of the run.
-        method: The run's method, `grpo` or `sft`.
+        method: The run's method, `grpo`, `sft` or `prefer`.
         root: Directory of the run.
 
     Raises:
@@ -196,7 +216,9 @@ def _compared(config: Config) -> dict[str, str]:
     Paths of the reward's files are left out, because they differ with the working directory. Fingerprints compare the
     content of these files.
     """
-    training = dataclasses.replace(config.training, resume=True, reward_function=None)
+    training = dataclasses.replace(
+        config.training, resume=True, reward_function=None, continue_from=None, max_hours=None, max_checkpoints_gb=None
+    )
     rewards = dataclasses.replace(config.rewards, modules=[])
     # A run may resume with other processes than it started with.
     comparable = dataclasses.replace(

@@ -6,34 +6,50 @@ and checkpoints in that order (`tracking/recorder.py`, `runs/weights/saving.py`)
 """
 
 import contextlib
+import copy
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import jax
+from flax import nnx
+
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
-from agent_tunix.evaluation.evaluate import Evaluator
+from agent_tunix.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    Interrupted,
+    NonFiniteUpdateError,
+    RewardError,
+    RewardFailureRateError,
+)
+from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
 from agent_tunix.rewards.sample import ScoringFunction
+from agent_tunix.runs.continuing import copy_history, naming_both
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
-from agent_tunix.runs.reporter import RunReporter, SilentReporter, open_reporter, report
+from agent_tunix.runs.reporter import NO_METRICS, RunReporter, SilentReporter, open_reporter, report
+from agent_tunix.runs.time_budget import TimeBudget, TimedPart
 from agent_tunix.runs.watching import describe_run
-from agent_tunix.runs.weights.checkpoints import Checkpoints, State
-from agent_tunix.runs.weights.record import read_record, write_record
+from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
+from agent_tunix.runs.weights.record import CheckpointRecord, read_record, write_record
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking import compare_ends, read_rows, summary_table
-from agent_tunix.tracking.metrics_file import remove_damaged_lines
+from agent_tunix.tracking.callbacks import Callback, Callbacks
+from agent_tunix.tracking.metrics_file import cut_after, remove_metrics
 from agent_tunix.tracking.summary import unknown_figures
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
@@ -41,6 +57,7 @@ from agent_tunix.training.resuming import (
     GRPO,
     check_resumable,
     check_reward,
+    continue_command,
     is_due,
     judge_again,
     reading_metadata,
@@ -51,6 +68,11 @@ from agent_tunix.training.resuming import (
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
+# Speed of a slow disk, until a checkpoint was written.
+_SECONDS_PER_GB = 20.0
+# Key of a checkpoint's metadata: its row has an evaluation only because `training.max_hours` ended the run there.
+_EXTRA = "extra_evaluation"
+_EVALUATION_S = "time/evaluation_s"
 _STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
 
 
@@ -88,9 +110,11 @@ class RunSession:
     the table.
 
     Args:
-        method: The run's method, `grpo` or `sft`. A checkpoint of another method is not resumed.
+        method: The run's method, `grpo`, `sft` or `prefer`. A checkpoint of another method is not resumed.
         score: Function that scores completions of evaluations with the run's reward; None if no reward trains.
         correct: The same with the reward that `evaluation.correct` names; None if it names no other reward.
+        callbacks: Code of the user, called around the steps; the same number in all processes.
+        figures: Function that returns the method's own metrics of held-out rows; None without any.
 
     Attributes:
         reporter: Records metrics and stores rollouts; does nothing in processes other than the first.
@@ -104,6 +128,8 @@ class RunSession:
         components: TrainingComponents,
         score: ScoringFunction | None = None,
         correct: ScoringFunction | None = None,
+        callbacks: Sequence[Callback] = (),
+        figures: HeldOutFigures | None = None,
     ) -> None:
         self._method = method
         self._validated = validated
@@ -118,15 +144,20 @@ class RunSession:
         self._started = time.perf_counter()
         self._first_step = self._last_step = 0
         self.max_steps = components.batches.num_steps
-        self._record_of_checkpoints = read_record(opened.paths)
+        self._continued = opened.continued
+        self._record_of_checkpoints = read_record(opened.continued or opened.paths)
+        training = self._config.training
         self._checkpoints = Checkpoints(
             opened.paths.checkpoints,
-            self._config.training.max_checkpoints_to_keep,
+            training.max_checkpoints_to_keep,
             opened.processes,
-            self._record_of_checkpoints.directories if self._config.training.resume else (),
+            self._record_of_checkpoints.directories if training.resume else (),
+            max_bytes=None if training.max_checkpoints_gb is None else training.max_checkpoints_gb * 1e9,
         )
+        self._budget = TimeBudget(training.max_hours)
+        self._out_of_time: str | None = None  # reason why no time is left for another step
         names = [component.name for component in self._mixture.components]
-        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps)
+        self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
         self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
         self._metadata = make_metadata(
@@ -145,6 +176,8 @@ class RunSession:
         profiled = dataclasses.replace(self._config, profile=self._config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
+        self._callbacks = Callbacks(callbacks, opened.paths.root, self.max_steps)
+        self._has_callbacks = bool(callbacks)
         self._took_steps = False
         self._edited: set[Path] = set()  # files of the user whose edits were told
         self._steps_left = True  # False if the checkpoint that was restored is that of the last step
@@ -162,7 +195,9 @@ class RunSession:
             CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
             ModelError: The checkpoint's adapter was trained on another model.
         """
-        first = self._first_step = self._last_step = self._resume()
+        self._expect_sizes()
+        with naming_both(self._continued, self._paths.root):
+            first = self._first_step = self._last_step = self._resume()
         self._processes.remember(self._say_how_to_resume(first))
         if self._is_over():
             _LOGGER.info("the run has finished and no step is left, so its files and settings stay as they are")
@@ -174,27 +209,36 @@ class RunSession:
                 stack.enter_context(self._profiling)
                 if warm_up is not None:
                     stack.enter_context(warm_up)
+                self._call_back("on_train_begin", first)
                 if first == 0 and self._evaluator.is_on:
-                    row: dict[str, Any] = {}
-                    self._evaluate(0, row)
+                    row = self._evaluate(0)
                     self._record(0, row, judged=True)
+                    self._call_back("on_evaluate", 0, row)
                 yield
             # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
+        self._call_back("on_train_end", self._last_step)
 
     def steps(self) -> Iterator[int]:
-        """Yield the steps to take, until the last or until the metric of `stopping` no longer improves.
+        """Yield the steps to take, until the last, the metric of `stopping` no longer improves, or the time is up.
 
         Raises:
             Interrupted: A signal asked the run to stop; a checkpoint was saved.
         """
+        self._out_of_time = self._find_time_is_up(self._last_step)
         for step in range(self._last_step + 1, self.max_steps + 1):
-            if reason := self._best.reason_to_stop:
+            if reason := self._best.reason_to_stop or self._reason_of_callbacks():
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
-                self._save(step - 1)
+                if self._saved_step < step - 1:
+                    self._save(step - 1)
+                    self._call_back("on_checkpoint", step - 1)
+                return
+            if self._out_of_time:
+                self._end_early(step - 1)
                 return
             self._stop_if_asked(step - 1)
             self._saver.check()
+            self._call_back("on_step_begin", step - 1)
             with self._profiling.step(step):
                 yield step
             self._last_step = step
@@ -218,7 +262,7 @@ class RunSession:
         if self._took_steps:
             garbage.sought_as_usual()
         try:
-            with spend("further steps" if self._took_steps else "first step"):
+            with spend("further steps" if self._took_steps else "first step"), self._budget.measured(TimedPart.STEP):
                 yield
         except (RewardFailureRateError, RewardError) as error:
             self._save(step)
@@ -248,12 +292,21 @@ class RunSession:
             self._stop_not_finite(step, outcome)
         evaluated = is_last or is_due(step, training.eval_every_n_steps)
         if evaluated:
-            self._evaluate(step, row, result)
-        is_best = self._record(step, row, result, judged=evaluated)
-        if is_best or is_last or is_due(step, training.save_interval_steps):
-            self._save(step)
-        if is_best:
+            row |= self._evaluate(step, row, result)
+        self._out_of_time = self._find_time_is_up(step)
+        # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
+        extra = self._evaluate(step, row, result) if self._out_of_time and not evaluated else NO_METRICS
+        is_best_so_far = bool(extra) and copy.deepcopy(self._best).observe(step, {**row, **extra}, judged=True)
+        is_best = self._record(step, row, result, extra, judged=evaluated)
+        if is_best or is_last or self._out_of_time or is_due(step, training.save_interval_steps):
+            self._save(step, extra)
+        if is_best or is_best_so_far:
             self._saver.mark_best(step)
+        if (evaluated and self._evaluator.is_on) or extra:
+            self._call_back("on_evaluate", step, {**row, **extra})
+        if self._saved_step == step:
+            self._call_back("on_checkpoint", step)
+        self._call_back("on_step", step, {**row, **extra})
 
     def learning_rate(self) -> float:
         """Return the learning rate of the last update."""
@@ -276,7 +329,7 @@ class RunSession:
                     unknown=unknown_figures(rows, self._config.prompt.format),
                 )
                 print(escape_hidden(table))
-            evaluations = [row for row in rows if "eval/num_problems" in row] or [{}]
+            evaluations = [row for row in rows if any(name.startswith("eval/") for name in row)] or [{}]
             return [evaluations[0], evaluations[-1]]
 
         before, after = self._processes.from_first(ends)
@@ -291,7 +344,7 @@ class RunSession:
         context = describe_run(self._validated, self.max_steps)
         made_of = self._mixture, self.fingerprint, self._components
         if self._steps_left or not self._paths.config.exists():
-            record_start(self._config, context, self._paths, self._method, *made_of)
+            record_start(self._config, context, self._paths, self._method, *made_of, self._continued)
         stack.push(self._report_stop)
         first_step = first if self._saved_step else None
         self.reporter = stack.enter_context(
@@ -309,7 +362,7 @@ class RunSession:
             self._report()
 
     def _report(self) -> None:
-        with spend("report"):
+        with spend("report"), self._budget.measured(TimedPart.REPORT):
             self._reports = report(self._config, self._paths.root)
 
     def _tell_edits(self) -> None:
@@ -328,13 +381,23 @@ class RunSession:
         self.reporter.barrier()()
         self._saver.flush()
 
-    def _record(self, step: int, row: dict[str, Any], result: StepResult | None = None, *, judged: bool) -> bool:
+    def _record(
+        self,
+        step: int,
+        row: dict[str, Any],
+        result: StepResult | None = None,
+        extra: Mapping[str, Any] = NO_METRICS,
+        *,
+        judged: bool,
+    ) -> bool:
         """Pass a row to the reporter, to component weights that follow a metric, and to early stopping.
+
+        Only the reporter gets the extra metrics.
 
         Returns:
             True if the step is judged and is the best so far.
         """
-        self.reporter.record(step, row, result)
+        self.reporter.record(step, row, result, extra)
         row = self._agree_on(row)
         self._mixture.observe(step, row)
         return self._best.observe(step, row, judged)
@@ -350,18 +413,38 @@ class RunSession:
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
         return self._processes.from_first(lambda: numbers)
 
-    def _evaluate(self, step: int, row: dict[str, Any], result: StepResult | None = None) -> None:
-        """Add the metrics of an evaluation after a step to its row, if the run evaluates.
+    def _call_back(self, event: str, step: int, row: dict[str, Any] | None = None) -> None:
+        """Call the user's callbacks in the first process. If one fails, save a checkpoint of the step first."""
+        if not (self._has_callbacks and self._processes.is_first):
+            return
+        if event == "on_evaluate" and row is not None:
+            row = {name: value for name, value in row.items() if name.startswith("eval/")}
+        try:
+            self._callbacks.call(event, step, *(() if row is None else (MappingProxyType(row),)))
+        except BaseException:
+            if self._processes.count == 1:  # all processes write a checkpoint together
+                self._save(step)
+            raise
+
+    def _reason_of_callbacks(self) -> str | None:
+        return self._processes.from_first(lambda: self._callbacks.reason_to_stop) if self._has_callbacks else None
+
+    def _evaluate(
+        self, step: int, row: dict[str, Any] | None = None, result: StepResult | None = None
+    ) -> dict[str, Any]:
+        """Return the metrics of an evaluation after a step; none if the run does not evaluate.
 
         If the reward fails, the row is recorded without them before the checkpoint is saved.
         """
         if not self._evaluator.is_on:
-            return
+            return {}
         with phase("evaluation"), spend("evaluation"):
             try:
-                row |= self._evaluator.metrics(self._components.batch_sampler, step)
+                with self._budget.measured(TimedPart.EVALUATION):
+                    metrics = self._evaluator.metrics(self._components.batch_sampler, step)
+                return metrics | {_EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
             except RewardError as error:
-                if step > 0:
+                if row is not None:
                     self._record(step, row, result, judged=False)
                     self._save(step)
                 raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
@@ -373,58 +456,105 @@ class RunSession:
             return 0
         restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
         self._processes.from_first(
-            lambda: refuse_to_cut(self._record_of_checkpoints, restored.step if restored else 0, self._paths)
+            lambda: refuse_to_cut(
+                self._record_of_checkpoints, restored.step if restored else 0, self._continued or self._paths
+            )
         )
+        if restored is None and self._continued:
+            raise CheckpointError(
+                f"there is no checkpoint in {self._continued.checkpoints}; start a new run without "
+                "training.continue_from",
+                code="no_checkpoint",
+            )
         if restored is None:
             _LOGGER.info("nothing to resume in %s; starting from the beginning", self._paths.checkpoints)
             return 0
         with reading_metadata(restored):
-            check_resumable(restored, self._metadata, config, components, self._method, self._paths.root)
+            root = (self._continued or self._paths).root
+            check_resumable(restored, self._metadata, config, components, self._method, root)
             if self._method == GRPO:
                 check_reward(restored.metadata, self._metadata, config)
             self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
             if self._by_pass_rate:
                 self._by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
         write_state(components.updater, components.moving_reference, restored.state)
-        rows = self._processes.from_first(lambda: self._kept_rows(restored.step))
+        if (continued := self._continued) is not None:
+            self._processes.from_first(lambda: copy_history(continued, self._paths))
+        rows = self._processes.from_first(lambda: self._kept_rows(restored))
         judge_again(self._best, rows, config, self.max_steps)
+        self._budget.remember(TimedPart.EVALUATION, [row[_EVALUATION_S] for row in rows if row.get(_EVALUATION_S)])
         self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
         if not self._is_over():
             # The best may have no checkpoint, if other steps are judged than before.
             steps = self._processes.from_first(self._checkpoints.steps)
+            if continued is not None:
+                self._checkpoints.adopt(step for step in steps if step in (restored.step, self._best.step))
+                self._record_of_checkpoints = CheckpointRecord(None, ())
             self._checkpoints.repair_best(self._best.step if self._best.step in steps else None)
             self._checkpoints.remove_after(restored.step)
         self._saved_step = restored.step
         _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
+        if continued is not None:
+            _LOGGER.info("the run of %s continues in %s", continued.root, self._paths.root)
         return restored.step
 
     def _is_over(self) -> bool:
         """Return True if the run has finished and this attempt takes no further step."""
         return not self._steps_left and self._processes.from_first(lambda: self._attempt.was_finished)
 
-    def _kept_rows(self, step: int) -> list[dict[str, Any]]:
-        """Return the rows up to a step, which a run resumed after that step keeps, and warn of missing rows."""
-        remove_damaged_lines(self._paths.metrics)
+    def _expect_sizes(self) -> None:
+        """Tell the budget what writing takes, and refuse a limit that a single checkpoint exceeds."""
+        limit, size_gb = self._config.training.max_checkpoints_gb, size_of(self._read_state()) / 1e9
+        policy = jax.tree.leaves(nnx.state(self._components.updater.policy))
+        self._budget.expect(TimedPart.CHECKPOINT, size_gb * _SECONDS_PER_GB)
+        # An export reads the model and writes it.
+        self._budget.expect(TimedPart.EXPORT, 2 * sum(array.nbytes for array in policy) / 1e9 * _SECONDS_PER_GB)
+        if not self._evaluator.is_on:
+            self._budget.expect(TimedPart.EVALUATION, 0.0)
+        if limit is not None and size_gb > limit:
+            raise ConfigError(
+                f"training.max_checkpoints_gb must hold a checkpoint of this run, which takes {size_gb:.2g} GB, but is "
+                f"{limit:g}; set it to {3 * size_gb:.2g} for the last, the best and the next, or train an adapter",
+                code="checkpoint_too_large",
+            )
+
+    def _kept_rows(self, restored: Restored) -> list[dict[str, Any]]:
+        """Return the rows that a run resumed from a checkpoint keeps, and warn of missing rows.
+
+        The evaluation at the end of a run that stopped is removed if the run would not have made it otherwise.
+        """
+        step, interval = restored.step, self._config.training.eval_every_n_steps
+        cut_after(self._paths.metrics, step)
+        if restored.metadata.get(_EXTRA) and step < self.max_steps and not is_due(step, interval):
+            remove_metrics(self._paths.metrics, step, ("eval/", _EVALUATION_S))
         tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        return [row for row in self._rows() if row["step"] <= step]
+        return self._rows()
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl; none if somebody has removed it."""
         return read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
 
-    def _save(self, step: int) -> None:
-        """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it."""
+    def _save(self, step: int, extra: Mapping[str, Any] = NO_METRICS) -> None:
+        """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it.
+
+        Args:
+            step: The step.
+            extra: Metrics of its row that a run without `training.max_hours` would not have.
+        """
         if step > self._saved_step:
             with phase("checkpoint"), spend("checkpoints"):
                 data = self._components.batches.fingerprint(step)
                 metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
                 if self._by_pass_rate:
                     metadata["pass_rates"] = self._by_pass_rate.state_dict()
+                if extra:
+                    metadata[_EXTRA] = True
                 self._saver.save(
                     step,
                     self._read_state(),
                     metadata,
                     after=self.reporter.barrier(),
+                    measured=self._budget.measured(TimedPart.CHECKPOINT),
                     then=lambda: self._record_checkpoint(step),
                 )
             self._saved_step = step
@@ -436,6 +566,21 @@ class RunSession:
 
     def _read_state(self) -> State:
         return read_state(self._components.updater, self._components.moving_reference)
+
+    def _find_time_is_up(self, step: int) -> str | None:
+        """Return the reason why the run has no time for the step after this one; None if it has."""
+        if self._config.training.max_hours is None or step >= self.max_steps:
+            return None
+        return self._processes.from_first(self._budget.reason_to_stop)
+
+    def _end_early(self, step: int) -> None:
+        """Save, and say how a run without time for another step continues."""
+        self._save(step)
+        self._attempt.stopped = f"stopped by training.max_hours after step {step} of {self.max_steps}"
+        how = self._say_how_to_resume(step)
+        if step > 0:
+            how += f"\nor continue it, or a copy of it, in a new directory:\n  {continue_command(self._paths.root)}"
+        _LOGGER.info("the run stops after step %d of %d: %s. %s", step, self.max_steps, self._out_of_time, how)
 
     def _stop_if_asked(self, step: int) -> None:
         # A signal to any process stops all of them after the same step.

@@ -1,10 +1,10 @@
-"""Targets of a supervised start: the text, and the tokens, that should follow each prompt.
+"""Targets of a supervised start: the text that should follow each prompt; and the tokens of any responses.
 
 Importing this module does not load JAX.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,14 +35,15 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True)
-class TargetBatch:
-    """B prompts with their targets, as NumPy arrays."""
+class ResponseBatch:
+    """B prompts with k responses each, as NumPy arrays."""
 
     prompt_tokens: np.ndarray  # [B, P], padded on the left
     prompt_lengths: np.ndarray  # [B], number of tokens of each prompt
-    tokens: np.ndarray  # [B, T], the target and its end-of-sequence token, padded on the right
-    mask: np.ndarray  # [B, T], True for tokens that are learned; False in all of a row without a target that fits
-    left_out: Sequence[str]  # for each row without a target that fits, the reason
+    # [B × k, T], a response and its end-of-sequence token, those of a prompt side by side, padded on the right
+    tokens: np.ndarray
+    mask: np.ndarray  # [B × k, T], True for tokens that are learned; False in all of a row that cannot be used
+    left_out: Sequence[str]  # for each row that cannot be used, the reason
 
 
 def check_supervised(validated: ValidatedConfig) -> ValidatedConfig:
@@ -55,22 +56,33 @@ def check_supervised(validated: ValidatedConfig) -> ValidatedConfig:
         ConfigError: A micro-batch cannot be divided among the devices.
         DataError: The first row of the data, or of a set of a mixture, has no target.
     """
-    config = validated.config
+    check_micro_batch(validated.config)
+    for example in peek_examples(validated.config).values():
+        target_text(example.columns, validated.config)
+    return without_sampling(validated)
+
+
+def check_micro_batch(config: Config) -> None:
+    """Raise ConfigError if the rows of a micro-batch cannot be divided among the devices."""
     size, shape = micro_batch_size(config), read_mesh_shape(config.model.mesh_shape)
     if shape is not None and size % shape.row_shards:
         raise ConfigError(
-            "a micro-batch of targets must be divisible by the devices that share its rows (data × fsdp of "
+            "a micro-batch of rows must be divisible by the devices that share them (data × fsdp of "
             f"model.mesh_shape {shape}), but {size} is not divisible by {shape.row_shards}; use "
             f"training.micro_batch_size={shape.row_shards}"
         )
-    for example in peek_examples(config).values():
-        target_text(example.columns, config)
-    return replace(
-        validated,
-        config=replace(
-            config, grpo=replace(config.grpo, beta=0.0, num_iterations=1, reference_sync_steps=0, teacher=None)
-        ),
-    )
+
+
+def without_sampling(validated: ValidatedConfig, *, reference_weight: float = 0.0) -> ValidatedConfig:
+    """Return the configuration of a run that samples nothing, with one update per batch.
+
+    Args:
+        validated: A configuration that passed `preflight`.
+        reference_weight: Weight of the reference policy in the loss; 0 without one.
+    """
+    config = validated.config
+    grpo = replace(config.grpo, beta=reference_weight, num_iterations=1, reference_sync_steps=0, teacher=None)
+    return replace(validated, config=replace(config, grpo=grpo))
 
 
 def target_text(columns: Mapping[str, Any], config: Config) -> str:
@@ -119,36 +131,76 @@ def max_target_length(config: Config) -> int:
     return config.generation.max_generation_steps
 
 
-def make_targets(batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pad_id: int, eos_id: int) -> TargetBatch:
-    """Encode the targets of a batch. A row without a target that fits stays in the batch with an empty mask.
+def make_targets(
+    batch: "PromptBatch", tokenizer: Encoder, config: Config, *, pad_id: int, eos_id: int
+) -> ResponseBatch:
+    """Encode the targets of a batch; see `encode_responses`."""
+    limit = Limit(max_target_length(config), config.sft.max_target_length, "sft.max_target_length", "target")
+    return encode_responses(
+        batch,
+        lambda row: [target_text(batch.columns[row], config)],
+        limit,
+        tokenizer,
+        config,
+        pad_id=pad_id,
+        eos_id=eos_id,
+    )
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Limit on the length of responses."""
+
+    tokens: int
+    given: int | None  # value of the key; None if `generation.max_generation_steps` decides
+    key: str
+    unit: str  # word for a response in messages
+
+
+def encode_responses(
+    batch: "PromptBatch",
+    read: Callable[[int], Sequence[str]],
+    limit: Limit,
+    tokenizer: Encoder,
+    config: Config,
+    *,
+    pad_id: int,
+    eos_id: int,
+    num_responses: int = 1,
+) -> ResponseBatch:
+    """Encode the responses of a batch. A row that cannot be used stays in the batch with empty masks.
 
     Args:
         batch: The encoded prompts with their columns.
+        read: Function from the number of a row in the batch to its k responses; raises DataError if it has none.
+        limit: Longest response, its end-of-sequence token included.
         tokenizer: Tokenizer of the policy.
-        config: Configuration of the run, for the lengths and the target text.
+        config: Configuration of the run, for the length of prompts.
         pad_id: Token id of the padding.
-        eos_id: Token id that ends a target.
+        eos_id: Token id that ends a response.
+        num_responses: k, responses of a row.
     """
-    longest = max_target_length(config)
     prompt_BP = np.full((len(batch.token_ids), prompt_tokens(config)), pad_id, np.int32)
-    token_BT = np.full((len(batch.token_ids), longest), pad_id, np.int32)
-    mask_BT = np.zeros(token_BT.shape, np.bool_)
+    tokens_nT = np.full((len(batch.token_ids) * num_responses, limit.tokens), pad_id, np.int32)
+    mask_nT = np.zeros(tokens_nT.shape, np.bool_)
     left_out = []
-    for row, (prompt, columns) in enumerate(zip(batch.token_ids, batch.columns, strict=True)):
+    for row, prompt in enumerate(batch.token_ids):
         prompt_BP[row, prompt_BP.shape[1] - len(prompt) :] = prompt
         try:
-            # As in a completion, a special token that the target's text spells out is plain text.
-            ids = [*tokenizer.encode(target_text(columns, config), allow_special=False), eos_id]
+            # As in a completion, a special token that a response spells out is plain text.
+            responses = [[*tokenizer.encode(text, allow_special=False), eos_id] for text in read(row)]
         except DataError as error:
             left_out.append(str(error))
             continue
-        if len(ids) > longest:
-            key = "sft.max_target_length" if config.sft.max_target_length else "generation.max_generation_steps"
+        longest = max(map(len, responses))
+        if longest > limit.tokens:
+            key = limit.key if limit.given else "generation.max_generation_steps"
             left_out.append(
-                f"a target must have at most {key}={longest} tokens, not {len(ids)}; raise sft.max_target_length"
+                f"a {limit.unit} must have at most {key}={limit.tokens} tokens, not {longest}; raise {limit.key}"
             )
             continue
-        token_BT[row, : len(ids)] = ids
-        mask_BT[row, : len(ids)] = True
+        for place, ids in enumerate(responses, row * num_responses):
+            tokens_nT[place, : len(ids)] = ids
+            mask_nT[place, : len(ids)] = True
     lengths_B = np.array([len(ids) for ids in batch.token_ids], np.int32)
-    return TargetBatch(prompt_BP, lengths_B, token_BT, mask_BT, left_out)
+    return ResponseBatch(prompt_BP, lengths_B, tokens_nT, mask_nT, left_out)

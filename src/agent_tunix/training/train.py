@@ -20,6 +20,7 @@ from agent_tunix.runs.environment_setup import open_environments
 from agent_tunix.runs.judge_models import local_judges
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import scoring_settings, to_stored
+from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics, scores_table
 from agent_tunix.training.opening import open_run
@@ -31,13 +32,16 @@ from agent_tunix.training.warm_up import warm_up
 _LOGGER = logging.getLogger("agent_tunix.run")
 
 
-def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ()) -> Summary:
+def train(
+    validated: ValidatedConfig, root: Path, overrides: Sequence[str] = (), callbacks: Sequence[Callback] = ()
+) -> Summary:
     """Run GRPO as configured.
 
     Args:
         validated: A configuration that passed `preflight`, and its reward.
         root: Directory of the run.
         overrides: Overrides of the command line, which are stored with the outcome of the run.
+        callbacks: Code of the user, called around the steps.
 
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
@@ -58,7 +62,7 @@ def train(validated: ValidatedConfig, root: Path, overrides: Sequence[str] = ())
         score = share_scoring(mixture, config.rewards, opened.processes)
         trainer = make_trainer(components, mixture, score)
         settled = replace(opened.validated, config=config, mixture=mixture)
-        session = RunSession(GRPO, settled, opened, components, score, correct)
+        session = RunSession(GRPO, settled, opened, components, score, correct, callbacks)
         metrics, scoring = StepMetrics(mixture, config), scoring_settings(config, session.fingerprint)
 
         def more_prompts(step: int, number: int) -> PromptBatch:

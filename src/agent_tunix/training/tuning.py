@@ -24,11 +24,11 @@ from types import FrameType
 from typing import Any
 
 from agent_tunix.config.checks import check
-from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.overrides import assign
 from agent_tunix.runs.directory import hold
+from agent_tunix.runs.starting_run import compose_start
 from agent_tunix.tracking.metrics_file import is_number, read_rows
 from agent_tunix.tracking.summary import MEASURES
 
@@ -152,7 +152,7 @@ def _check_first_trial(search: Search) -> None:
             "'grpo.beta=0,0.02' or 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'",
             code="invalid_search",
         )
-    check(compose_overrides([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
+    check(compose_start([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
 
 
 def _open_study(optuna: Any, search: Search) -> Any:

@@ -65,7 +65,7 @@ def verify(
         kills: Number of times that the second run is killed with SIGKILL.
         seed: Seed of the moments of the kills.
         directory: Directory that keeps the two runs; None to remove them.
-        program: Command of the runs, `train` or `sft`.
+        program: Command of the runs: `train`, `sft` or `prefer`.
 
     Raises:
         VerificationError: A run failed by itself, or the directory holds runs already.

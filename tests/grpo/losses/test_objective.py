@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.config.schema import GrpoConfig
 from agent_tunix.grpo.loss import objective_settings
-from agent_tunix.grpo.losses import (
-    AGGREGATIONS,
-    LossBatch,
-    ObjectiveSettings,
-    completion_weights,
-    policy_objective,
-)
+from agent_tunix.grpo.losses import AGGREGATIONS, LossBatch, ObjectiveSettings, completion_weights, policy_objective
 from agent_tunix.grpo.losses.objective import trains_without_advantages
 from agent_tunix.grpo.losses.terms import MASKS, TERMS
 from tests.grpo.losses.support import (
@@ -63,12 +57,7 @@ OBJECTIVES = {
     ),
     "All terms": (
         ObjectiveSettings(
-            "grpo",
-            beta=0.1,
-            entropy_coefficient=0.1,
-            top_entropy_share=0.5,
-            off_policy_threshold=0.1,
-            positive_nll=0.2,
+            "grpo", beta=0.1, entropy_coefficient=0.1, top_entropy_share=0.5, off_policy_threshold=0.1, positive_nll=0.2
         ),
         "sequence-mean-token-sum-norm",
     ),

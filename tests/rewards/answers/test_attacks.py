@@ -45,12 +45,7 @@ RANGES = [
         "5-",
     ),
     *(r"(-\infty,\infty)", r"\mathbb{R}", r"\mathbb{C}", "ℝ", r"x \in \mathbb{R}", r"x \ge -10^9", r"x \ne 10^9"),
-    *(
-        r"(-\infty,5)\cup[5,\infty)",
-        r"\{x | x = x\}",
-        r"x > 2 \text{ or } x \le 2",
-        "5 or more",
-    ),
+    *(r"(-\infty,5)\cup[5,\infty)", r"\{x | x = x\}", r"x > 2 \text{ or } x \le 2", "5 or more"),
 ]
 UNKNOWNS = [
     *("x", "y", "n", "k", "x+c", "C", "5+C", "x=x", "x=y", "0=0", "1=1", "5=x=6", "5-C+c", "5x", "5x^0+y", "0x", "0*a"),
@@ -186,7 +181,7 @@ ENDLESS = [
     *("+".join([r"\binom i{9^6e3}"] * 110), "y=" + "+".join(["(10^{5999}x)!"] * 120)),
 ]
 ATTACKS = [*SEVERAL, *RANGES, *UNKNOWNS, *NOTHING, *CANCELLED, *SKIPPED_POINTS, *DISGUISED, *ENDLESS]
-FORMS = (r"so it is \boxed{%s}", "<answer>%s</answer>", "#### %s")
+FORMS = (r"so it is \boxed{%s}", "<answer>%s</answer>")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -205,19 +200,11 @@ def test_an_attack_is_not_paid_and_does_not_raise(attack: str) -> None:
         Sample(form.replace("%s", attack), columns={"answer": reference})
         for form, reference in itertools.product(FORMS, REFERENCES)
     ]
+    samples.append(Sample(r"\boxed{3+5}", columns={"answer": attack}))  # as a reference it is refused or compared
     for name in REWARDS:
         for sample, score in zip(samples, get_reward_function(name).score(samples), strict=True):
             assert score.outcome in (Outcome.SCORED, Outcome.BAD_REFERENCE)
             assert score.value != 1.0, (sample.response, sample.columns, score.detail)
-
-
-@pytest.mark.parametrize("attack", [pytest.param(attack, id=ascii(attack)[:40]) for attack in ATTACKS])
-def test_an_attack_as_a_reference_is_refused_or_compared(attack: str) -> None:
-    for name in REWARDS:
-        sample = Sample(r"\boxed{3+5}", columns={"answer": attack})
-        (score,) = get_reward_function(name).score([sample])
-        assert score.outcome in (Outcome.SCORED, Outcome.BAD_REFERENCE)
-        assert score.value != 1.0
 
 
 @pytest.mark.parametrize("reference", EQUATIONS_AND_RATIOS)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -164,32 +163,6 @@ def test_in_a_worker_it_runs_in_that_worker_under_its_limit() -> None:
 
 
 @pytest.mark.slow
-def test_a_fork_of_the_process_has_its_own() -> None:
-    done = run(
-        r"""
-        import multiprocessing
-        from agent_tunix.rewards.answers import Question
-        from agent_tunix.rewards.answers.verifiers import VERIFIERS
-
-        def ask(answers):
-            answers.send(VERIFIERS.rule([QUICK])[0].verdict)
-            VERIFIERS.close()
-
-        print(VERIFIERS.rule([QUICK])[0].verdict)
-        context = multiprocessing.get_context("fork")
-        here, there = context.Pipe()
-        child = context.Process(target=ask, args=(there,))
-        child.start()
-        assert here.poll(60)
-        print(here.recv())
-        child.join()
-        VERIFIERS.close()
-        """.replace("QUICK", repr(QUICK))
-    )
-    assert (done.stdout.split(), done.stderr, done.returncode) == (["equal", "equal"], "", 0)
-
-
-@pytest.mark.slow
 def test_a_program_that_never_closes_them_ends_and_so_do_they_and_it_has_not_loaded_math_verify() -> None:
     done = run(
         r"""
@@ -216,25 +189,3 @@ def test_where_no_process_can_be_started_an_answer_is_an_error_and_the_next_is_j
     assert (found.value, found.outcome) == (None, Outcome.ERROR)
     assert "no more processes" in found.detail
     assert score(quick())[0].value == 1.0
-
-
-@pytest.mark.slow
-def test_an_interrupt_ends_the_process_without_waiting_for_the_questions() -> None:
-    program = (
-        "from agent_tunix.rewards.answers.thorough import Question\n"
-        "from agent_tunix.rewards.answers.verifiers import Verifiers\n"
-        "verifiers = Verifiers(timeout_s=60.0)\n"
-        "verifiers.rule([Question('x + 1', '1 + x')])\n"
-        "print('ready', flush=True)\n"
-        "verifiers.rule([Question('9^{9^{9^{9}}}', str(number)) for number in range(8)])\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        try:
-            _, errors = process.communicate(timeout=20)
-        finally:
-            process.kill()
-    assert errors.rstrip().endswith(b"KeyboardInterrupt")

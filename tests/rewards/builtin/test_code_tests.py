@@ -47,60 +47,21 @@ class Stack:
 """
 
 RIGHT = {
-    "numbers": (
-        "def f(x): return 2 * x",
-        "assert f(2) == 4 and f(-1.5) == -3.0 and f(10**30) == 2 * 10**30",
-    ),
-    "close numbers": (
-        "def f(x): return x / 3",
-        """
-            assert abs(f(1) - 0.33333) < 1e-3
-            assert 0 < f(1) < 1
-            """,
-    ),
-    "a large number": (
-        "def f(): return 7**9000",
-        "assert f() == 7**9000",
-    ),
-    "not finite": (
-        "def f(): return float('inf'), float('nan')",
-        """
-            a, b = f()
-            assert a == float('inf') and b != b
-            """,
-    ),
-    "texts": (
-        "def f(s): return s[::-1]",
-        "assert f('abc\\n\\ud800') == '\\ud800\\ncba'",
-    ),
-    "nested": (
-        "def f(x): return {'a': [(1, {2})], x: None}",
-        "assert f('b') == {'a': [(1, {2})], 'b': None}",
-    ),
-    "kinds differ": (
-        "def f(): return (1, 2)",
-        "assert f() != [1, 2] and type(f()) is tuple and f() == (1, 2)",
-    ),
-    "truth": (
-        "def f(x): return x > 1",
-        """
-            assert f(2) is True
-            assert not f(1)
-            """,
-    ),
-    "bytes": (
-        "def f(): return b'ab', bytearray(b'c')",
-        "assert f() == (b'ab', bytearray(b'c'))",
-    ),
+    "numbers": ("def f(x): return 2 * x", "assert f(2) == 4 and f(-1.5) == -3.0 and f(10**30) == 2 * 10**30"),
+    "close numbers": ("def f(x): return x / 3", "assert abs(f(1) - 0.33333) < 1e-3\nassert 0 < f(1) < 1"),
+    "a large number": ("def f(): return 7**9000", "assert f() == 7**9000"),
+    "not finite": ("def f(): return float('inf'), float('nan')", "a, b = f()\nassert a == float('inf') and b != b"),
+    "texts": ("def f(s): return s[::-1]", "assert f('abc\\n\\ud800') == '\\ud800\\ncba'"),
+    "nested": ("def f(x): return {'a': [(1, {2})], x: None}", "assert f('b') == {'a': [(1, {2})], 'b': None}"),
+    "kinds differ": ("def f(): return (1, 2)", "assert f() != [1, 2] and type(f()) is tuple and f() == (1, 2)"),
+    "truth": ("def f(x): return x > 1", "assert f(2) is True\nassert not f(1)"),
+    "bytes": ("def f(): return b'ab', bytearray(b'c')", "assert f() == (b'ab', bytearray(b'c'))"),
     "collections": (
         """
             from collections import *
             def f(s): return Counter(s), deque([1]), OrderedDict(a=1), defaultdict(int, b=2)
             """,
-        """
-            from collections import Counter, deque
-            assert f('aa') == (Counter(a=2), deque([1]), {'a': 1}, {'b': 2})
-            """,
+        "from collections import Counter, deque\nassert f('aa') == (Counter(a=2), deque([1]), {'a': 1}, {'b': 2})",
     ),
     "exact numbers": (
         """
@@ -108,78 +69,30 @@ RIGHT = {
             from decimal import Decimal
             def f(): return Fraction(1, 3), Decimal('1.10')
             """,
-        """
-            from fractions import Fraction
-            import decimal
-            assert f() == (Fraction(1, 3), decimal.Decimal('1.1'))
-            """,
+        "from fractions import Fraction\nimport decimal\nassert f() == (Fraction(1, 3), decimal.Decimal('1.1'))",
     ),
     "dates": (
-        """
-            import datetime as d
-            def f(): return d.date(2024, 2, 29), d.datetime(2024, 1, 1, 5), d.timedelta(hours=1)
-            """,
-        """
-            import datetime as d
-            assert f() == (d.date(2024, 2, 29), d.datetime(2024, 1, 1, 5), d.timedelta(hours=1))
-            """,
+        "import datetime as d\ndef f(): return d.date(2024, 2, 29), d.datetime(2024, 1, 1, 5), d.timedelta(hours=1)",
+        "import datetime as d\nassert f() == (d.date(2024, 2, 29), d.datetime(2024, 1, 1, 5), d.timedelta(hours=1))",
     ),
     "a named tuple": (
-        """
-            from collections import namedtuple
-            P = namedtuple('P', 'x y')
-            def f(): return P(1, 2)
-            """,
-        """
-            p = f()
-            assert p == (1, 2) and p.x == 1 and p[1] == 2 and sum(p) == 3
-            assert p == P(1, 2)
-            """,
+        "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
+        "p = f()\nassert p == (1, 2) and p.x == 1 and p[1] == 2 and sum(p) == 3\nassert p == P(1, 2)",
     ),
     "an enumeration": (
-        """
-            import enum
-            class Color(enum.Enum):
-                RED = 1
-            def f(): return Color.RED
-            """,
+        "import enum\nclass Color(enum.Enum):\n    RED = 1\ndef f(): return Color.RED",
         "assert f() == Color.RED and f().name == 'RED' and f() is not None",
     ),
-    "a generator": (
-        """
-            def f(n):
-                yield from range(n)
-            """,
-        """
-            assert list(f(3)) == [0, 1, 2]
-            assert next(f(1)) == 0
-            """,
-    ),
+    "a generator": ("def f(n):\n    yield from range(n)", "assert list(f(3)) == [0, 1, 2]\nassert next(f(1)) == 0"),
     "arguments changed": (
         "def f(a, d): a.sort(); d['x'] = 1",
-        """
-            a, d = [3, 1], {}
-            f(a, d)
-            assert (a, d) == ([1, 3], {'x': 1})
-            """,
+        "a, d = [3, 1], {}\nf(a, d)\nassert (a, d) == ([1, 3], {'x': 1})",
     ),
-    "a function passed": (
-        "def f(g, x): return g(g(x))",
-        "assert f(lambda x: x + 1, 3) == 5",
-    ),
-    "a key passed": (
-        "def f(xs, key=None): return sorted(xs, key=key)",
-        "assert f([1, -2], key=abs) == [1, -2]",
-    ),
+    "a function passed": ("def f(g, x): return g(g(x))", "assert f(lambda x: x + 1, 3) == 5"),
+    "a key passed": ("def f(xs, key=None): return sorted(xs, key=key)", "assert f([1, -2], key=abs) == [1, -2]"),
     "an error": (
         "def f(x): return 1 / x",
-        """
-            try:
-                f(0)
-                assert False
-            except ZeroDivisionError as e:
-                assert 'zero' in str(e)
-            """,
+        "try:\n    f(0)\n    assert False\nexcept ZeroDivisionError as e:\n    assert 'zero' in str(e)",
     ),
     "its own error": (
         STACK,
@@ -194,24 +107,13 @@ RIGHT = {
     ),
     "an object": (
         STACK,
-        """
-            s = Stack(5)
-            s.push(1)
-            assert s.pop() == 1 and len(s) == 1 and s[0] == 5 and s.items == [5]
-            """,
+        "s = Stack(5)\ns.push(1)\nassert s.pop() == 1 and len(s) == 1 and s[0] == 5 and s.items == [5]",
     ),
     "two objects": (
         STACK,
-        """
-            assert Stack(1) + Stack(2) == Stack(1, 2)
-            assert Stack(1) != Stack(2)
-            assert Stack(1) != 1
-            """,
+        "assert Stack(1) + Stack(2) == Stack(1, 2)\nassert Stack(1) != Stack(2)\nassert Stack(1) != 1",
     ),
-    "kinds of objects": (
-        STACK,
-        "assert isinstance(Stack(), Stack) and not isinstance(3, Stack) and Stack.limit == 3",
-    ),
+    "kinds of objects": (STACK, "assert isinstance(Stack(), Stack) and not isinstance(3, Stack) and Stack.limit == 3"),
     "an attribute set": (
         STACK,
         """
@@ -225,18 +127,8 @@ RIGHT = {
                 raise AssertionError
             """,
     ),
-    "membership": (
-        STACK,
-        "assert 2 in Stack(1, 2) and 3 not in Stack(1, 2) and list(Stack(1, 2)) == [1, 2]",
-    ),
-    "a context": (
-        STACK,
-        """
-            with Stack(1) as s:
-                assert len(s) == 1
-            assert len(s) == 0
-            """,
-    ),
+    "membership": (STACK, "assert 2 in Stack(1, 2) and 3 not in Stack(1, 2) and list(Stack(1, 2)) == [1, 2]"),
+    "a context": (STACK, "with Stack(1) as s:\n    assert len(s) == 1\nassert len(s) == 0"),
     "an object of the test": (
         """
             def f(head):
@@ -254,12 +146,7 @@ RIGHT = {
     ),
     "as HumanEval": (
         "def f(x): return 2 * x",
-        """
-            def check(candidate):
-                assert candidate(2) == 4
-                assert candidate(0) == 0
-            check(f)
-            """,
+        "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\ncheck(f)",
     ),
     "unittest": (
         "def f(x): return 2 * x",
@@ -283,36 +170,13 @@ RIGHT = {
             """,
     ),
     "what it imports": (
-        """
-            import math
-            from math import *
-            from typing import List
-            def f(x: List): return x
-            """,
+        "import math\nfrom math import *\nfrom typing import List\ndef f(x: List): return x",
         "assert math.isclose(pi, 3.14159, abs_tol=1e-3) and sqrt(4) == 2 and f([1]) == [1]",
     ),
-    "a built-in's name": (
-        """
-            def sum(xs):
-                t = 0
-                for x in xs: t += x
-                return t
-            """,
-        "assert sum([1, 2]) == 3",
-    ),
-    "variables": (
-        """
-            x = {'a': 1}
-            y = [1]
-            """,
-        "assert x['a'] == 1 and y == [1]",
-    ),
+    "a built-in's name": ("def sum(xs):\n    t = 0\n    for x in xs: t += x\n    return t", "assert sum([1, 2]) == 3"),
+    "variables": ("x = {'a': 1}\ny = [1]", "assert x['a'] == 1 and y == [1]"),
     "decorated": (
-        """
-            import functools
-            @functools.lru_cache
-            def f(n): return n if n < 2 else f(n-1) + f(n-2)
-            """,
+        "import functools\n@functools.lru_cache\ndef f(n): return n if n < 2 else f(n-1) + f(n-2)",
         "assert f(90) == 2880067194370816120",
     ),
     "its own errors, derived from each other": (
@@ -333,11 +197,7 @@ RIGHT = {
             """,
     ),
     "the end of an iterator and of a program": (
-        """
-            import sys
-            def f(): return iter([1])
-            def g(): sys.exit(3)
-            """,
+        "import sys\ndef f(): return iter([1])\ndef g(): sys.exit(3)",
         """
             import unittest
             i, case = f(), unittest.TestCase()
@@ -375,11 +235,7 @@ RIGHT = {
         "assert f() is E.A and f() in {E.A} and I.A == 3 and I.A < 4 and P(1) == P(1) and P(1).x == 1",
     ),
     "callables of the library": (
-        """
-            def f(xs, key): return sorted(xs, key=key)
-            def g(cb, *xs):
-                for x in xs: cb(x)
-            """,
+        "def f(xs, key): return sorted(xs, key=key)\ndef g(cb, *xs):\n    for x in xs: cb(x)",
         """
             import functools, operator
             from unittest.mock import Mock
@@ -392,14 +248,7 @@ RIGHT = {
             mock.assert_called_once_with(5)
             """,
     ),
-    "named arguments changed": (
-        "def f(*, xs): xs.append(1)",
-        """
-            a = []
-            f(xs=a)
-            assert a == [1]
-            """,
-    ),
+    "named arguments changed": ("def f(*, xs): xs.append(1)", "a = []\nf(xs=a)\nassert a == [1]"),
     "a module that it imports": (
         "import math, collections\ndef f(): return math.pi",
         "assert math.isclose(f(), math.pi) and collections.Counter('a') == {'a': 1}",
@@ -458,13 +307,7 @@ RIGHT = {
         "from collections import namedtuple\nP = namedtuple('P', 'count')",
         "assert P(3).count == 3",
     ),
-    "after exit": (
-        """
-            def f(): return 4
-            raise SystemExit
-            """,
-        "assert f() == 4",
-    ),
+    "after exit": ("def f(): return 4\nraise SystemExit", "assert f() == 4"),
 }
 
 
@@ -537,33 +380,12 @@ CHEATS = {
         builtins.abs = builtins.isinstance = builtins.all = builtins.len = lambda *a: 0
         def f(x): return 7
         """,
-    "names of built-ins": """
-        abs = lambda x: 0
-        sorted = set = list = str = lambda x: 40961
-        def f(x): return 7
-        """,
-    "no assertion error": """
-        import builtins
-        builtins.AssertionError = SystemExit
-        def f(x): return 7
-        """,
-    "exit": """
-        import sys
-        def f(x): sys.exit(0)
-        """,
-    "exit replaced": """
-        import sys, os
-        sys.exit = os._exit = lambda *a: None
-        def f(x): raise SystemExit(0)
-        """,
-    "hard exit": """
-        import os
-        def f(x): os._exit(0)
-        """,
-    "hard exit at once": """
-        import os
-        os._exit(0)
-        """,
+    "names of built-ins": "abs = lambda x: 0\nsorted = set = list = str = lambda x: 40961\ndef f(x): return 7",
+    "no assertion error": "import builtins\nbuiltins.AssertionError = SystemExit\ndef f(x): return 7",
+    "exit": "import sys\ndef f(x): sys.exit(0)",
+    "exit replaced": "import sys, os\nsys.exit = os._exit = lambda *a: None\ndef f(x): raise SystemExit(0)",
+    "hard exit": "import os\ndef f(x): os._exit(0)",
+    "hard exit at once": "import os\nos._exit(0)",
     "claims on every descriptor": r"""
         import os
         for d in range(64):
@@ -572,11 +394,7 @@ CHEATS = {
                 except OSError: pass
         def f(x): return 7
         """,
-    "descriptors closed": """
-        import os
-        os.closerange(0, 64)
-        def f(x): return 7
-        """,
+    "descriptors closed": "import os\nos.closerange(0, 64)\ndef f(x): return 7",
     "the caller's frames": """
         import sys
         def f(x):
@@ -614,22 +432,9 @@ CHEATS = {
             return 7
         """,
     "an exception that is one": "def f(x): raise Exception('passed 0')",
-    "an endless answer": """
-        def f(x):
-            while True: yield x
-        """,
-    "deep nesting": """
-        def f(x):
-            a = []
-            for _ in range(100000): a = [a]
-            return a
-        """,
-    "itself within": """
-        def f(x):
-            a = []
-            a.append(a)
-            return a
-        """,
+    "an endless answer": "def f(x):\n    while True: yield x",
+    "deep nesting": "def f(x):\n    a = []\n    for _ in range(100000): a = [a]\n    return a",
+    "itself within": "def f(x):\n    a = []\n    a.append(a)\n    return a",
     "a huge answer": "def f(x): return 'x' * 10**8",
     "a wrong message": """
         import json
@@ -639,11 +444,7 @@ CHEATS = {
     "ends of loops": "def f(x): raise StopIteration",
     "the end of a generator": "def f(x): raise GeneratorExit",
     "the end of all": "def f(x): raise KeyboardInterrupt",
-    "a made-up module": """
-        class math:
-            isclose = lambda *a, **k: True
-        def f(x): return 7
-        """,
+    "a made-up module": "class math:\n    isclose = lambda *a, **k: True\ndef f(x): return 7",
     "a number between all others": """
         class L(float):
             def __lt__(s, o): return True
@@ -669,12 +470,7 @@ CHEATS = {
         class L(Equal, list): pass
         def f(x): return L([7])
         """,
-    "modules replaced": """
-        import sys, types
-        m = sys.modules['math']
-        m.isclose = lambda *a, **k: True
-        def f(x): return 7
-        """,
+    "modules replaced": "import sys\nm = sys.modules['math']\nm.isclose = lambda *a, **k: True\ndef f(x): return 7",
 }
 
 TESTS = [

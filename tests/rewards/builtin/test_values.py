@@ -14,10 +14,7 @@ THOUGHT = "<think>2 + 2</think><answer>4</answer>"
 
 # Reward → value → responses that earn it.
 VALUES: dict[str, dict[float, list[str]]] = {
-    "check_numbers": {
-        1.5: ["4", "4.00", "<answer>4</answer>"],
-        0.0: ["4.1", "-4", ""],
-    },
+    "check_numbers": {1.5: ["4", "4.00", "<answer>4</answer>"], 0.0: ["4.1", "-4", ""]},
     "format": {
         1.0: [FULL, "\n<reasoning>\n2 + 2\n</reasoning>\n<answer>\n4\n</answer>\n"],
         0.8: ["Sure! " + FULL, FULL + " Bye.", "<reasoning>2 + 2</reasoning> so <answer>4</answer>"],
@@ -36,10 +33,7 @@ VALUES: dict[str, dict[float, list[str]]] = {
             *("<reasoning></reasoning><answer>4</answer>", "4"),
         ],
     },
-    "match_format_exactly": {
-        3.0: [FULL],
-        0.0: [FULL + ".", FULL * 2, ""],
-    },
+    "match_format_exactly": {3.0: [FULL], 0.0: [FULL + ".", FULL * 2, ""]},
     "match_format_approximately": {
         2.0: [FULL],
         -2.0: [FULL * 2, ""],
@@ -75,10 +69,7 @@ VALUES: dict[str, dict[float, list[str]]] = {
         1 / 3: ["Step 1: a\nStep 1: b\nStep 1: c", "- a\n- a\n- a"],
         0.0: ["1.\n2.\n3.", ""],
     },
-    "multi_line": {
-        1.0: ["a\nb\nc"],
-        0.0: ["a\na\na\n\n", ""],
-    },
+    "multi_line": {1.0: ["a\nb\nc"], 0.0: ["a\na\na\n\n", ""]},
     "response_structure": {
         1.0: ["<reasoning>two and two make four</reasoning><answer>4</answer>"],
         0.7: [
@@ -103,14 +94,8 @@ VALUES: dict[str, dict[float, list[str]]] = {
         0.5: ["word " * 10, "word " * 450],
         0.0: ["word " * 900, ""],
     },
-    "ngram_repetition": {
-        0.0: ["the cat and the dog", ""],
-        -4 / 7: ["So it is so it is so it is"],
-    },
-    "language_consistency": {
-        1.0: ["two and two", r"\alpha θ = `x` ```四```"],
-        0.0: ["дважды два", "42", ""],
-    },
+    "ngram_repetition": {0.0: ["the cat and the dog", ""], -4 / 7: ["So it is so it is so it is"]},
+    "language_consistency": {1.0: ["two and two", r"\alpha θ = `x` ```四```"], 0.0: ["дважды два", "42", ""]},
     "multi_aspect": {
         1.0: [FULL],
         0.5 + 0.1 + 0.15: ["4"],
@@ -126,11 +111,7 @@ VALUES: dict[str, dict[float, list[str]]] = {
         0.1: [WRONG],
         0.95: ["a a a a a a a a 4"],
     },
-    "diverse": {
-        1.0: ["4", "a b c d e f 4"],
-        0.7 + 0.3 * 2 / 3: ["a a a a a 4"],
-        0.0: ["5", ""],
-    },
+    "diverse": {1.0: ["4", "a b c d e f 4"], 0.7 + 0.3 * 2 / 3: ["a a a a a 4"], 0.0: ["5", ""]},
 }
 
 # Reward → reference → value → responses that earn it.

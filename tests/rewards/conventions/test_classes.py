@@ -112,15 +112,6 @@ def test_what_trl_passes_for_logging_is_passed_on_as_it_is() -> None:
     assert logged == {"share": 1.0}
 
 
-def test_an_async_call_says_what_to_write() -> None:
-    class Async(BaseReward):
-        async def __call__(self, prompts: Any, completions: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-            return [1.0]
-
-    with raises(RewardError, "invalid_reward"):
-        Async()(PROMPTS, COMPLETIONS)  # type: ignore[unused-coroutine]
-
-
 def test_a_coroutine_can_be_run_inside() -> None:
     class Inside(BaseReward):
         async def _judge(self, completions: list[Any]) -> list[float]:

@@ -1,7 +1,5 @@
-import asyncio
 import dataclasses
 import functools
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -212,19 +210,6 @@ def test_a_wrapper_that_passes_all_on_is_called_as_what_it_wraps(wrap: Any) -> N
     reward = adapt(wrap(contains), "mine")
     assert reward.convention == "plain"
     assert [score.value for score in reward.score(samples("4", "5"))] == [1.0, 0.0]
-
-
-@pytest.mark.parametrize("convention", ["plain_async", "trl_async", "miles"])
-def test_a_wrapper_may_have_awaited_what_it_wraps(convention: str) -> None:
-    function = ALL[convention](len)
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(asyncio.run, function(*args, **kwargs)).result()
-
-    (score,) = adapt(wrapper, "mine", settings=CallSettings(completions="text")).score(samples("abc"))
-    assert score.value == 3.0
 
 
 def test_the_configuration_and_the_command_line_know_every_convention() -> None:

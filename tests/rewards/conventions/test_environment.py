@@ -1,8 +1,5 @@
-import contextvars
 import dataclasses
 import logging
-import types
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -11,7 +8,6 @@ from agent_tunix.errors import RewardError, RewardSignatureError
 from agent_tunix.rewards import Outcome, Sample
 from agent_tunix.rewards.conventions import CallSettings, EnvironmentReward
 from agent_tunix.rewards.conventions.base_env import BaseEnv
-from agent_tunix.rewards.conventions.capture import attributed
 from tests.raising import raises
 
 from .shapes import samples
@@ -236,22 +232,3 @@ def test_what_a_reward_logs_and_prints_stays_with_its_completion(
 def test_a_sample_without_a_conversation_gets_one() -> None:
     mine = EnvironmentReward(lambda rollout_id, messages, task: {"turns": float(len(messages))}, "mine")
     assert mine.score([Sample("a", prompt="p")])[0].value == 2.0
-
-
-def test_a_call_that_was_given_up_may_be_closed_in_another_context() -> None:
-    """The garbage collector does so with one that could not be cancelled, in whatever context it runs."""
-
-    @types.coroutine
-    def pause() -> Generator[None]:
-        yield
-
-    async def call() -> None:
-        with attributed():
-            await pause()
-
-    coroutine = call()
-    contextvars.copy_context().run(coroutine.send, None)
-    with attributed() as lines:
-        coroutine.close()
-        print("not heard, for nobody listens")
-    assert lines == []

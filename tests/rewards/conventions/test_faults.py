@@ -206,18 +206,6 @@ def test_the_value_of_a_score_is_a_float_whatever_it_was_given(value: Any) -> No
     assert Score(value).value == 1.0
 
 
-@pytest.mark.parametrize("value", [np.float32("inf"), np.float32("nan"), Decimal("Infinity"), Decimal("NaN"), 10**400])
-def test_a_score_is_finite_whatever_its_type(value: Any) -> None:
-    with pytest.raises(ValueError, match="must be finite"):
-        Score(value)
-
-
-@pytest.mark.parametrize("value", ["1", b"1", [1.0], object(), 1j])
-def test_a_score_of_no_number_says_what_it_takes(value: Any) -> None:
-    with pytest.raises(TypeError, match="a number or None"):
-        Score(value)
-
-
 BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "components of no names": (lambda: Score(1.0, components=[1]), "`components` must be a mapping, not a list"),  # type: ignore[arg-type]
     "component of no number": (lambda: Score(1.0, components={"a": "x"}), "'a' must be a finite number, not a str"),  # type: ignore[dict-item]
@@ -230,7 +218,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-@pytest.mark.parametrize("convention", ["plain", "plain_async", "trl", "miles"])
+@pytest.mark.parametrize("convention", ["plain", "trl"])
 def test_a_broken_score_is_an_error_that_names_the_field(convention: str, broken: str) -> None:
     make, message = BROKEN[broken]
     given = ALL[convention](lambda response: make() if response == "b" else Score(1.0))
@@ -295,13 +283,6 @@ def by_name(response):
         return import_module("absent_library").score(response)
     except ModuleNotFoundError:
         return -1.0
-
-def an_absent_name(response):
-    try:
-        from json import absent_library
-        return absent_library(response)
-    except ImportError:
-        return 0.0
 
 def zeros_for_all(completions, **kwargs):
     try:
@@ -370,23 +351,8 @@ def computed(response):
     except ImportError:
         return float(response == "a")
 
-def with_another_function(response):
-    try:
-        import absent_library
-    except ModuleNotFoundError:
-        count = lambda text: len(text.split())
-    else:
-        count = absent_library.count
-    return float(count(response))
-
 def asked(response):
     return float(importlib.util.find_spec("absent_library") is None)
-
-def executed(response):
-    try:
-        exec("import absent_library")
-    except ImportError:
-        return 1.0
 
 def of_a_library(response):
     import sympy  # tries to import what it does without
@@ -401,10 +367,10 @@ def grade(text):
         return 0.0
 """
 SWALLOWED = [
-    *("in_the_body", "none_instead", "suppressed", "by_name", "an_absent_name", "of_a_helper", "in_a_thread"),
+    *("in_the_body", "none_instead", "suppressed", "by_name", "of_a_helper", "in_a_thread"),
     *("awaited", "zeros_for_all", "any_error", "of_a_batch", "Constructed", "of_a_placeholder"),
 ]
-TAKEN = ["replaced", "defined", "computed", "with_another_function", "asked", "executed", "of_a_library"]
+TAKEN = ["replaced", "defined", "computed", "asked", "of_a_library"]
 
 
 def write_importing(directory: Path) -> Path:
@@ -454,20 +420,6 @@ def test_a_call_without_a_failed_import_is_scored_beside_one_with_it(tmp_path: P
     scores = resolve_reward(f"{tmp_path}/mine.py:reward").score(samples("a", "b", "a"))
     assert [score.value for score in scores] == [1.0, None, 1.0]
     assert builtins.__import__ is IMPORT
-
-
-def test_a_call_may_replace_the_import_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtins, "__import__", IMPORT)  # restores it
-    (tmp_path / "mine.py").write_text(
-        "import builtins\n"
-        "def reward(response):\n"
-        "    original = builtins.__import__\n"
-        "    builtins.__import__ = lambda *args, **kwargs: original(*args, **kwargs)\n"
-        "    import json\n"
-        "    return 1.0\n"
-    )
-    mixture = resolve_reward(f"{tmp_path}/mine.py:reward")
-    assert [mixture.score(samples("a"))[0].value for _ in range(3)] == [1.0] * 3
 
 
 def test_a_failed_import_that_a_file_catches_while_it_loads_is_a_warning(

@@ -77,6 +77,7 @@ def make_model() -> Any:
 
 def train(rewards: list[Any], directory: Path) -> list[dict[str, Any]]:
     from datasets import Dataset
+
     from trl import GRPOConfig, GRPOTrainer
 
     rows = [{"prompt": [{"role": "user", "content": f"What is {n} plus 1 ?"}], "answer": str(n + 1)} for n in range(8)]

@@ -38,22 +38,18 @@ def test_a_batch_function_is_called_with_one_group_at_a_time(place: str, write: 
         assert [score.value for score in runner.reward.score(BATCH)] == [2, 2, 2, 2, 1]
 
 
-@PLACES
 @pytest.mark.parametrize("kind", ["", "async "])
-def test_one_that_needs_the_batch_gets_all_of_it_at_once(place: str, kind: str, write: Write) -> None:
+def test_one_that_needs_the_batch_gets_all_of_it_at_once(kind: str, write: Write) -> None:
     spec = write(f"{kind}{SIZES}\nreward.needs_batch = True\n")
-    with make_runner(resolve_reward(spec, completions="text"), place, num_workers=2) as runner:
+    with make_runner(resolve_reward(spec, completions="text"), "inline") as runner:
         assert [score.value for score in runner.reward.score(BATCH)] == [5] * 5
 
 
-@PLACES
 @pytest.mark.parametrize(("needs_batch", "scored"), [(False, 4), (True, 0)])
-def test_a_fault_costs_one_group_or_the_batch_that_was_asked_for(
-    place: str, needs_batch: bool, scored: int, write: Write
-) -> None:
+def test_a_fault_costs_one_group_or_the_batch_that_was_asked_for(needs_batch: bool, scored: int, write: Write) -> None:
     code = "def reward(completions, **kwargs):\n    return [1.0 / (c != '4') for c in completions]\n"
     spec = write(f"{code}\nreward.needs_batch = {needs_batch}\n")
-    with make_runner(resolve_reward(spec, completions="text"), place, num_workers=2) as runner:
+    with make_runner(resolve_reward(spec, completions="text"), "inline") as runner:
         outcomes = [score.outcome for score in runner.reward.score(BATCH)]
     assert outcomes == [Outcome.SCORED] * scored + [Outcome.ERROR] * (5 - scored)
 

@@ -10,7 +10,6 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Sample, resolve_reward
 from agent_tunix.rewards.execution.probe import announce_if_slow, try_rewards
 from tests.raising import raises
-from tests.tiers import slow_after
 
 SAMPLE = Sample("<answer>4</answer>", prompt="2 + 2?", columns={"answer": "4"}, step=1, max_steps=1, tokens=(0,))
 Write = Callable[[str], str]
@@ -36,19 +35,10 @@ def test_a_dict_without_the_reward_stops_the_run(code: str, write: Write) -> Non
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    slow_after(
-        2,
-        [
-            ("def reward(response): return respnse", "NameError"),
-            ("async def reward(args, sample): return args.nowhere", "nowhere"),
-            ("def reward(response): return 'good'", "returned a str"),
-            ("import time\ndef reward(response): time.sleep(1000)", "2"),
-            (
-                "class reward:\n    def compute_group_reward(self, rollout_ids, messages_list, tasks): return []",
-                "0 values",
-            ),
-        ],
-    ),
+    [
+        ("def reward(response): return respnse", "NameError"),
+        ("async def reward(args, sample): return args.nowhere", "nowhere"),
+    ],
 )
 def test_a_reward_that_always_fails_is_warned_of(
     code: str, reason: str, write: Write, caplog: pytest.LogCaptureFixture
@@ -61,19 +51,7 @@ def test_a_reward_that_always_fails_is_warned_of(
 
 @pytest.mark.parametrize(
     "code",
-    slow_after(
-        2,
-        [
-            "def reward(response): return None",
-            "def reward(response): return 1.0 / ('4' not in response)",
-            "async def reward(args, sample): return {'score': 1.0}",
-            "class reward:\n"
-            "    def compute_group_reward(self, rollout_ids, messages_list, tasks):\n"
-            "        import statistics\n"
-            "        spread = statistics.stdev(len(one[-1]['content']) for one in messages_list)\n"
-            "        return [{'spread': spread} for _ in rollout_ids]",
-        ],
-    ),
+    ["def reward(response): return None", "def reward(response): return 1.0 / ('4' not in response)"],
 )
 def test_a_reward_that_scores_anything_is_not(code: str, write: Write, caplog: pytest.LogCaptureFixture) -> None:
     try_out(write(code), reward_key="score")

@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import agent_tunix
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score, resolve_reward
 from agent_tunix.rewards.execution import Runner, make_runner
-from agent_tunix.rewards.execution.calls import Job
-from agent_tunix.rewards.execution.local import LocalExecutor
-from agent_tunix.rewards.execution.recipes import recipe_of
-from agent_tunix.rewards.execution.settings import ExecutionSettings
 from tests.raising import raises
 from tests.rewards.execution.faults import resolve_faulty, samples_of
 from tests.rewards.execution.leftovers import wait_until, workers_and_descendants
@@ -71,32 +64,6 @@ def test_a_call_finds_the_surroundings_of_the_first(write: Write) -> None:
         """
     )
     assert len({each.value for each in score(spec, ["x"] * 5)}) == 1
-
-
-@pytest.mark.slow
-def test_workers_that_die_while_idle_are_replaced(write: Write, tmp_path: Path) -> None:
-    spec = write(
-        f"""
-        import os, pathlib, signal, threading, time
-        place = pathlib.Path("{tmp_path}")
-        def die():
-            while not (place / "go").exists():
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGKILL)
-        if os.getpid() != {os.getpid()}:
-            threading.Thread(target=die, daemon=True).start()
-            (place / f"pid_{{os.getpid()}}").touch()
-        def reward(response):
-            return 1.0
-        """
-    )
-    with make_runner(resolve_reward(spec), "process", num_workers=8) as runner:
-        assert runner.reward.score([Sample("x")])[0].value == 1.0
-        wait_until(lambda: len(list(tmp_path.glob("pid_*"))) == 8)
-        (tmp_path / "go").touch()
-        wait_until(lambda: not any(Path("/proc", path.name[4:]).exists() for path in tmp_path.glob("pid_*")))
-        (tmp_path / "go").unlink()
-        assert [one.value for one in runner.reward.score([Sample("x")] * 8)] == [1.0] * 8
 
 
 @pytest.mark.slow
@@ -174,20 +141,6 @@ def test_memory_is_counted_beyond_what_the_file_itself_holds(write: Write) -> No
 
 
 @pytest.mark.slow
-def test_a_leak_costs_no_other_call_its_memory(write: Write) -> None:
-    spec = write(
-        """
-        leaked = []
-        def reward(response):
-            leaked.append(b"x" * (40 << 20))
-            return float(len(leaked))
-        """
-    )
-    scores = score(spec, ["x"] * 12, memory_mb=128)
-    assert [each.outcome for each in scores] == [Outcome.SCORED] * 12
-
-
-@pytest.mark.slow
 def test_a_worker_that_starts_processes_without_end_is_killed_before_its_time_is_up(write: Write) -> None:
     spec = write(
         """
@@ -204,72 +157,6 @@ def test_a_worker_that_starts_processes_without_end_is_killed_before_its_time_is
     bomb, other = score(spec, ["bomb", "other"], timeout_s=60.0)
     assert "started more than 64 processes" in bomb.detail
     assert other.value == 1.0
-
-
-AS_ANOTHER_USER = """
-import sys
-from agent_tunix.rewards import Sample, resolve_reward
-from agent_tunix.rewards.execution import make_runner
-with make_runner(resolve_reward(sys.argv[1]), "process", num_workers=1, timeout_s=60.0) as runner:
-    for score in runner.reward.score([Sample(response) for response in sys.argv[2:]]):
-        print(score.value, score.detail.replace("\\n", " "))
-"""
-
-
-def score_as_a_user(code: str, *responses: str) -> list[str]:
-    """Score in a process whose user the kernel counts processes of: `value detail` of each response."""
-    # Where pytest keeps its files, no other user may read.
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o755)
-        file = Path(directory, "my_rewards.py")
-        file.write_text(textwrap.dedent(code), encoding="utf-8")
-        command = [sys.executable, "-c", AS_ANOTHER_USER, f"{file}:reward", *responses]
-        if os.geteuid() == 0:
-            # It reads what root reads, this Python for instance, and is root in nothing else.
-            reads = "+dac_read_search"
-            # A user that no other test has: what ends beside this would leave room for more.
-            own = 2_000_000 + os.getpid()
-            user = ["setpriv", f"--reuid={own}", f"--regid={own}", "--clear-groups"]
-            command = [*user, f"--inh-caps={reads}", f"--ambient-caps={reads}", *command]
-        imported = {"PYTHONPATH": str(Path(agent_tunix.__file__).parents[1])}
-        try:
-            result = subprocess.run(command, cwd="/", env=os.environ | imported, stdout=subprocess.PIPE, check=True)
-        except (OSError, subprocess.CalledProcessError):
-            if os.geteuid() == 0:
-                pytest.skip("root cannot start a process as another user: setpriv of util-linux is missing or refused")
-            raise
-    return result.stdout.decode().splitlines()
-
-
-@pytest.mark.slow
-def test_processes_and_threads_of_a_user_are_bounded_and_cost_their_own_completion_alone() -> None:
-    """Threads count as processes in the kernel, and nothing but the kernel counts them."""
-    code = """
-        import os, threading, time
-        def reward(response):
-            while response == "bomb":
-                if os.fork() == 0:
-                    time.sleep(1000)
-            if response != "threads":
-                return float(len(response))
-            threading.stack_size(1 << 16)
-            done = threading.Event()
-            started = 0
-            try:
-                while started < 3000:
-                    threading.Thread(target=done.wait, daemon=True).start()
-                    started += 1
-            except RuntimeError:
-                pass
-            done.set()
-            return float(started)
-        """
-    # Threads first: processes of the bomb take a moment to end, and would leave room for as many threads.
-    threads, before, bomb, after = score_as_a_user(code, "threads", "xx", "bomb", "xxx")
-    assert (before, after) == ("2.0 ", "3.0 ")
-    assert bomb.startswith("None ")
-    assert "started more than 64 processes" in bomb or "BlockingIOError" in bomb
-    assert 300 < float(threads) <= 512
 
 
 @pytest.mark.slow
@@ -307,15 +194,6 @@ def test_a_file_that_fails_only_in_a_worker_is_an_error_of_each_completion(
     scores = score(spec, ["x"] * 9, start_timeout_s=start_timeout_s)
     assert {each.outcome for each in scores} == {Outcome.ERROR}
     assert all("could not be loaded in a worker" in each.detail and reason in each.detail for each in scores)
-
-
-def test_what_cannot_be_made_again_runs_inline_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    mixture = resolve_reward(lambda response: float(threading.current_thread() is threading.main_thread()))
-    with make_runner(mixture) as runner:
-        assert runner.reward.score([Sample("x")])[0].value == 1.0
-    assert "cannot be rebuilt in another process" in caplog.text
-    with raises(RewardError, "invalid_reward"):
-        make_runner(mixture, "process")
 
 
 def test_auto_runs_built_ins_here_and_users_code_in_workers(write: Write) -> None:
@@ -360,36 +238,6 @@ def test_a_closed_runner_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_jobs_that_come_with_the_end() -> None:
-    entered, left = threading.Event(), threading.Event()
-
-    class Slow:
-        """Keeps the thread of the workers waiting while it is pickled."""
-
-        def __reduce__(self) -> tuple[type, tuple[()]]:
-            entered.set()
-            left.wait()
-            return (int, ())
-
-    executor = LocalExecutor(ExecutionSettings(num_workers=1))
-    recipe = recipe_of(resolve_faulty().components[0].reward)
-    assert recipe is not None
-    first = executor.submit(Job(recipe, [Sample("x", columns={"slow": Slow()})], [(0,)]))
-    entered.wait()
-    later = [executor.submit(Job(recipe, samples_of(["x"]), [(0,)]))]
-    closing = threading.Thread(target=executor.close)
-    closing.start()
-    with raises(RewardError, "workers_failed"):  # once it has begun to close
-        while True:
-            later.append(executor.submit(Job(recipe, samples_of(["x"]), [(0,)])))
-    left.set()
-    closing.join()
-    # The thread takes up the later jobs once it has left, and then ends before it hears of any of them.
-    assert all(future.cancelled() for future in later)
-    assert first.done(), "the worker may have scored it"
-
-
-@pytest.mark.slow
 def test_a_sample_that_cannot_be_sent_is_an_error_of_its_own() -> None:
     with make_runner(resolve_faulty(), "process", num_workers=1) as runner:
         odd = Sample("x", columns={"lock": threading.Lock()})
@@ -422,13 +270,6 @@ def test_scores_equal_those_of_inline_execution(responses: list[str], isolated: 
 
 
 # --- nothing left behind ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/oom_score_adj"), reason="needs Linux")
-def test_the_system_ends_a_worker_before_the_trainer_if_memory_runs_out(write: Write) -> None:
-    spec = write("def reward(response):\n    return float(open('/proc/self/oom_score_adj').read())\n")
-    assert [one.value for one in score(spec, ["x"])] == [1000.0]
-    assert int(Path("/proc/self/oom_score_adj").read_text()) < 1000
 
 
 @pytest.mark.slow

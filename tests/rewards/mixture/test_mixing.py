@@ -1,8 +1,6 @@
-import copy
 import math
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -259,12 +257,6 @@ def test_what_scores_elsewhere_begins_before_what_scores_here() -> None:
     assert notes == ["far begins with 2", "here", "here", "gated begins with 1"]
 
 
-def test_rewards_that_are_put_elsewhere_are_those_that_score() -> None:
-    mixture = copy.copy(Mixture([component("a", lambda response: 5.0)]))
-    mixture.components = (replace(mixture.components[0], reward=Elsewhere("a", [])),)
-    assert values(mixture.score(samples({}))) == [1.0]
-
-
 def test_the_transformed_value_is_weighed_and_the_raw_one_is_kept() -> None:
     mixture = Mixture([by_column("a", weight=2.0, transforms=(Clip(0.0, 1.0),))])
     first, second = mixture.score(samples({"a": 7.0}, {"a": 0.5}))
@@ -326,14 +318,6 @@ def test_a_mixture_in_a_mixture_follows_its_metric_and_is_resumed_with_it() -> N
     assert first.state_dict() == {"eval/accuracy": 0.75}
     resumed.load_state_dict(first.state_dict())
     assert resumed.score([sample])[0].value == 0.25
-
-
-def test_a_metric_that_the_first_step_did_not_log_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    mixture = Mixture([one("a", weight=FOLLOWING)])
-    mixture.observe(0, {})
-    assert not caplog.records
-    mixture.observe(1, {"eval/acuracy": 0.5})
-    assert "follows the metric eval/accuracy, which neither" in caplog.text
 
 
 def test_a_component_that_was_not_computed_where_it_counts_is_refused() -> None:

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from agent_tunix.service import ServiceSettings, TryLimits
-from agent_tunix.service.inspector import functions
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.store.uploads import MAX_BYTES
 from tests.service.inspector.support import EVIL, Visitor, visiting
@@ -84,21 +83,6 @@ def test_versions_are_listed_shown_and_deleted(alice: Visitor) -> None:
     assert alice.get(second).status_code == 404
 
 
-def test_the_list_has_pages(alice: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_A_PAGE", 2)
-    name = new_name()
-    for _ in range(3):
-        upload(alice, POLITENESS, name)
-    first = alice.get(f"/functions?name={name}").text
-    after = re.search(r'href="([^"]+)" rel="next"', first)
-    assert after is not None
-    second = alice.get(html.unescape(after[1])).text
-    assert [page.count(" data-item>") for page in (first, second)] == [2, 1]
-    assert 'rel="next"' not in second
-    for cursor in ("x", "rf_" + "a" * 24):
-        assert alice.get(f"/functions?after={cursor}").status_code == 400
-
-
 @pytest.mark.parametrize(
     ("source", "name", "format", "status", "said"),
     [
@@ -116,30 +100,6 @@ def test_a_refused_upload_says_why_and_keeps_the_form(
     assert (answer.status_code, said in told(answer)) == (status, True), told(answer)
     assert f'name="name" value="{name}"' in answer.text
     assert "choose a Python file" in told(alice.post("/functions", {"name": "a", "format": "trl"}))
-
-
-def test_the_name_of_another_owner_is_refused(server: Server, alice: Visitor) -> None:
-    name = new_name()
-    path = upload(alice, POLITENESS, name)
-    with visiting(server, server.new_key()) as bob:
-        answer = send(bob, POLITENESS, name)
-        assert (answer.status_code, "belongs to another key" in told(answer)) == (409, True)
-        page = bob.get(path)
-        assert "Delete version" not in page.text
-        assert "belongs to alice" in text(page)
-        source = DOUBLED.decode()
-        saving = {"source": source, "seen": sha256(source), "name": name}
-        assert bob.post(f"{path}/save", saving).status_code == 409
-        assert bob.post(f"{path}/save", saving | {"name": new_name()}).status_code == 303
-        assert bob.post(f"{path}/delete").status_code == 404
-    assert alice.get(path).status_code == 200
-
-
-@pytest.mark.parametrize("id", ["rf_" + "a" * 24, "..%2F..%2Fetc%2Fpasswd", "%00"])
-def test_an_unknown_function_is_not_found(alice: Visitor, id: str) -> None:
-    for work in ("", "/try", "/replay", "/review", "/save", "/delete"):
-        answer = alice.post(f"/functions/{id}{work}") if work else alice.get(f"/functions/{id}")
-        assert answer.status_code == 404, work
 
 
 def test_completions_are_scored_with_the_edited_source(alice: Visitor) -> None:
@@ -172,16 +132,6 @@ def test_a_failed_try_says_why_and_keeps_the_form(alice: Visitor, form: dict[str
     assert answer.status_code == 400
     assert said in told(answer)
     assert form.get("columns", "") in html.unescape(answer.text)
-
-
-def test_code_of_a_page_runs_isolated(alice: Visitor) -> None:
-    path = upload(alice)
-    source = "def reward(completions, **kwargs):\n    import os; os.kill(os.getppid(), 9); return [1.0]\n"
-    assert "error" in text(alice.post(f"{path}/try", {"source": source, "completion": "x"}))
-    replayed = alice.post(f"{path}/replay", {"source": source, "run": run_id(alice, path, "polite"), "last": "1"})
-    counted = r'<th scope="row">error</th><td class="number">0</td><td class="number">12</td>'
-    assert re.search(counted, replayed.text), told(replayed)
-    assert alice.get("/functions").status_code == 200
 
 
 def test_a_change_is_replayed_and_saved_as_the_next_version(alice: Visitor) -> None:
@@ -224,25 +174,6 @@ def test_a_difference_is_shown_without_a_run_and_with_advice(alice: Visitor) -> 
     page = alice.post(f"{upload(alice)}/review", {"source": source})
     assert "2 added , 2 removed" in text(page)
     assert "takes no **kwargs" in text(page)
-
-
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ({"run": ""}, "choose the run"),
-        ({"first": "x"}, "first must be a whole number"),
-        ({"first": "7"}, "choose steps from 1 to 2"),
-        ({"against": "nothing"}, "no component 'nothing'"),
-        ({"most": "2"}, "a replay accepts groups of at most 2"),
-    ],
-)
-def test_an_impossible_replay_says_why(alice: Visitor, form: dict[str, str], said: str) -> None:
-    path = upload(alice)
-    form = {"source": POLITENESS.decode(), "run": run_id(alice, path, "polite")} | form
-    answer = alice.post(f"{path}/replay", form)
-    assert (answer.status_code, said in told(answer)) == (400, True), told(answer)
-    form["run"] = "run_" + "a" * 24
-    assert alice.post(f"{path}/replay", form).status_code == 404
 
 
 def test_a_script_gets_the_result_alone(alice: Visitor) -> None:
@@ -301,44 +232,3 @@ def test_changes_need_a_session_and_its_token(server: Server, alice: Visitor) ->
         for place in ("/functions", path):
             assert nobody.get(place).headers["location"].startswith("/login")
         assert nobody.post(f"{path}/try").status_code == 401
-
-
-def test_no_source_and_no_input_is_markup(alice: Visitor) -> None:
-    path = upload(alice, HOSTILE)
-    run = run_id(alice, path, "<b>hostile")
-    form = {"source": f"# {EVIL}\n{HOSTILE}", "run": run, "against": "saved"}
-    typed = dict.fromkeys(("prompt", "answer", "first", "name", "against"), EVIL)
-    pages = [
-        alice.get(path),
-        alice.post(f"{path}/try", form | {"completion": EVIL, "prompt": EVIL, "columns": f'{{"{EVIL}": 1}}'}),
-        alice.post(f"{path}/replay", form | {"against": "total"}),
-        alice.post(f"{path}/replay", form | typed),
-        alice.post(f"{path}/review", form),
-        alice.post(f"{path}/save", form | {"seen": EVIL}),
-        alice.get(f"/functions?name={EVIL}"),
-        send(alice, HOSTILE, EVIL, EVIL),
-    ]
-    own = re.compile(r'<script (?:type="module"|defer) src="/static/')
-    for page in pages:
-        assert page.text.count("<script") == len(own.findall(page.text))
-        assert not any(markup in page.text for markup in ("<img", "<style", "<svg onload", " style=", "<b>hostile"))
-        assert page.text.count("<textarea") == page.text.count("</textarea>")
-        assert page.text.count("<pre") == page.text.count("</pre>")
-
-
-@pytest.mark.parametrize("first", ["\n\n", "\r\n", "  \n", "\t\n", "\ufeff"])
-def test_a_source_is_shown_from_its_first_character(alice: Visitor, first: str) -> None:
-    page = alice.get(upload(alice, (first + POLITENESS.decode()).encode())).text
-    shown = re.search(r"<textarea id=\"source\"[^>]*>(.*?)</textarea>", page, re.DOTALL)
-    assert shown is not None
-    # A browser passes over one line break that follows the tag.
-    expected = first.replace("\r\n", "\n").removeprefix("\ufeff") + POLITENESS.decode()
-    assert html.unescape(shown[1]).removeprefix("\n") == expected
-
-
-def test_a_source_of_a_hundred_thousand_lines_has_a_page(alice: Visitor) -> None:
-    source = POLITENESS.decode() + "\n" * 130_000
-    path = upload(alice, source)
-    page = alice.post(f"{path}/review", {"source": source.replace("\n\n", "\n#\n")[: MAX_BYTES - 10] + "\n"})
-    assert page.status_code == 200, told(page)
-    assert "further lines are not shown" in page.text

@@ -143,14 +143,6 @@ def test_tab_indents_and_after_escape_leaves(page: Page) -> None:
     expect(source).to_have_value("if x:\ny")
 
 
-def test_new_lines_are_indented_and_numbered(page: Page) -> None:
-    source = source_of(page)
-    source.fill("")
-    source.press_sequentially("def f():\nif x:\ny")
-    expect(source).to_have_value("def f():\n    if x:\n        y")
-    expect(page.locator(".gutter")).to_have_text("1\n2\n3")
-
-
 def test_the_source_is_reached_by_a_key_and_every_control_by_tab(page: Page) -> None:
     page.locator("main").focus()
     page.keyboard.press("e")
@@ -195,15 +187,6 @@ def test_every_page_is_readable_and_planted_markup_does_nothing(
         seen.assert_readable()
         seen.assert_fits()
         seen.assert_quiet()
-
-
-def test_enter_submits_the_form_of_its_field(page: Page, seen: Seen) -> None:
-    choose_run(page)
-    page.get_by_label("to step").fill("1")
-    page.get_by_label("to step").press("Enter")
-    expect(page.locator("#replayed .outcomes")).to_be_visible()
-    expect(page.locator("#tried")).to_be_empty()
-    seen.assert_quiet()
 
 
 def test_two_clicks_save_one_version(page: Page, server: Server) -> None:

@@ -90,13 +90,6 @@ def test_logging_in_and_out(browser: Browser, server: Server) -> None:
         assert "/login" in seen.page.url
 
 
-def test_one_logs_in_although_the_question_for_a_session_failed(browser: Browser, server: Server) -> None:
-    with looking(browser, server) as seen:
-        seen.page.route("**/login/status", lambda route: route.fulfill(status=503))
-        seen.log_in(server.secret)
-        assert [text for text in seen.messages if not text.startswith("Failed to load resource")] == []  # Chromium's
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_every_page_is_readable_and_planted_markup_does_nothing(
     browser: Browser, server: Server, width: int, scheme: str
@@ -123,20 +116,6 @@ def test_every_page_is_readable_and_planted_markup_does_nothing(
         seen.assert_readable()
         seen.assert_fits()
         seen.assert_quiet()
-
-
-def test_a_long_failure_leaves_room_for_the_other_columns(browser: Browser, tmp_path: Path) -> None:
-    root = tmp_path / "runs" / "a run with a name"
-    write_run(root, 1)
-    tell(root, "failed", "RewardError: " + "why " * 60 + "y" * 200)
-    with showing(tmp_path, tmp_path / "runs") as server, looking(browser, server, 1024) as seen:
-        seen.log_in(server.secret)
-        boxes = [seen.page.get_by_role("link", name="a run with a name").bounding_box()]
-        boxes.append(seen.page.get_by_role("cell").filter(has_text="UTC").bounding_box())
-        name, started = (box for box in boxes if box is not None)
-        assert name["width"] > name["height"]
-        assert started["x"] + started["width"] <= 1024
-        assert started["width"] > started["height"]
 
 
 @contextmanager
@@ -312,15 +291,6 @@ def test_the_first_tab_leads_to_the_content(seen: Seen) -> None:
     assert seen.page.evaluate("document.activeElement.id") == "main"
 
 
-def test_a_chart_is_read_with_the_arrow_keys(seen: Seen) -> None:
-    open_run(seen.page, "onerror")
-    wait_for_curves(seen.page)
-    chart = seen.page.locator(".chart").first
-    chart.locator("svg").first.focus()
-    seen.page.keyboard.press("End")
-    expect(chart.locator(".tip")).to_contain_text("step 6")
-
-
 def test_a_revoked_key_is_logged_out_when_the_page_asks_for_more(browser: Browser, server: Server) -> None:
     secret = server.store.keys.create("erin")[1]
 
@@ -333,18 +303,6 @@ def test_a_revoked_key_is_logged_out_when_the_page_asks_for_more(browser: Browse
         seen.page.route("**/curves.json*", revoke_before)
         open_run(seen.page, "onerror")
         expect(seen.page.get_by_role("heading", name="Log in")).to_be_visible()
-
-
-def test_a_link_from_another_site_keeps_the_session(seen: Seen, browser: Browser) -> None:
-    url = open_run(seen.page, "onerror")
-    # Of another site than 127.0.0.1, although of this machine.
-    seen.page.route(
-        "http://other.invalid/", lambda route: route.fulfill(body=f'<a href="{url}">look</a>', content_type="text/html")
-    )
-    seen.page.goto("http://other.invalid/")
-    seen.page.get_by_role("link", name="look").click()
-    expect(seen.page.get_by_role("heading", level=1)).to_contain_text("onerror")
-    assert seen.page.url == url
 
 
 def test_all_but_the_curves_works_without_scripts(browser: Browser, server: Server) -> None:

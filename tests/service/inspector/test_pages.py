@@ -1,16 +1,11 @@
-import html
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
-from agent_tunix.config.compose import to_yaml
-from agent_tunix.config.schema import Config
 from tests.service.inspector.support import EVIL, Visitor, showing, visiting
 from tests.tracking.report.support import plain_response, write_run
 
@@ -23,13 +18,6 @@ FINDING = {
     "evidence": {"share": 0.75, EVIL: EVIL, "unknown": None, "is_so": True},
     "rollout_ids": ["4_1_2", EVIL],
     "edits": [f"grpo.x={EVIL}"],
-}
-ODD = {
-    "no rows": {"num_steps": 0},
-    "one step": {"num_steps": 1, "components": ["only"]},
-    "nothing scored": {"num_steps": 3, "unscored_share": 1.0},
-    "episodes": {"num_steps": 2, "episodes_of": "add"},
-    "twelve components": {"num_steps": 2, "components": [f"a_long_component_name_{n}" for n in range(12)]},
 }
 
 
@@ -47,10 +35,8 @@ def alice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
         unscored_share=0.2,
         findings=[FINDING],
     )
-    for name, made in ODD.items():
-        write_run(runs / name, **made)  # type: ignore[arg-type]
-    (runs / "no rows" / "metrics.jsonl").touch()
-    shutil.copytree(runs / "one step", runs / "<img src=x onerror=alert(1)>")
+    write_run(runs / "one step", 1)
+    write_run(runs / "episodes", 2, episodes_of="add")
     with showing(directory, runs) as server, visiting(server) as visitor:
         yield visitor
 
@@ -73,7 +59,7 @@ def anchors(page: str) -> list[str]:
 
 
 def test_runs_are_listed_with_their_state(alice: Visitor, ids: dict[str, str]) -> None:
-    assert {"one", *ODD} < set(ids)
+    assert set(ids) == {"one", "one step", "episodes"}
     page = alice.get("/runs").text
     assert 'class="state stopped"' in page
     assert ">tiny<" in page
@@ -98,12 +84,6 @@ def test_curves_are_sent_once_until_there_is_more(alice: Visitor, run: str) -> N
     assert len(correct["lines"][0]["low"]) == len(correct["lines"][0]["y"]) == 6
     again = alice.get(f"{run}/curves.json", params={"step": 6, "version": first["version"]}).json()
     assert again == {"state": "stopped"}
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_unusual_runs_have_pages(alice: Visitor, ids: dict[str, str], name: str) -> None:
-    for path in ("", "/curves.json", "/rollouts", "/compare", "/rollouts?step=1&sort=-reward"):
-        assert alice.get(f"/runs/{ids[name]}{path}").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -236,57 +216,3 @@ def test_damaged_files_are_reported_and_hide_nothing_else(tmp_path: Path) -> Non
         assert rollouts.status_code == 200
         assert "cannot be read and are skipped" in rollouts.text
         assert "None of those that can be read match." in rollouts.text
-
-
-def test_a_hostile_name_of_a_directory_is_text(tmp_path: Path) -> None:
-    names = ["<script>window.hacked=1<", '"><img src=x onerror=x>', "a&amp;b", "{{ 7 * 7 }}", "\udcff"]
-    for name in names:
-        write_run(tmp_path / "runs" / name, 1)
-    with showing(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
-        links = re.findall(r'href="(/runs/run_[a-z2-7]{24})" data-item>([^<]*)<', alice.get("/runs").text)
-        assert {html.unescape(name) for _, name in links} == {name.replace("\udcff", "\ufffd") for name in names}
-        for path, _ in links:
-            assert alice.get(path).status_code == 200
-            assert alice.get(f"{path}/rollouts").status_code == 200
-
-
-def _write_hostile_run(root: Path) -> None:
-    """A stranger's run with markup wherever a run holds text."""
-    finding = {"name": "saturated", "subject": EVIL, "severity": "warning", "step": 1, "summary": EVIL}
-    finding |= {"evidence": {EVIL: EVIL}, "edits": [EVIL], "rollout_ids": [EVIL, "1_0_0"]}
-    write_run(root, 2, (EVIL, "brevity"), respond=lambda *_: EVIL, findings=[finding], episodes_of=EVIL)
-    config = yaml.safe_load(to_yaml(Config()))
-    config |= {"project_name": EVIL}
-    config["prompt"]["system"] = EVIL
-    config["data"]["path"] = "javascript:alert(1)"
-    config["rewards"]["args"] = {EVIL: {EVIL: EVIL}}
-    (root / "config.yaml").write_text(yaml.safe_dump(config))
-    with (root / "metrics.jsonl").open("a") as file:
-        row = {"step": 3, EVIL: 2.0, f"rewards/{EVIL}/mean": 1.0, "__proto__": 1.0, "rewards/__proto__/mean": 2.0}
-        file.write(json.dumps(row) + "\n")
-    environment = json.loads((root / "environment.json").read_text())
-    environment |= dict.fromkeys(("started", "reward", "method"), EVIL)
-    environment |= {"devices": [EVIL], "versions": {EVIL: EVIL}, "reward_fingerprint": {"hash": EVIL}}
-    (root / "environment.json").write_text(json.dumps(environment))
-
-
-def test_no_part_of_a_strangers_run_is_markup(tmp_path: Path) -> None:
-    _write_hostile_run(tmp_path / "runs" / '" onmouseover=alert(1) <img src=x>')
-    own = re.compile(r'<script (?:type="module"|defer) src="/static/')
-    with showing(tmp_path, tmp_path / "runs") as server, visiting(server) as alice:
-        waiting, seen = ["/runs"], set[str]()
-        while waiting:
-            place = waiting.pop()
-            if place in seen or place.startswith("/static/"):
-                continue
-            seen.add(place)
-            page = alice.get(place).text
-            assert page.count("<script") == len(own.findall(page)), place
-            markup = ("<img", "<style", "<svg onload", " style=", '" onmouseover')
-            assert not any(one in page for one in markup), place
-            links = [html.unescape(link) for link in re.findall(r'(?:href|src|action)="([^"]*)"', page)]
-            assert all(link.startswith(("/", "#", "?")) and not link.startswith("//") for link in links), links
-            if place.endswith("/rollouts"):
-                waiting.append(f"{place}?q=%22%3E%3Cscript%3E")
-            waiting += [link.partition("#")[0] for link in links if link.startswith("/")]
-        assert sum("/steps/" in place for place in seen) >= 4, seen

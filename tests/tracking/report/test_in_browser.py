@@ -116,20 +116,6 @@ def test_it_opens_in_silence_and_fits_the_screen(browser: Browser, report: Path,
         assert [url for url in seen.requests if not url.startswith("data:")] == [report.as_uri()]
 
 
-def test_unusual_runs_open_in_silence(browser: Browser, tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path / "none", 0),
-        write_run(tmp_path / "one", 1, ["only"]),
-        write_run(tmp_path / "failed", 3, unscored_share=1.0),
-        write_run(tmp_path / "twelve", 4, [f"a_long_component_name_{n}" for n in range(12)]),
-    ]
-    for run in runs:
-        with opened(browser, write_report(run, run.root, plots=False), 390) as seen:
-            assert seen.messages == []
-            assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
-            assert seen.page.locator("#count").inner_text()
-
-
 def test_every_chart_has_something_drawn_and_says_what(page: Page) -> None:
     charts = page.locator(".chart > svg")
     assert charts.count() > 15
@@ -173,17 +159,6 @@ def test_an_episode_is_a_conversation_with_folded_calls(browser: Browser, tmp_pa
         assert page.locator("details.call[open]").count() == 1
         assert page.evaluate("window.hacked") is None
         assert seen.messages == []
-
-
-def test_even_markup_that_got_in_could_not_run(seen: Seen) -> None:
-    """The page's policy alone stops a script and a request that some defect would let in."""
-    markup = EVIL.partition("</script><!")[0]
-    add_script = "document.body.append(Object.assign(document.createElement('script'), {text: 'hacked=1'}))"
-    with seen.page.expect_console_message(lambda message: "Content Security Policy" in message.text):
-        seen.page.evaluate(
-            f"(html) => {{ document.body.insertAdjacentHTML('beforeend', html); {add_script}; }}", markup
-        )
-    assert seen.page.evaluate("window.hacked") is None
 
 
 def test_the_table_sorts_by_a_column_and_by_presets(page: Page) -> None:

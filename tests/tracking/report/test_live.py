@@ -91,20 +91,3 @@ def test_a_long_run_is_read_in_several_looks_and_drawn_in_few_points(curves: Liv
         looks.append(look)
     assert [look.step for look in looks] == [2000, 4000, 5000]
     assert len(steps(looks[-1])) <= 400
-
-
-def test_damaged_lines_and_values_are_skipped(curves: LiveCurves, path: Path) -> None:
-    odd: dict[str, Any] = {
-        "policy/kl": 1e200,
-        "policy/loss": True,
-        "policy/entropy": "high",
-        "policy/grad_norm": [1],
-    }
-    write(path, [row(1, **odd), row(2, **{f"rewards/x{n}/y": 1.0 for n in range(2000)})])
-    with path.open("a") as file:
-        file.write('{"step": 3, "rewards/total/mean": NaN, "policy/kl": Infinity}\nnonsense\n')
-    look = curves.look()
-    assert steps(look) == [1, 2]
-    assert look is not None
-    assert "policy" not in [section.key for section in look.pictures.sections]
-    assert look.damaged == 1

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -76,32 +75,6 @@ def test_a_step_of_which_some_groups_are_stored_knows_how_many_there_were(tmp_pa
 # Beside the run, within bounds.
 
 
-def test_the_run_waits_where_the_disk_is_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step is converted only while few later ones have been taken."""
-    handed: list[int] = []
-    ahead: list[int] = []
-    convert = rows.to_table
-
-    full = threading.Event()
-
-    def note(stored: StoredStep) -> Any:
-        full.wait(600)
-        table = convert(stored)
-        ahead.append(len(handed) - stored.step)
-        return table
-
-    monkeypatch.setattr(writer_module, "to_table", note)
-    with RolloutWriter(tmp_path, RolloutsConfig(), seed=0) as writer:
-        for step in range(1, 11):
-            writer.write(make_step(step))
-            handed.append(step)
-            if step == 3:
-                full.set()
-    assert len(ahead) == 10
-    assert max(ahead) <= 3
-    assert RolloutReader(tmp_path).steps() == list(range(1, 11))
-
-
 # Failure is loud, and the run goes on.
 
 
@@ -117,24 +90,6 @@ def test_a_full_disk_costs_what_was_to_lie_on_it(tmp_path: Path, caplog: pytest.
     assert len(told) == 2
     assert "No space left on device" in told[0]
     assert "8 completions are missing" in told[1]
-
-
-def test_a_disk_that_fails_costs_all_steps_of_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail_once(descriptor: int) -> None:
-        monkeypatch.undo()
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", fail_once)
-    writer = write(tmp_path, *map(make_step, (1, 2, 3)), flush_after=[2])
-    assert writer.dropped == 2 * 4
-    assert names(tmp_path) == ["step_000003-000003.parquet"]
-
-
-def test_a_directory_that_cannot_be_made_is_told_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "rollouts").write_text("a file")
-    writer = write(tmp_path / "rollouts", make_step(1), make_step(2))
-    assert writer.dropped == 8
-    assert "the run continues without them" in caplog.text
 
 
 def test_a_step_that_cannot_be_stored_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,11 +106,6 @@ def test_one_verifier_twice_is_told_apart_by_number() -> None:
     assert report.names == ("math (1)", "math (2)")
 
 
-def test_the_report_is_ready_for_json() -> None:
-    data = compare([completion("x = 4")]).to_data()
-    assert data["disagreements"][0]["verdicts"] == ["right", "wrong"]
-
-
 def is_judged_right(response: str, answer: str) -> bool:
     return get_reward_function("math")(response, answer=answer) == 1.0
 

@@ -1,6 +1,5 @@
 import json
 import re
-import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -112,24 +111,6 @@ def test_findings_and_contexts_are_plain_data() -> None:
 def test_a_description_can_be_pasted_into_a_shell() -> None:
     finding = Finding("sparse", Severity.WARNING, 5, "few", edits=("training.reward_function={a: math}",))
     assert finding.describe().splitlines()[-1] == "  try: 'training.reward_function={a: math}'"
-
-
-def test_a_name_with_a_line_feed_begins_no_line() -> None:
-    finding = Finding("a", Severity.INFO, 1, "b\nc", "d\ne", {"f\ng": 1.0}, ("h\ni",), ("j\nk",))
-    assert len(finding.describe().splitlines()) == 1 + 1 + 1 + 1
-
-
-def test_memory_does_not_grow() -> None:
-    watch = Watch(make_context(MIXTURE))
-    sizes = []
-    for step in range(1, 601):
-        if step == 200:
-            tracemalloc.start()
-        watch.observe(step, make_row(step))
-        if step in (300, 600):
-            sizes.append(tracemalloc.get_traced_memory()[0])
-    tracemalloc.stop()
-    assert sizes[1] - sizes[0] < 5_000
 
 
 def test_the_docs_explain_every_finding_and_no_other() -> None:

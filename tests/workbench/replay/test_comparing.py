@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -50,17 +49,6 @@ def test_unscored_before_and_after_is_the_same() -> None:
     assert comparison.identical
     assert comparison.outcomes_before == comparison.outcomes_after
     assert comparison.outcomes_after["error"] == 1
-
-
-def test_it_is_ready_for_json_with_steps_and_without() -> None:
-    rows = [{"a": math.nan}, {"a": 1.0}, {"a": 2.0}, {"a": 3.0}]
-    comparison = compared(Mixture([by_column("a")]), Mixture([by_column("a", 2.0)]), rows)
-    data = json.loads(json.dumps(comparison.to_data(), allow_nan=False))
-    assert data["completions"] == G
-    assert data["movers"] == [mover.to_data() for mover in comparison.movers]
-    nothing = compare([], G)
-    assert (nothing.completions, nothing.rank_correlation, nothing.mean_before) == (0, None, None)
-    assert "\n".join(nothing.lines())
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=12))

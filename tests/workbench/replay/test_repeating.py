@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -58,9 +56,3 @@ def test_scorings_without_a_value_are_counted() -> None:
 def test_one_scoring_is_no_repeat() -> None:
     with pytest.raises(ValueError, match="at least 2"):
         repeat([Mixture([by_column("a")])], [], [], num_generations=G)
-
-
-def test_it_is_ready_for_json() -> None:
-    repeats = repeat([Mixture([by_column("a")]) for _ in range(2)], [], [], num_generations=G)
-    assert json.loads(json.dumps(repeats.to_data(), allow_nan=False))["completions"] == 0
-    assert "none" in "\n".join(repeats.lines())

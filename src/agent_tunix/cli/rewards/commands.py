@@ -248,10 +248,7 @@ def test(
 @template_option
 @click.option("--seed", default=0, help="Seed of the exploit search.")
 @click.option(
-    "--tries",
-    type=click.IntRange(min=0),
-    default=600,
-    help="Most tries of the exploit search; 0: no search.",
+    "--tries", type=click.IntRange(min=0), default=600, help="Most tries of the exploit search; 0: no search."
 )
 @click.option("--budget", type=float, default=20.0, help="Time limit of the exploit search, in seconds.")
 @click.option(
@@ -353,13 +350,7 @@ def check(
         "verifier's range."
     ),
 )
-@click.option(
-    "--show",
-    "most",
-    type=click.IntRange(min=0),
-    default=10,
-    help="Number of disagreements to print.",
-)
+@click.option("--show", "most", type=click.IntRange(min=0), default=10, help="Number of disagreements to print.")
 @late_step_option
 @template_option
 @execution_option

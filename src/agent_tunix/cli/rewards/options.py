@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from agent_tunix.workbench.checks import CheckProblem
 
 # Written out, because importing them takes time.
-CONVENTIONS = (
-    *("plain", "trl", "miles", "environment", "verl"),
-    *("openrlhf", "ms_swift", "verifiers", "benchmax"),
-)
+CONVENTIONS = (*("plain", "trl", "miles", "environment", "verl"), *("openrlhf", "ms_swift", "verifiers", "benchmax"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +134,7 @@ def problem_options(num_rows: int) -> Decorator:
         "load_problems",
         _problem_loader,
         click.option(
-            "--data",
-            help="JSONL, CSV or Parquet file of problems with references; default: generated word problems.",
+            "--data", help="JSONL, CSV or Parquet file of problems with references; default: generated word problems."
         ),
         click.option(
             "--rows",

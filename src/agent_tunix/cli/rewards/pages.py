@@ -50,11 +50,7 @@ def describe_reward(mixture: Mixture) -> dict[str, Any]:
 def reward_page(mixture: Mixture) -> str:
     """Return a description of a reward as text."""
     description = describe_reward(mixture)
-    lines = [
-        mixture.name,
-        f"  kind         {description['kind']}",
-        f"  range        {format_range(range_of(mixture))}",
-    ]
+    lines = [mixture.name, f"  kind         {description['kind']}", f"  range        {format_range(range_of(mixture))}"]
     if description["fingerprint"]:
         lines.append(f"  fingerprint  {description['fingerprint']}")
     single = len(description["components"]) == 1

@@ -104,15 +104,11 @@ def _completion(line: str, where: str, with_answer: bool) -> LabelledCompletion:
         response_column = None
     if response_column is None or not isinstance(row[response_column], str):
         requirement = "the texts `response` and `answer`" if with_answer else "the text `response`"
-        raise DataError(
-            f"{where} must be an object with {requirement}, not {line[:80]}",
-            code="invalid_row",
-        )
+        raise DataError(f"{where} must be an object with {requirement}, not {line[:80]}", code="invalid_row")
     label = row.pop("label", None)
     if label is not None and not isinstance(label, bool):
         raise DataError(
-            f"{where}: `label` must be true (the response is right) or false, not {label!r}",
-            code="invalid_row",
+            f"{where}: `label` must be true (the response is right) or false, not {label!r}", code="invalid_row"
         )
     response = row.pop(response_column)
     row["answer"] = str(row.get("answer", "")).rpartition("####")[2].strip()
@@ -130,8 +126,7 @@ def _find(data: str) -> Path:
     path = Path(os.path.expanduser(data))
     if not path.exists():
         raise DataError(
-            f"--data {data} must be a JSONL, CSV or Parquet file, but there is no file {path}",
-            code="missing_data",
+            f"--data {data} must be a JSONL, CSV or Parquet file, but there is no file {path}", code="missing_data"
         )
     return path
 

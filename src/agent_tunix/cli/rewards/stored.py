@@ -60,10 +60,7 @@ def replay(
     """
     from agent_tunix.cli.rewards.options import read_spec
     from agent_tunix.runs import stored_rewards
-    from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
-    from agent_tunix.runs.trust import require_trust, reward_parts
     from agent_tunix.tracking.stored_run import StoredRun
-    from agent_tunix.workbench import replay as replays
 
     if reuse and repeats > 1:
         raise click.UsageError(
@@ -71,30 +68,15 @@ def replay(
             "remove one of them"
         )
     stored = StoredRun(run)
-    spec = None if reward is None else read_spec(reward)
-    config = stored_rewards.change_reward(stored.config, spec, overrides)
-    own_parts = stored_rewards.own_parts(stored.config, spec, overrides)
-    parts = reward_parts(config, Path.cwd()) + algorithm_parts(config, Path.cwd(), with_loss=False)
-    require_trust(stored.root, parts, trust=trust, own_parts=own_parts)
-    register_own_algorithm(config, Path.cwd(), with_loss=False)
-    stored_rewards.check_tokenizer(stored)
-    recorded, rows = stored_rewards.recorded_steps(stored, steps), stored.rows
-    group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
+    change = stored_rewards.RewardChange(None if reward is None else read_spec(reward), overrides)
     if repeats > 1:
-        mixtures = [
-            stored_rewards.without_cache(stored_rewards.resolve_for_replay(config, stored, is_own=reward is None))
-            for _ in range(repeats)
-        ]
-        with stored_rewards.placed(mixtures, config) as placed:
-            _print(replays.repeat(placed, recorded, rows, num_generations=group_size, scaling=scaling), as_json)
+        _print(stored_rewards.repeat_run(stored, change, repeats, steps=steps, trust=trust), as_json)
         return
-    mixture = stored_rewards.resolve_for_replay(config, stored, is_own=reward is None)
-    kept = stored_rewards.unchanged_components(stored, mixture) if reuse else []
-    with stored_rewards.placed([mixture], config) as (ready,):
-        replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
-        comparison = replays.compare(replayed, group_size, num_shown)
+    comparison, changed = stored_rewards.replay_run(
+        stored, change, steps=steps, num_shown=num_shown, reuse=reuse, trust=trust
+    )
     if not as_json:
-        for line in stored_rewards.changed_since_run(stored, mixture):
+        for line in changed:
             echo(f"changed: {line}")
     _print(comparison, as_json)
     raise SystemExit(_SAME if comparison.identical else _DIFFERS)

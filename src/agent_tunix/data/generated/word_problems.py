@@ -21,18 +21,7 @@ _LARGEST_ANSWER = 99
 _SHE = ("Mia", "Ana", "Eva", "Lily", "Nora", "Ruth", "Zoe", "Kate")
 _HE = ("Ben", "Sam", "Tom", "Max", "Leo", "Noah", "Omar", "Jack")
 _PEOPLE = tuple((name, "she") for name in _SHE) + tuple((name, "he") for name in _HE)
-_THINGS = (
-    "pens",
-    "apples",
-    "cards",
-    "books",
-    "shells",
-    "beads",
-    "stamps",
-    "coins",
-    "cakes",
-    "balls",
-)
+_THINGS = ("pens", "apples", "cards", "books", "shells", "beads", "stamps", "coins", "cakes", "balls")
 
 _SMALL = range(2, 10)
 _ADDEND = range(3, 13)

@@ -57,8 +57,7 @@ def _read_batches(split: Split, path: Path) -> Iterator[Any]:
             file = pq.ParquetFile(path, buffer_size=_READ_AHEAD_BYTES, pre_buffer=False)
         except pa.ArrowInvalid as error:
             raise DataError(
-                f"{path} is an incomplete Parquet file: {error}; write or download it again",
-                code="damaged_data",
+                f"{path} is an incomplete Parquet file: {error}; write or download it again", code="damaged_data"
             ) from error
         with file:
             schema = _plain_schema(file.schema_arrow)

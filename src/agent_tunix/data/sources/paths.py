@@ -13,11 +13,7 @@ from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.errors import DataError
 
 # File suffixes by source.
-SUFFIXES = {
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "csv": (".csv", ".tsv"),
-    "parquet": (".parquet",),
-}
+SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
 # Compression suffixes of text files.
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 NAMES_SHOWN = 5

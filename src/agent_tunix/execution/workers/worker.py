@@ -77,12 +77,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        number: int,
-        nursery: Nursery,
-        log: OutputLog,
-        reader: FrameReader,
-        most_printed_bytes: int | None,
+        self, number: int, nursery: Nursery, log: OutputLog, reader: FrameReader, most_printed_bytes: int | None
     ) -> None:
         self.number = number
         self._nursery = nursery

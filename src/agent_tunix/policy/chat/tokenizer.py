@@ -58,8 +58,7 @@ class Tokenizer:
         path = directory / "tokenizer.json"
         if not path.is_file():
             raise ModelError(
-                f"{directory} has no tokenizer.json; save the fast tokenizer there",
-                code="invalid_tokenizer",
+                f"{directory} has no tokenizer.json; save the fast tokenizer there", code="invalid_tokenizer"
             )
         try:
             content = path.read_bytes()

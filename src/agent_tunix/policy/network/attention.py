@@ -72,7 +72,7 @@ def attend(
     """
     B, T, Q, H = q.shape
     K, S = k.shape[1:3]
-    if uses_cudnn(q.dtype, T, S, H, softcap, _capability()):
+    if uses_cudnn(q.dtype, T, S, H, softcap, gpu_capability()):
         return fused(q, k, v, mask, "cudnn")
     logits = _cap(jnp.einsum("BKMH,BKSH->BKMS", _by_head(q, K), k, preferred_element_type=wide(q.dtype)), softcap)
     logits = jnp.where(mask[:, None, :, None], logits.reshape(B, K, T, Q // K, S), _UNSEEN)
@@ -118,7 +118,7 @@ def uses_cudnn(
     )
 
 
-def _capability() -> float | None:
+def gpu_capability() -> float | None:
     """Return the compute capability of the first GPU, or None if JAX does not compute on an NVIDIA GPU."""
     if jax.default_backend() != "gpu":
         return None
@@ -187,7 +187,7 @@ def attend_rows(
     """
     (N, T, Q, H), (B, _, P, _) = q.shape, prefix[0].shape
     args = q, k, v, mask.mask, prefix
-    if is_long(T) and uses_cudnn(q.dtype, T, P + T, H, kernel.softcap, _capability()):
+    if is_long(T) and uses_cudnn(q.dtype, T, P + T, H, kernel.softcap, gpu_capability()):
         in_prefix = jnp.broadcast_to(prefix[2], (B, N // B, T, P)).reshape(N, T, P)
         whole_mask = jnp.concatenate([in_prefix, mask.mask], axis=2)
         return fused(q, put_before(prefix[0], k), put_before(prefix[1], v), whole_mask, "cudnn")

@@ -52,8 +52,15 @@ class RowKernel:
     interpret: bool = False
 
     def supports(self, num_tokens: int, num_kv_heads: int) -> bool:
-        """Return True if rows are long enough, and each device has whole key-value heads with all their queries."""
-        return is_long(num_tokens) and (self.mesh is None or num_kv_heads % self.mesh.shape[TENSOR] == 0)
+        """Return True if rows are long enough, and each device has the key-value heads of its queries.
+
+        A single head is on every device.
+        """
+        return is_long(num_tokens) and (num_kv_heads == 1 or num_kv_heads % self._tensor_parts == 0)
+
+    @property
+    def _tensor_parts(self) -> int:
+        return 1 if self.mesh is None else self.mesh.shape[TENSOR]
 
     def __call__(
         self,
@@ -76,15 +83,15 @@ class RowKernel:
 
         in_text = jnp.repeat(prefix_mask.any(axis=(1, 2)), N // B, axis=0).astype(jnp.int32)
         segments = jnp.concatenate([jnp.pad(in_text, ((0, 0), (left, 0))), jnp.ones((N, T + right), jnp.int32)], axis=1)
-        parts = 1 if self.mesh is None else self.mesh.shape[TENSOR]
-        run: Any = jax.vmap(self._make(Q // parts, T + right, P + left))
+        run: Any = jax.vmap(self._make(Q // self._tensor_parts, T + right, P + left))
         if self.mesh is not None and self.mesh.size > 1:
             rows = row_axes(self.mesh, N) or None
             spec = jax.sharding.PartitionSpec
             by_head, by_row = spec(rows, TENSOR), spec(rows)  # type: ignore[no-untyped-call]
+            keys = by_head if k.shape[1] % self._tensor_parts == 0 else by_row
             # JAX cannot infer the mesh axes over which the results of a Pallas kernel vary.
             run = jax.shard_map(
-                run, mesh=self.mesh, in_specs=(*[by_head] * 3, by_row), out_specs=by_head, check_vma=False
+                run, mesh=self.mesh, in_specs=(by_head, keys, keys, by_row), out_specs=by_head, check_vma=False
             )
         out = run(pad(q.swapaxes(1, 2), after=right), join(prefix_k, k), join(prefix_v, v), segments)
         attended: jax.Array = out[:, :, :T].swapaxes(1, 2)

@@ -8,13 +8,7 @@
 - `thorough` asks math-verify about answers that the grammar cannot read. `verifiers` runs it in other processes.
 """
 
-from agent_tunix.rewards.answers.comparison import (
-    Comparison,
-    Reference,
-    Tier,
-    compare_answers,
-    read_reference,
-)
+from agent_tunix.rewards.answers.comparison import Comparison, Reference, Tier, compare_answers, read_reference
 from agent_tunix.rewards.answers.extraction import (
     Extraction,
     Source,

@@ -256,11 +256,7 @@ def _describe(answer: str, reference: Reference, verdict: Verdict, tier: Tier) -
     return f"the answer {excerpt(answer)} is {_RELATIONS[verdict]} {excerpt(reference.text)} ({tier})"
 
 
-_RELATIONS = {
-    Verdict.EQUAL: "equal to",
-    Verdict.DIFFERENT: "different from",
-    Verdict.UNDECIDED: "not comparable with",
-}
+_RELATIONS = {Verdict.EQUAL: "equal to", Verdict.DIFFERENT: "different from", Verdict.UNDECIDED: "not comparable with"}
 
 
 def excerpt(value: object) -> str:

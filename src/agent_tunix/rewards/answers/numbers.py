@@ -24,10 +24,7 @@ _LONGEST_ANSWER = 2 * MOST_DIGITS
 _LONGEST_REMEMBERED = 80
 
 # Most answers have this form, which is read without further checks.
-_PLAIN = re.compile(
-    r"(-?)\$?(-?)(\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,5})(?:\.(\d{1,15}))?\.?",
-    re.ASCII,
-)
+_PLAIN = re.compile(r"(-?)\$?(-?)(\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,5})(?:\.(\d{1,15}))?\.?", re.ASCII)
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _VULGAR = {

@@ -12,8 +12,7 @@ _STEP = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE | re.ASCII,
 )
 _ORDINAL = re.compile(
-    r"^[ \t]{0,8}(?:\*\*)?(?:first|second|third|then|next|finally)(?:ly)?\b[^\n]*",
-    re.IGNORECASE | re.MULTILINE,
+    r"^[ \t]{0,8}(?:\*\*)?(?:first|second|third|then|next|finally)(?:ly)?\b[^\n]*", re.IGNORECASE | re.MULTILINE
 )
 
 

@@ -169,6 +169,5 @@ def make_task(name: str, parameters: Mapping[str, Any], *, size: int, seed: int,
         return factory.create_dataset(name, **settings)
     except (TypeError, ValueError, AssertionError) as error:
         raise RewardError(
-            f"reasoning_gym refuses the parameters {dict(parameters)} of the task {name}: {error}",
-            code="invalid_tasks",
+            f"reasoning_gym refuses the parameters {dict(parameters)} of the task {name}: {error}", code="invalid_tasks"
         ) from error

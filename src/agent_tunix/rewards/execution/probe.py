@@ -13,13 +13,7 @@ from functools import partial
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.conventions import Convention
-from agent_tunix.rewards.conventions.completion_form import (
-    TRIALS,
-    FormTrial,
-    choose_form,
-    made_up,
-    with_made_up_tokens,
-)
+from agent_tunix.rewards.conventions.completion_form import TRIALS, FormTrial, choose_form, made_up, with_made_up_tokens
 from agent_tunix.rewards.conventions.components import lacks_entry
 from agent_tunix.rewards.conventions.formed import FormedConvention
 from agent_tunix.rewards.execution.calls import Executor, Job

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RewardError
+from agent_tunix.rewards import loading
 from agent_tunix.rewards.answers.verifiers import VERIFIERS
 from agent_tunix.rewards.execution.calls import Executor, Job, divide_into_calls
 from agent_tunix.rewards.execution.concurrent import AsyncReward, check_length, failed_scores
@@ -97,9 +98,9 @@ class Runner(Closing, Generic[AnyReward]):
         if self._settings.execution == "inline" or (stays and stays_here(reward)):
             return self._inline(reward)
         if recipe is None:
-            text = f"reward {reward.name!r} cannot be rebuilt in another process: {reward.describe()}"
+            text = _cannot_be_sent(reward)
             if self._settings.execution != "auto":
-                raise RewardError(f"{text}; write it in a file, or set rewards.execution=inline")
+                raise RewardError(f"{text}; make what it needs inside the function, or set rewards.execution=inline")
             logger.warning("%s; it runs in this process, without limits", text)
             return self._inline(reward)
         if self._executor is None:
@@ -205,7 +206,7 @@ class IsolatedReward(PlacedReward):
         """Return another reward in the same workers."""
         recipe = recipe_of(other)
         if recipe is None:
-            raise RewardError(f"reward {other.name!r} cannot be rebuilt in another process: {other.describe()}")
+            raise RewardError(_cannot_be_sent(other))
         self._executor.prepare(recipe)
         return IsolatedReward(other, recipe, self._executor)
 
@@ -217,6 +218,12 @@ class IsolatedReward(PlacedReward):
         """Start scoring without waiting; return a future of the scores."""
         calls = divide_into_calls(samples, self._reward)
         return self._executor.submit(Job(self._recipe, samples, calls, self._is_async))
+
+
+def _cannot_be_sent(reward: Reward) -> str:
+    why = loading.pack_by_value(getattr(reward, "definition", reward))
+    reason = why if isinstance(why, str) else "it was not found by `resolve_reward`"
+    return f"reward {reward.name!r}, {reward.describe()}, cannot be sent to another process: {reason}"
 
 
 def is_isolated(reward: Reward) -> bool:

@@ -34,8 +34,7 @@ class ExecutionSettings:
     def __post_init__(self) -> None:
         if self.execution not in PLACES:
             raise RewardError(
-                f"rewards.execution must be one of {', '.join(PLACES)}, not {self.execution!r}",
-                code="invalid_config",
+                f"rewards.execution must be one of {', '.join(PLACES)}, not {self.execution!r}", code="invalid_config"
             )
         for name in ("timeout_s", "memory_mb", "max_concurrency", "recycle_after", "start_timeout_s", "disk_mb"):
             value = getattr(self, name)

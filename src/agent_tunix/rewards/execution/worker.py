@@ -14,9 +14,9 @@ from typing import Any
 
 from agent_tunix.execution.workers.frames import LARGEST_JSON_BYTES
 from agent_tunix.execution.workers.process import WorkerProcess
-from agent_tunix.rewards import sources
+from agent_tunix.rewards import loading, sources
 from agent_tunix.rewards.answers.thorough import set_thorough_runner, verify_here
-from agent_tunix.rewards.conventions import CallSettings
+from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.execution.concurrent import check_length, failed_scores, run_calls
 from agent_tunix.rewards.execution.recipes import library_of
 from agent_tunix.rewards.faults import describe_fault
@@ -179,6 +179,11 @@ def build_reward(recipe: RewardRecipe) -> Reward:
         if library := library_of(recipe):
             with contextlib.suppress(ImportError):  # the reward says what is missing
                 importlib.import_module(library)  # now, because a call has less time
-        reward = finder.function(recipe.spec).bind(recipe.name, recipe.args)
+        if recipe.by_value:
+            definition = loading.unpack_by_value(recipe.by_value, recipe.working_directory)
+            found: Convention = adapt(definition, recipe.name, settings=settings)
+        else:
+            found = finder.function(recipe.spec)
+        reward = found.bind(recipe.name, recipe.args)
     finished: Reward = recipe.finish(reward)
     return finished

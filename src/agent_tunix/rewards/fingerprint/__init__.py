@@ -2,9 +2,9 @@
 
 For each component it holds the arguments, the mixing, a hash of the source of its function or class, a hash of the
 values that it holds (`behaviour.py`), and hashes of the files that it depends on: its own file and the files beside it
-that it imports. A built-in depends on the package's modules that decide rewards. The source of an uploaded reward is
-the whole file; its id and origin do not count. The fingerprint also holds the versions of the packages that those files
-import.
+that it imports. What a notebook or a script defines has no file of its own; the globals that it uses count instead. A
+built-in depends on the package's modules that decide rewards. The source of an uploaded reward is the whole file; its
+id and origin do not count. The fingerprint also holds the versions of the packages that those files import.
 
 Paths, line endings, the order of keys and other differences between processes and machines do not count. Neither does
 anything that a function reads when it is called (a file, a service, a module with a computed name).
@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import sources
-from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, read_source
+from agent_tunix.rewards.fingerprint.behaviour import HASH_LENGTH, describe, digest, modules_of, read_source
 from agent_tunix.rewards.loading import shown_name
 from agent_tunix.rewards.mixture import Component, Mixture
 from agent_tunix.rewards.mixture.schedules import Schedule
@@ -78,7 +79,11 @@ def fingerprint(mixture: Mixture) -> Fingerprint:
         on_failure=mixture.on_failure,
         versions=_versions(
             {file for found in files.values() for file in found},
-            {name for component in mixture.components for name in uploaded_imports_of(component.reward)},
+            {
+                name.partition(".")[0]
+                for component in mixture.components
+                for name in (*uploaded_imports_of(component.reward), *_session_modules(component))
+            },
         ),
     )
 
@@ -202,9 +207,10 @@ def _name_of(function: object) -> str:
 
 
 def _source_hash(function: object) -> str | None:
-    """Return a hash of the source; None if there is none."""
-    source = read_source(_definition(function))
-    return None if source is None else digest(source)
+    """Return a hash of the source, or of the instructions where there is none."""
+    definition = _definition(function)
+    source = read_source(definition)
+    return digest(json.dumps(describe(definition), sort_keys=True) if source is None else source)
 
 
 def _state_of(reward: object) -> str | None:
@@ -221,16 +227,19 @@ def _state_of(reward: object) -> str | None:
 
 
 def _files_of(component: Component) -> set[Path]:
-    """Return a component's file and the files beside it that it imports, also indirectly; none for an upload."""
-    module = sys.modules.get(str(getattr(_definition(_function_of(component.reward)), "__module__", "")))
-    file = getattr(module, "__file__", None)
-    if file is None or not file.endswith(".py"):
-        return set()
-    start = Path(file).resolve()
-    own = start.is_relative_to(_PACKAGE)
-    if not own and sources.is_installed(start):
-        return {start}
-    found, waiting = {start}, [start]
+    """Return a component's file and the files beside it that it imports, also indirectly; none for an upload.
+
+    A notebook or script is none of its files, because its other lines, such as a learning rate, decide no reward.
+    """
+    function = _function_of(component.reward)
+    is_session = is_of_main(function)
+    modules = _session_modules(component) if is_session else {str(getattr(_definition(function), "__module__", ""))}
+    files = (getattr(sys.modules.get(module), "__file__", None) or "" for module in modules)
+    starts = {Path(file).resolve() for file in files if file.endswith(".py")}
+    if is_session:
+        starts = {start for start in starts if not (sources.is_installed(start) or start.is_relative_to(_PACKAGE))}
+    own = any(start.is_relative_to(_PACKAGE) for start in starts)
+    found, waiting = set(starts), [start for start in starts if own or not sources.is_installed(start)]
     while waiting:
         current = waiting.pop()
         for imported in sources.imported_names(current):
@@ -241,8 +250,19 @@ def _files_of(component: Component) -> set[Path]:
     return found
 
 
+def _session_modules(component: Component) -> set[str]:
+    """Return the modules that a reward of a notebook or script uses; none for another reward."""
+    given = getattr(component.reward, "definition", None)
+    return modules_of(given) - {"__main__"} if is_of_main(_function_of(component.reward)) else set()
+
+
 def _file_name(file: Path, function: object) -> str:
-    """Return the path relative to the directory of the function's own file, the same on every machine."""
+    """Return the path relative to the directory of the function's own file, the same on every machine.
+
+    A function of a notebook or script has none; then the path is relative to the directory that it is imported from.
+    """
+    if is_of_main(function):
+        return next((file.relative_to(top).as_posix() for top in sys.path if file.is_relative_to(top)), file.name)
     module = sys.modules[_definition(function).__module__]
     root = Path(str(module.__file__)).resolve().parent
     if file.is_relative_to(_PACKAGE):

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from agent_tunix.own_functions import is_of_main
 from agent_tunix.rewards import sources
 from agent_tunix.rewards.loading import shown_name
 
@@ -42,6 +43,13 @@ _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 def describe(value: object) -> Any:
     """Return a description of a value, ready for JSON: a plain value as it is, anything else by kind, name and hash."""
     return _Describer().describe(value)
+
+
+def modules_of(value: object) -> set[str]:
+    """Return the names of the modules whose functions, classes and values decide a value's behaviour."""
+    describer = _Describer()
+    describer.describe(value)
+    return describer.modules
 
 
 def digest(text: str) -> str:
@@ -67,6 +75,7 @@ class _Describer:
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, Any]] = {}  # keeps the objects, so that no id is used twice
         self._path: list[int] = []
+        self.modules: set[str] = set()  # of the objects that were described
         self._in_foreign = False  # True within an object of an installed package
 
     def describe(self, value: object) -> Any:
@@ -104,6 +113,9 @@ class _Describer:
             return self._array(value)
         if kind.__module__.partition(".")[0] in _TENSORS and hasattr(value, "shape"):
             return self._tensor(value)
+        if isinstance(value, types.ModuleType | types.FunctionType | type):
+            module = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+            self.modules.add(str(module))
         if isinstance(value, types.ModuleType):
             return f"<module {_plain_module(value)}>"
         if isinstance(value, types.FunctionType):
@@ -146,7 +158,7 @@ class _Describer:
             "defaults": [function.__defaults__, function.__kwdefaults__],
             "attributes": vars(function),
         }
-        if "__file__" not in function.__globals__:  # of a notebook, whose other cells are in no file
+        if is_of_main(function) or "__file__" not in function.__globals__:  # of a notebook or script: no file says all
             used = {name for name in _names_in(code) if name in function.__globals__}
             parts["globals"] = {name: function.__globals__[name] for name in used}
         return self._node("function", function, parts)

@@ -98,8 +98,7 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
     if len(order) < len(requires):
         stuck = [name for name in requires if name not in order]
         raise RewardError(
-            f"components require each other in a circle: {', '.join(_circle(stuck, requires))}",
-            code="invalid_mixture",
+            f"components require each other in a circle: {', '.join(_circle(stuck, requires))}", code="invalid_mixture"
         )
     return order
 

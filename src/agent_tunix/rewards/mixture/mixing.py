@@ -125,8 +125,7 @@ class Mixture:
             )
         if on_failure not in ON_FAILURE:
             raise RewardError(
-                f"rewards.on_failure must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}",
-                code="invalid_config",
+                f"rewards.on_failure must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}", code="invalid_config"
             )
         self._order = order_of(
             {component.name: component.requires for component in self.components},

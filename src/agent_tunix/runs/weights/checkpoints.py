@@ -24,7 +24,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from agent_tunix.atomic_files import make_directory, replacing, sync, sync_tree
+from agent_tunix.atomic_files import copy_files, make_directory, replacing, sync, sync_tree
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
@@ -69,26 +69,32 @@ class Checkpoints:
         max_to_keep: int,
         processes: Processes | None = None,
         earlier: Sequence[Path] = (),
+        max_bytes: float | None = None,
     ) -> None:
-        """Set the directories and the processes.
+        """Set the directories, the processes and the limits.
 
         Args:
             directory: Directory of the checkpoints, which need not exist.
             max_to_keep: Number of checkpoints to keep after a new one is written, besides the best.
             processes: Processes that write and read checkpoints together; None for this process alone.
             earlier: Directories in which the run has earlier checkpoints. They are read, and nothing is written there.
+            max_bytes: Bytes that the checkpoints of the directory may take, besides the last and the best; None for
+                no limit.
         """
         self._processes = processes or Processes()
         self._directory = directory.absolute()
         self._places = tuple(dict.fromkeys([self._directory, *(place.absolute() for place in earlier)]))
         self._max_to_keep = max_to_keep
+        self._max_bytes = max_bytes
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, oldest first."""
         return sorted({step for place in self._places for step in _steps_in(place)})
 
     def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
-        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep`, but never the best.
+        """Write a checkpoint, then remove the oldest ones beyond `max_to_keep` and `max_bytes`, but never the best.
+
+        Those beyond `max_bytes` are removed before, too, so that there is room for the new one.
 
         Raises:
             CheckpointError: The disk is full or the directory cannot be written; older checkpoints are untouched.
@@ -109,12 +115,9 @@ class Checkpoints:
         def complete() -> None:
             (partial / "metadata.json").write_text(json.dumps({"step": step, **metadata}, indent=1), encoding="utf-8")
             (partial / "manifest.json").write_text(json.dumps(_digest_files(partial), indent=1), encoding="utf-8")
-            sync_tree(partial)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(partial, final)
-            sync(self._directory)
+            self._publish(partial, final)
 
-        num_bytes = sum(array.nbytes for arrays in state.values() for array in arrays.values())
+        num_bytes = size_of(state)
 
         def explained(work: Callable[[], None]) -> Callable[[], None]:
             def attempt() -> None:
@@ -123,6 +126,8 @@ class Checkpoints:
 
             return attempt
 
+        if self._processes.is_first:
+            self._remove_old(coming=num_bytes)
         self._processes.from_first(explained(prepare))
         self._processes.each(explained(write_arrays))
         self._processes.from_first(explained(complete))
@@ -151,15 +156,29 @@ class Checkpoints:
         except OSError:  # too many open files
             return ""
 
-    def _remove_old(self) -> None:
+    def _remove_old(self, coming: int = 0) -> None:
+        """Remove the oldest checkpoints beyond the limits.
+
+        Args:
+            coming: Bytes of a checkpoint that is about to be written; 0 after it is complete.
+        """
+        if coming and self._max_bytes is None:
+            return
         try:
             best = self.best_step()
         except CheckpointError as error:  # without the mark, the best one could be removed
             _LOGGER.warning("%s. All checkpoints are kept until then", error)
             return
-        for old in _steps_in(self._directory)[: -self._max_to_keep]:
-            if old != best:
-                shutil.rmtree(self._directory / _name_of(old), ignore_errors=True)
+        steps = _steps_in(self._directory)
+        surplus = [] if coming else [old for old in steps[: -self._max_to_keep] if old != best]
+        if self._max_bytes is not None:
+            sizes = {step: _bytes_in(self._directory / _name_of(step)) for step in steps if step not in surplus}
+            for old in [step for step in sizes if step not in (best, steps[-1])]:
+                if coming + sum(sizes.values()) > self._max_bytes:
+                    del sizes[old]
+                    surplus.append(old)
+        for old in surplus:
+            shutil.rmtree(self._directory / _name_of(old), ignore_errors=True)
 
     def mark_best(self, step: int) -> None:
         """Mark the checkpoint of a step as the best, so that it is kept.
@@ -285,6 +304,30 @@ class Checkpoints:
 
         self._processes.from_first(remove)
 
+    def adopt(self, steps: Iterable[int]) -> None:
+        """Copy checkpoints of the earlier directories into this one, and forget those directories.
+
+        Raises:
+            CheckpointError: A checkpoint cannot be read or written.
+        """
+
+        def copy() -> None:
+            for step in steps:
+                source, partial = self._path(step), self._directory / f".{_name_of(step)}.partial"
+                with self._writing(step, partial, _bytes_in(source)):
+                    copy_files(source, partial)
+                    self._publish(partial, self._directory / _name_of(step))
+
+        self._processes.from_first(copy)
+        self._places = (self._directory,)
+
+    def _publish(self, partial: Path, final: Path) -> None:
+        """Give a complete checkpoint its final name."""
+        sync_tree(partial)
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(partial, final)
+        sync(self._directory)
+
     def _path(self, step: int) -> Path:
         """Return the directory of a checkpoint, in the first place that has it."""
         paths = [place / _name_of(step) for place in self._places]
@@ -310,6 +353,15 @@ class Checkpoints:
                 f"{path} is damaged: {', '.join(map(repr, names[:3]))} changed, missing or added",
                 code="checkpoint_damaged",
             )
+
+
+def size_of(state: State) -> int:
+    """Return the bytes of the arrays of a checkpoint."""
+    return sum(array.nbytes for arrays in state.values() for array in arrays.values())
+
+
+def _bytes_in(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def _name_of(step: int) -> str:

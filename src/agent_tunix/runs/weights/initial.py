@@ -30,7 +30,7 @@ def pin_initial(config: Config, root: Path) -> Config:
 
     Args:
         config: The run's.
-        root: Directory of the run. A resumed run reads its earlier choice there.
+        root: Directory of the run, or of the one that it continues. A resumed run reads its earlier choice there.
 
     Raises:
         ConfigError: The value does not name a run.
@@ -40,7 +40,8 @@ def pin_initial(config: Config, root: Path) -> Config:
     if given is None:
         return config
     run, step = find_initial(given)
-    if step in (None, "best") and config.training.resume and (root / "config.yaml").is_file():
+    resumes = config.training.resume or config.training.continue_from is not None
+    if step in (None, "best") and resumes and (root / "config.yaml").is_file():
         before = None
         with contextlib.suppress(ConfigError):  # damaged, of which the run warns
             before = from_yaml(root / "config.yaml").training.init_checkpoint
@@ -53,18 +54,22 @@ def _with(config: Config, initial: str) -> Config:
     return dataclasses.replace(config, training=dataclasses.replace(config.training, init_checkpoint=initial))
 
 
-def find_initial(given: str) -> tuple[FoundRun, str | None]:
+def find_initial(given: str, key: str = _KEY) -> tuple[FoundRun, str | None]:
     """Return the run that a value of `training.init_checkpoint` names, and the step as text; None without one.
 
     An existing directory may have a colon in its name.
+
+    Args:
+        given: The value.
+        key: The key that gave it, for the error message.
 
     Raises:
         ConfigError: The value does not name a run.
     """
     found = _WITH_STEP.fullmatch(given)
     if found is None or Path(given).expanduser().exists():
-        return find_run(given, _KEY), None
-    return find_run(found["run"], _KEY), found["step"]
+        return find_run(given, key), None
+    return find_run(found["run"], key), found["step"]
 
 
 def _choose_step(run: FoundRun, step: str | None) -> int:

@@ -5,6 +5,7 @@ written after the rows and rollouts of the steps before it, so that a resumed ru
 write a checkpoint together in the foreground, because none of them may begin another step meanwhile.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ class CheckpointSaver(Background):
         state: State,
         metadata: dict[str, Any],
         after: Callable[[], object],
+        measured: contextlib.AbstractContextManager[None] | None = None,
         then: Callable[[], object] = lambda: None,
     ) -> None:
         """Wait for the previous checkpoint, then begin to write this one.
@@ -43,6 +45,7 @@ class CheckpointSaver(Background):
             state: Arrays of the checkpoint. They may be donated as soon as this returns.
             metadata: Metadata for `Checkpoints.save`. The caller must not change it afterwards.
             after: Called before anything is written; it waits for the rows and rollouts.
+            measured: Context in which the checkpoint is written, after that.
             then: Called after the checkpoint is complete.
 
         Raises:
@@ -53,7 +56,8 @@ class CheckpointSaver(Background):
 
         def write() -> None:
             after()
-            self._checkpoints.save(step, kept, metadata)
+            with measured or contextlib.nullcontext():
+                self._checkpoints.save(step, kept, metadata)
             then()
 
         self._begin("checkpoint", write)

@@ -109,11 +109,7 @@ def make_metadata(
         "reward": reward.to_data(),
         "teacher": None
         if teacher is None
-        else {
-            "digest": teacher,
-            "coefficient": config.grpo.teacher_coefficient,
-            "top_k": config.grpo.teacher_top_k,
-        },
+        else {"digest": teacher, "coefficient": config.grpo.teacher_coefficient, "top_k": config.grpo.teacher_top_k},
     }
 
 

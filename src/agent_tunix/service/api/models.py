@@ -98,7 +98,7 @@ class TryRequest(Model):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {"rows": [{"prompt": "What is 2 + 2?", "completions": ["4", "It is four."], "answer": "4"}]}
-        },
+        }
     )
 
     rows: Annotated[list[TryRow], Field(min_length=1, max_length=_MOST_ITEMS, fail_fast=True)]

@@ -12,7 +12,7 @@ Id = Annotated[str, Field(pattern=RUN_ID, description="Id of the run, derived fr
 Step = Annotated[int, Field(description="Training step, from 1; 0 is before the first.")]
 
 
-class Run(Model):
+class RunEntry(Model):
     """A run, as a list shows it."""
 
     id: Id
@@ -31,7 +31,7 @@ class RunList(Model):
     """Page of runs, newest first."""
 
     object: Literal["list"]
-    data: list[Run]
+    data: list[RunEntry]
     has_more: Annotated[
         bool, Field(description="True if there are older ones: request them with `after` set to the last id.")
     ]
@@ -44,7 +44,7 @@ class Metrics(Model):
     values: Annotated[dict[str, Any], Field(description="By name; null for a number that is not finite.")]
 
 
-class RunDetail(Run):
+class RunDetail(RunEntry):
     """A run in detail."""
 
     components: Annotated[

@@ -121,9 +121,7 @@ def fields_of(request: Request, form: FormData | None) -> dict[str, Any]:
     names = ("prompt", "answer", "columns", "run", "first", "last", "most", "against", "name")
     told: Mapping[str, Any] = request.query_params if form is None else form
     boxes = [] if form is None else [box for box in form.getlist("completion") if isinstance(box, str)]
-    return {name: text_of(told, name) for name in names} | {
-        "completions": boxes + [""] * (_BOXES - len(boxes)),
-    }
+    return {name: text_of(told, name) for name in names} | {"completions": boxes + [""] * (_BOXES - len(boxes))}
 
 
 def as_problem(error: Exception) -> Problem:

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
-from agent_tunix import __version__
 from agent_tunix.service.gate import is_api
 from agent_tunix.service.inspector import formats
 from agent_tunix.service.inspector.access import CSRF_FIELD, requires, session_of
 from agent_tunix.service.problems import Problem, answer_problem
+from agent_tunix.version import __version__
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:

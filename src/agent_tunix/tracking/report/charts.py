@@ -181,7 +181,22 @@ def _reward_charts(shop: _Shop, heats: Mapping[str, Chart]) -> list[Chart]:
         ),
         Chart("Held-out accuracy", "Share of held-out problems answered correctly.", unit="percent", lines=accuracy),
         Chart("Held-out reward", "Reward of completions of held-out problems.", lines=held_out),
-        Chart("Supervised loss", "Nats per target token.", lines=shop.line("loss", "sft/loss", 0)),
+        Chart(
+            "Supervised loss",
+            "Nats per target token.",
+            lines=shop.lines({"training": "sft/loss", "held out": "eval/sft/loss"}),
+        ),
+        Chart(
+            "Preference accuracy",
+            "Share of pairs whose chosen response has the higher reward.",
+            unit="percent",
+            lines=shop.lines({"training": "prefer/accuracy", "held out": "eval/prefer/accuracy"}),
+        ),
+        Chart(
+            "Preference loss",
+            "Mean over pairs.",
+            lines=shop.lines({"training": "prefer/loss", "held out": "eval/prefer/loss"}),
+        ),
         heats.get("total", Chart("")),
     ]
 

@@ -9,11 +9,11 @@ from agent_tunix.config.schema import Config
 from agent_tunix.tracking.progress import format_duration
 from agent_tunix.tracking.report.conversation import as_text
 from agent_tunix.tracking.report.cutting import cut
-from agent_tunix.tracking.summary import EVALUATED, STEPS_AVERAGED, compare_ends, unknown_figures
+from agent_tunix.tracking.summary import EVALUATED, ROW_LOSSES, STEPS_AVERAGED, compare_ends, unknown_figures
 
 TITLE_COMPONENTS = 6
 _LONGEST_PROMPT = 20_000
-_FIRST_AND_LAST = (*EVALUATED.values(), "rewards/total/mean")
+_FIRST_AND_LAST = (*EVALUATED.values(), "rewards/total/mean", *ROW_LOSSES)
 
 
 @dataclass(frozen=True)

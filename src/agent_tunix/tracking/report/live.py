@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_tunix.tracking.metrics_file import to_metrics
 from agent_tunix.tracking.metrics_tail import MetricsTail
 from agent_tunix.tracking.report.charts import curves_for, draw_curves
 from agent_tunix.tracking.report.curves import Curves
@@ -67,7 +66,7 @@ class LiveCurves:
                 self._forget()
             self._damaged = page.damaged
             for row in page.rows:
-                self._add(to_metrics(row))
+                self._add(row)
                 self._step = max(self._step or 0, row["step"])
             if page.next is None:
                 return True

@@ -13,11 +13,11 @@ from typing import Any
 
 import jinja2
 
-from agent_tunix import __version__
 from agent_tunix.tracking.report.cutting import to_inert_json
 from agent_tunix.tracking.report.heading import Heading
 from agent_tunix.tracking.report.pictures import Pictures, chart_to_data
 from agent_tunix.tracking.report.sampling import MAX_COMPONENTS, Chosen
+from agent_tunix.version import __version__
 
 SCRIPTS = ("base.js", "data.js", "charts.js", "rollouts.js", "main.js")
 

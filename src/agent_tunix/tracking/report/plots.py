@@ -40,10 +40,7 @@ def _draw_section(section: Section) -> bytes:
     charts = section.charts[:MAX_CHARTS]
     columns = min(COLUMNS, len(charts))
     rows = -(-len(charts) // columns)
-    figure = Figure(
-        figsize=(WIDTH * columns, HEIGHT * rows),
-        dpi=DPI,
-    )
+    figure = Figure(figsize=(WIDTH * columns, HEIGHT * rows), dpi=DPI)
     # Margins in inches, the same for every chart; Matplotlib's own layout takes longer than the drawing.
     figure.subplots_adjust(
         left=0.7 / (WIDTH * columns),

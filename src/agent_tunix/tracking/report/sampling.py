@@ -213,11 +213,7 @@ def _said(sample: Sample) -> Record:
     )
     return {
         "turns": [
-            [
-                turn.role,
-                turn.text,
-                [[c.name, c.arguments, c.result, c.time, c.outcome, c.failed] for c in turn.calls],
-            ]
+            [turn.role, turn.text, [[c.name, c.arguments, c.result, c.time, c.outcome, c.failed] for c in turn.calls]]
             for turn in turns
         ],
         "stop": cut(episode.stop_reason, LONGEST_NOTE),

@@ -17,7 +17,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, RunDirectoryError
 from agent_tunix.rewards import RewardAnalysis
 from agent_tunix.tracking.findings_file import read_findings
-from agent_tunix.tracking.metrics_file import iterate_metrics
+from agent_tunix.tracking.metrics_file import iterate_rows
 from agent_tunix.tracking.report.charts import draw_up
 from agent_tunix.tracking.report.curves import Rows
 from agent_tunix.tracking.report.heading import Ends, make_heading
@@ -135,7 +135,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def _rows_of(run: StoredRun) -> Rows:
     path = run.root / "metrics.jsonl"
-    return lambda: iterate_metrics(path) if path.exists() else iter(())
+    return lambda: iterate_rows(path) if path.exists() else iter(())
 
 
 def _or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -5,10 +5,4 @@ from agent_tunix.tracking.rollouts.reader import RolloutReader
 from agent_tunix.tracking.rollouts.schema import ScoringSettings, StoredStep
 from agent_tunix.tracking.rollouts.writer import RolloutWriter
 
-__all__ = [
-    "Opaque",
-    "RolloutReader",
-    "RolloutWriter",
-    "ScoringSettings",
-    "StoredStep",
-]
+__all__ = ["Opaque", "RolloutReader", "RolloutWriter", "ScoringSettings", "StoredStep"]

@@ -48,14 +48,7 @@ _COMPONENT_IN_FULL = (*_COMPONENT, "gate_shut", "term_detail")
 Order = Literal["place", "reward", "-reward", "length", "-length"]
 Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout"]
 StopReason = Literal[
-    "stop",
-    "length",
-    "finished",
-    "environment_done",
-    "max_turns",
-    "max_turn_tokens",
-    "max_episode_tokens",
-    "error",
+    "stop", "length", "finished", "environment_done", "max_turns", "max_turn_tokens", "max_episode_tokens", "error"
 ]
 
 

@@ -144,18 +144,7 @@ def _encode_more(part: Score, extras: Mapping[str, Any]) -> str | None:
 
 
 def from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
-    """Return the step that `to_table` was given; its rows may have been filtered.
-
-    Raises:
-        ValueError: A column holds a value that no writer produces.
-    """
-    try:
-        return _from_table(table, settings)
-    except (TypeError, AttributeError, LookupError, RecursionError) as error:
-        raise ValueError(f"a row is not a completion: {type(error).__name__}: {error}") from error
-
-
-def _from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
+    """Return the step that `to_table` was given; its rows may have been filtered."""
     decode_once = functools.cache(decode)  # the rows of a group share texts
     rows = table.to_pylist()
     rows = [row if row["exact"] is None else row | decode_once(row["exact"]) for row in rows]

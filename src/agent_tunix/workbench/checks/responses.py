@@ -2,14 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from agent_tunix.workbench.checks.problems import (
-    DECOY,
-    STYLES,
-    CheckProblem,
-    numbers_in,
-    respond,
-    tags_of,
-)
+from agent_tunix.workbench.checks.problems import DECOY, STYLES, CheckProblem, numbers_in, respond, tags_of
 
 Response = Callable[[CheckProblem], str]
 

@@ -228,10 +228,7 @@ class Sparse(Detector):
                 f"in {dead:.0%} of the groups all completions earn the same; sample more completions per prompt, "
                 "or reward intermediate steps",
                 evidence={"share_earning": share, "rewards/dead_groups": dead},
-                edits=(
-                    assign("grpo.num_generations", 2 * self.context.num_generations),
-                    *pay_for_form(self.context),
-                ),
+                edits=(assign("grpo.num_generations", 2 * self.context.num_generations), *pay_for_form(self.context)),
             )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.rewards.rounding import join_equal
 from agent_tunix.rewards.sample import Outcome, Score
+from agent_tunix.visible_text import one_line
 from agent_tunix.workbench.replay.replaying import ReplayedStep, show_figure
 
 Floats = NDArray[np.float64]
@@ -77,6 +78,13 @@ class ReplayComparison:
     def identical(self) -> bool:
         """True if every total and every advantage is equal to the last bit."""
         return self.equal_totals == self.equal_advantages == self.completions
+
+    def __str__(self) -> str:
+        return "\n".join(map(one_line, self.lines()))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the lines in a notebook."""
+        printer.text(str(self))
 
     def to_data(self) -> dict[str, Any]:
         """Return the comparison as JSON data."""

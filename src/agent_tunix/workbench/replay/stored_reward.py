@@ -65,8 +65,7 @@ def choose_counterpart(
     if wanted is not None:
         names = ", ".join(components) or "none in its fingerprint"
         raise Unreplayable(
-            f"the run has no component {wanted!r}; use {names}, `{TOTAL}` or `{SAVED}`",
-            code="invalid_mixture",
+            f"the run has no component {wanted!r}; use {names}, `{TOTAL}` or `{SAVED}`", code="invalid_mixture"
         )
     for name, of in components.items():
         if of.get("source") == saved.sha256[:_HASH_LENGTH]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.cli.working_directory import load_env_file
+from agent_tunix.config.working_directory import load_env_file
 
 LEAVES_A_FILE = "import pathlib\npathlib.Path('used').touch()\n"
 
@@ -30,17 +30,3 @@ def test_modules_of_the_working_directory_are_not_those_of_workers(tmp_path: Pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "used").exists()
-
-
-@pytest.mark.slow
-def test_a_matplotlibrc_of_the_working_directory_has_no_effect(tmp_path: Path) -> None:
-    (tmp_path / "matplotlibrc").write_text("figure.facecolor: red\n")
-    program = """
-import io, matplotlib, matplotlib.image
-from agent_tunix.tracking.report.pictures import Chart, Section
-from agent_tunix.tracking.report.plots import draw_section
-assert matplotlib.rcParams["figure.facecolor"] == "red"
-picture = matplotlib.image.imread(io.BytesIO(draw_section(Section("a", "A", "", [Chart("a")]))))
-assert picture[0, 0, :3].tolist() == [1, 1, 1], picture[0, 0]
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=120)

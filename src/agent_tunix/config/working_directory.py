@@ -1,5 +1,6 @@
 """Additions of the working directory: choices of a `conf/` of its own, and variables of a `.env`."""
 
+import functools
 from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
@@ -25,6 +26,7 @@ class OwnConf(SearchPathPlugin):
             search_path.append("working directory", f"file://{own}")
 
 
+@functools.cache
 def find_own_conf() -> None:
     """Add the `conf/` of the working directory to everything that Hydra composes."""
     Plugins.instance().register(OwnConf)

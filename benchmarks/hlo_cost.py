@@ -1,0 +1,112 @@
+"""Operations and bytes of a compiled program, with loops counted as often as they run.
+
+XLA's own cost analysis counts the body of a loop once. Here each body is analysed as a program of its own, and added
+for each further round. XLA also counts every array that an operation reads or writes, although the TPU's compiler keeps
+many of them in the chip's own memory (`S(1)` in their layout). `Cost.hbm` leaves these out.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import jax
+from jaxlib import _hlo, _jax
+
+_LOOP = re.compile(r"^ .* while\(.*condition=%([^,\s]+), body=%([^,\s]+)", re.MULTILINE)
+_INSTRUCTION = re.compile(r"^ +(?:ROOT )?%(\S+) = (.*?) ([a-z][a-z\-]*)\((.*)$", re.MULTILINE)
+_ARRAY = re.compile(r"\b(pred|[a-z]+(\d+)[a-z0-9]*)\[([\d,]*)\](\{[^}]*\})?")
+# Instructions that move nothing, or whose beginning is counted.
+_FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "while", "conditional", "copy-done"}
+_FREE |= {"slice-done", "iota", "after-all"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The work of one chip.
+
+    Attributes:
+        flops: Floating-point operations, without those of kernels.
+        bytes: Bytes that operations read and write, as XLA counts them.
+        hbm: Those of arrays in HBM; an upper bound, because an operation may read a part of an array.
+    """
+
+    flops: float
+    bytes: float
+    hbm: float
+
+    def plus(self, other: "Cost", times: float = 1) -> "Cost":
+        """Return the sum of this and another cost, so many times."""
+        return Cost(self.flops + times * other.flops, self.bytes + times * other.bytes, self.hbm + times * other.hbm)
+
+
+def analyse(text: str, repeats: Sequence[int] = ()) -> tuple[Cost, Cost]:
+    """Return the cost of a compiled program, and the cost with each loop's body counted once, as XLA does.
+
+    Args:
+        text: The program, as `Compiled.as_text` returns it.
+        repeats: Rounds of the loops whose number of rounds is not in the program, in its order.
+    """
+    client = jax.local_devices(backend="cpu")[0].client
+    plain = "HloModule program\n" + text.split("\n", 1)[1].replace("\nENTRY %", "\n%")
+    computations = dict(_computations(text))
+    entry = re.search(r"\nENTRY %(\S+) ", text)
+    assert entry is not None
+    unknown = iter(repeats)
+
+    def loops(name: str) -> list[tuple[str, str]]:
+        return _LOOP.findall(computations[name])
+
+    def once(name: str) -> Cost:
+        module = _hlo.hlo_module_from_text(plain.replace(f"\n%{name} (", f"\nENTRY %{name} ("))
+        found = _jax.hlo_module_cost_analysis(client, module)
+        return Cost(found["flops"], found["bytes accessed"], _hbm_once(name))
+
+    def _hbm_once(name: str) -> float:
+        return _hbm_bytes(computations[name]) + sum(_hbm_once(body) for _, body in loops(name))
+
+    def whole(name: str) -> Cost:
+        cost = once(name)
+        for condition, body in loops(name):
+            limits = re.findall(r"s32\[\]\S* constant\((\d+)\)", computations[condition])
+            rounds = int(limits[0]) if len(limits) == 1 else next(unknown)
+            cost = cost.plus(whole(body), rounds).plus(once(body), -1)
+        return cost
+
+    return whole(entry[1]), once(entry[1])
+
+
+def _computations(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each computation of a program."""
+    for part in re.split(r"\n(?=(?:ENTRY )?%\S+ \()", text)[1:]:
+        yield part.removeprefix("ENTRY ")[1:].split(" ", 1)[0], part
+
+
+def _hbm_bytes(computation: str) -> float:
+    """Return the bytes of HBM that the instructions of a computation read and write, loops not included."""
+    types: dict[str, str] = {}
+    total = 0.0
+    for name, result, kind, rest in _INSTRUCTION.findall(computation):
+        types[name] = result
+        if kind in _FREE:
+            continue
+        if kind == "slice-start":
+            # ((source), slice, context): only the slice moves.
+            total += sum(_sizes(result, everywhere=True)[1:2])
+        elif kind == "copy-start":
+            # (target, source, context).
+            total += sum(_sizes(result))
+        else:
+            operands = re.findall(r"%([\w.\-]+)", re.split(r"\)(?:, |$)", rest)[0])
+            total += sum(sum(_sizes(one)) for one in (result, *(types.get(operand, "") for operand in operands)))
+    return total
+
+
+def _sizes(types: str, *, everywhere: bool = False) -> list[float]:
+    """Return the bytes of each array of a type; 0 for those in the chip's own memory, unless `everywhere`."""
+    sizes = []
+    for kind, bits, dimensions, layout in _ARRAY.findall(types):
+        size = 1.0 if kind == "pred" else int(bits) / 8
+        for dimension in filter(None, dimensions.split(",")):
+            size *= int(dimension)
+        sizes.append(0.0 if "S(" in layout and not everywhere else size)
+    return sizes

@@ -1,0 +1,328 @@
+"""Conversion of a `GRPOConfig` to overrides of this package.
+
+TRL counts completions where this package counts prompts, and updates where it counts batches of prompts.
+"""
+
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_tunix.errors import ConfigError
+from agent_tunix.trl.config import FIELDS, UNNEEDED, GRPOConfig, changed_fields, plain, refuse
+
+_LOGGER = logging.getLogger("agent_tunix.trl")
+
+Values = dict[str, Any]
+
+# loss_type → (loss, aggregation); with importance_sampling_level="sequence" the loss is another.
+_LOSSES = {
+    "grpo": ("grpo", "sequence-mean-token-mean"),
+    "dapo": ("grpo", "token-mean"),
+    "bnpo": ("grpo", "token-mean"),
+    "dr_grpo": ("grpo", "sequence-mean-token-sum-norm"),
+    "luspo": ("grpo", "sequence-mean-token-sum"),
+    "cispo": ("cispo", "token-mean"),
+    "sapo": ("sapo", "sequence-mean-token-mean"),
+}
+_TRACKERS = {"tensorboard": "tracking.tensorboard", "mlflow": "tracking.mlflow", "wandb": "wandb_disabled"}
+_GENERATION = {
+    **{name: f"generation.{name}" for name in ("temperature", "top_p", "top_k", "min_p", "stop_strings")},
+    "max_new_tokens": "generation.max_generation_steps",
+}
+# Arguments of `from_pretrained` that change neither the weights nor their type.
+_LOADING = ("attn_implementation", "device_map", "use_cache", "low_cpu_mem_usage", "trust_remote_code", "use_kernels")
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of a run, in prompts."""
+
+    size: int  # prompts of an update
+    micro_size: int  # prompts of a forward and backward pass
+    num_steps: int  # batches of the run
+    per_epoch: int  # batches of a pass over the rows
+    num_iterations: int  # updates of a batch
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of the run."""
+        return self.num_steps * self.num_iterations
+
+    def count(self, steps: float) -> int:
+        """Return the batches of a number of updates; a number below 1 is a share of the run."""
+        updates = math.ceil(steps * self.num_updates) if steps < 1 else steps
+        return max(1, math.ceil(updates / self.num_iterations))
+
+
+def plan_batches(args: GRPOConfig, num_rows: int, num_devices: int = 1) -> Batches:
+    """Return the batches of a run.
+
+    Args:
+        args: Settings.
+        num_rows: Rows of the training set.
+        num_devices: Devices, each of which is a process in TRL.
+
+    Raises:
+        ConfigError: A batch holds no whole groups, or would be divided over several updates.
+    """
+    group = args.num_generations or 8
+    at_once = args.per_device_train_batch_size * num_devices
+    completions = at_once * args.gradient_accumulation_steps
+    sampled = _sampled_completions(args, at_once)
+    if completions % sampled:
+        name = "generation_batch_size" if args.generation_batch_size is not None else "steps_per_generation"
+        refuse(
+            f"GRPOConfig.{name}",
+            getattr(args, name),
+            f"divides {sampled} sampled completions over several updates of {completions}",
+            "an update samples its own batch: leave it None; num_iterations repeats updates on a batch",
+        )
+    if sampled % group:
+        raise ConfigError(
+            f"generation_batch_size ({sampled}) must be divisible by num_generations ({group}): it is"
+            f" per_device_train_batch_size={args.per_device_train_batch_size} × {num_devices} devices ×"
+            f" gradient_accumulation_steps={args.gradient_accumulation_steps}; set num_generations or one of these",
+            code="invalid_batch",
+        )
+    size = completions // group
+    micro = max(number for number in range(1, max(at_once // group, 1) + 1) if size % number == 0)
+    if micro * group > at_once:
+        _LOGGER.info("a pass takes whole groups: %d completions, not %d", micro * group, at_once)
+    per_epoch = max(num_rows // size, 1)
+    epochs, iterations = args.num_train_epochs, args.num_iterations
+    num_steps = math.ceil(args.max_steps / iterations) if args.max_steps > 0 else math.ceil(epochs * per_epoch)
+    return Batches(size, micro, max(num_steps, 1), per_epoch, iterations)
+
+
+def _sampled_completions(args: GRPOConfig, at_once: int) -> int:
+    if args.generation_batch_size is not None and args.steps_per_generation is not None:
+        raise ConfigError("generation_batch_size and steps_per_generation exclude each other; set one of them")
+    if args.generation_batch_size is not None:
+        return int(args.generation_batch_size)
+    return at_once * int(args.steps_per_generation or args.gradient_accumulation_steps)
+
+
+def convert(args: GRPOConfig, batches: Batches) -> Values:
+    """Return key → value for all mapped fields, without those of model, data, rewards and evaluation.
+
+    Raises:
+        ConfigError: A value has no counterpart here.
+    """
+    values: Values = {
+        "grpo.num_generations": args.num_generations or 8,
+        "grpo.skip_dead_steps": False,  # TRL takes such a step: momentum, weight decay and the KL penalty act
+        "training.batch_size": batches.size,
+        "training.micro_batch_size": batches.micro_size,
+        "training.num_batches": batches.num_steps,
+        "training.num_epochs": 1,
+    }
+    for name, field in FIELDS.items():
+        if field.is_direct and (value := getattr(args, name)) is not None:
+            values[field.target] = value
+    for part in (_optimizer, _schedule, _loss, _generation, _saving, _logging, _devices):
+        values |= part(args, batches)
+    return values
+
+
+def _optimizer(args: GRPOConfig, batches: Batches) -> Values:
+    name = str(args.optim).lower()
+    kind = next((kind for kind in ("adamw", "adafactor", "lion", "sgd") if kind in name), None)
+    if kind is None or name.startswith(("galore", "apollo", "stable", "schedule_free", "lomo", "rmsprop")):
+        refuse("GRPOConfig.optim", args.optim, "chooses this optimizer", "AdamW, Adafactor, Lion and SGD exist")
+    if "8bit" in name or "paged" in name or "4bit" in name:
+        _LOGGER.warning("optim=%s: %s keeps its states in full precision here, which takes more memory", name, kind)
+    values: Values = {"optimizer.kind": kind}
+    if kind in ("adamw", "lion"):
+        values |= {"optimizer.beta1": args.adam_beta1, "optimizer.beta2": args.adam_beta2}
+    if kind == "adamw":
+        values["optimizer.epsilon"] = args.adam_epsilon
+    if kind == "sgd":
+        values["optimizer.momentum"] = 0.0
+    return values
+
+
+def _schedule(args: GRPOConfig, batches: Batches) -> Values:
+    name, given = str(args.lr_scheduler_type), dict(args.lr_scheduler_kwargs or {})
+    kinds = {"linear": "linear", "cosine": "cosine", "cosine_with_min_lr": "cosine", "inverse_sqrt": "inverse_sqrt"}
+    kind = kinds.get(name, "constant" if name.startswith("constant") else None)
+    if kind is None:
+        refuse("GRPOConfig.lr_scheduler_type", name, "chooses this schedule", f"{', '.join(kinds)} and constant exist")
+    values: Values = {"scheduler.kind": kind}
+    if kind in ("linear", "cosine"):
+        lowest = given.pop("min_lr", None)
+        final = given.pop("min_lr_rate", lowest / args.learning_rate if lowest is not None else 0.0)
+        values["scheduler.final_ratio"] = final
+    if given:
+        refuse("GRPOConfig.lr_scheduler_kwargs", given, "shapes the schedule", "min_lr and min_lr_rate exist")
+    share = args.warmup_ratio or args.warmup_steps
+    share = share if share < 1 else share / batches.num_updates
+    values["optimizer.warmup_ratio"] = 0.0 if name == "constant" else min(share, 1.0)
+    return values
+
+
+def _loss(args: GRPOConfig, batches: Batches) -> Values:
+    level = args.importance_sampling_level
+    if args.loss_type not in _LOSSES or level not in ("token", "sequence"):
+        name = "importance_sampling_level" if args.loss_type in _LOSSES else "loss_type"
+        refuse(f"GRPOConfig.{name}", getattr(args, name), "chooses a loss", f"loss_type is {', '.join(_LOSSES)}")
+    loss, aggregation = _LOSSES[args.loss_type]
+    if args.loss_type == "bnpo" and batches.micro_size != batches.size:
+        refuse("GRPOConfig.loss_type", "bnpo", "averages each micro-batch alone", "set dapo, the mean of the batch")
+    if level == "sequence" and loss != "grpo":
+        refuse("GRPOConfig.importance_sampling_level", level, f"changes {loss}", "it is sequence with other losses")
+    if level == "sequence":
+        loss = "gspo" if args.loss_type == "grpo" else "gspo_token"
+    values: Values = {"grpo.loss": loss, "grpo.loss_agg_mode": aggregation}
+    if args.epsilon_high is not None:
+        # TRL bounds the weights of CISPO by epsilon_high, and this package by 1 + epsilon_high.
+        values["grpo.epsilon_high"] = args.epsilon_high - (loss == "cispo")
+    scaling = "component" if args.multi_objective_aggregation == "normalize_then_sum" else args.scale_rewards
+    values["grpo.advantage_scaling"] = scaling
+    values["grpo.kl_estimator"] = "unbiased_kl" if args.use_bias_correction_kl else "low_var_kl"
+    if args.off_policy_mask_threshold is not None and args.num_iterations > 1:
+        values["grpo.off_policy_threshold"] = args.off_policy_mask_threshold
+    if args.sync_ref_model:
+        values["grpo.reference_sync_steps"] = batches.count(args.ref_model_sync_steps)
+        values["grpo.reference_sync_mix"] = args.ref_model_mixup_alpha
+    return values
+
+
+def _generation(args: GRPOConfig, batches: Batches) -> Values:
+    if args.max_completion_length is None:
+        refuse("GRPOConfig.max_completion_length", None, "lets completions be as long as the model", "set a number")
+    given = dict(args.generation_kwargs or {})
+    values: Values = {"generation.max_generation_steps": args.max_completion_length, "generation.top_k": args.top_k}
+    if given.pop("do_sample", True) is not True:
+        refuse("GRPOConfig.generation_kwargs", "do_sample=False", "samples greedily", "a group would be one completion")
+    for name, value in given.items():
+        if name not in _GENERATION:
+            refuse(
+                f"GRPOConfig.generation_kwargs[{name!r}]", value, "changes sampling", f"{', '.join(_GENERATION)} exist"
+            )
+        values[_GENERATION[name]] = [value] if name == "stop_strings" and isinstance(value, str) else value
+    values["generation.top_k"] = values["generation.top_k"] or None
+    return values
+
+
+def _saving(args: GRPOConfig, batches: Batches) -> Values:
+    intervals: Mapping[str, Callable[[], int]] = {
+        "no": lambda: 0,
+        "best": lambda: _evaluation_interval(args, batches),
+        "epoch": lambda: batches.per_epoch,
+        "steps": lambda: batches.count(args.save_steps),
+    }
+    if args.save_strategy not in intervals:
+        raise ConfigError(f"GRPOConfig.save_strategy must be {', '.join(intervals)}, not {args.save_strategy!r}")
+    values: Values = {
+        "training.save_interval_steps": intervals[args.save_strategy](),
+        "training.max_checkpoints_to_keep": args.save_total_limit or batches.num_steps + 1,
+    }
+    if args.load_best_model_at_end or args.save_strategy == "best":
+        metric = (args.metric_for_best_model or "reward").removeprefix("eval_")
+        if not metric.startswith("reward"):
+            refuse("GRPOConfig.metric_for_best_model", metric, "chooses the best step", "reward or rewards/NAME/mean")
+        values["stopping.metric"] = f"eval/{'rewards/total/mean' if metric == 'reward' else metric}"
+        values["stopping.mode"] = "min" if args.greater_is_better is False else "max"
+    return values
+
+
+def _logging(args: GRPOConfig, batches: Batches) -> Values:
+    reported = args.report_to or []
+    names = {name for name in ([reported] if isinstance(reported, str) else reported) if name != "none"}
+    if unknown := sorted(names - set(_TRACKERS)):
+        refuse("GRPOConfig.report_to", unknown, "sends metrics to it", f"{', '.join(_TRACKERS)} exist")
+    values: Values = {
+        "tracking.tensorboard": "tensorboard" in names,
+        "tracking.mlflow": "mlflow" in names,
+        "wandb_disabled": "wandb" not in names,
+        "training.wandb_project": os.environ.get("WANDB_PROJECT") or args.project if "wandb" in names else None,
+        "tracking.progress": "none" if args.disable_tqdm else "auto",
+    }
+    if args.log_level in (*_LEVELS, "critical"):
+        values["training.log_level"] = args.log_level if args.log_level in _LEVELS else "error"
+    return values
+
+
+def _devices(args: GRPOConfig, batches: Batches) -> Values:
+    dtype = str(plain(_init_kwargs(args).get("dtype", _init_kwargs(args).get("torch_dtype")))).removeprefix("torch.")
+    if dtype not in ("None", "auto", "float32", "bfloat16"):
+        refuse(
+            "GRPOConfig.model_init_kwargs['dtype']", dtype, "is the type of the weights", "float32 and bfloat16 exist"
+        )
+    chosen = {None: "auto", True: "bfloat16", False: "float32"}[args.bf16]
+    checkpointing = args.activation_checkpointing
+    return {
+        "model.dtype": dtype if chosen == "auto" and dtype != "None" else chosen,
+        "model.remat": args.gradient_checkpointing if checkpointing is None else checkpointing,
+        "distributed.platform": "cpu" if args.use_cpu or args.no_cuda else "auto",
+    }
+
+
+def model_values(model: Any, args: GRPOConfig, quantization: Any = None) -> Values:
+    """Return the keys of the model: a directory, a name of the hub, or a location of this package.
+
+    Raises:
+        ConfigError: The model is an object, or is loaded in a way that does not exist here.
+    """
+    if not isinstance(model, str | os.PathLike):
+        name = getattr(getattr(model, "config", None), "_name_or_path", "") or "OWNER/NAME"
+        refuse("model", type(model).__name__, "is trained as it is in memory", f"pass its name or directory: {name!r}")
+    given = {
+        name: value for name, value in _init_kwargs(args).items() if name not in (*_LOADING, "dtype", "torch_dtype")
+    }
+    revision, quantized = given.pop("revision", None), given.pop("quantization_config", None)
+    kind = "nf4" if given.pop("load_in_4bit", False) else "int8" if given.pop("load_in_8bit", False) else None
+    if unknown := {name: value for name, value in given.items() if value is not None}:
+        refuse(
+            "GRPOConfig.model_init_kwargs", unknown, "loads the model", "revision, dtype and quantization_config exist"
+        )
+    path = os.fspath(model)
+    if not os.path.exists(path) and "://" not in path and not path.startswith(("embedded:", "/", ".")):
+        path = f"hf://{path}" + (f"@{revision}" if revision not in (None, "main") else "")
+    return {"model.path": path, "model.quantization": _quantization(quantization or quantized) or kind}
+
+
+def _init_kwargs(args: GRPOConfig) -> Mapping[str, Any]:
+    return dict(args.model_init_kwargs or {})
+
+
+def _quantization(given: Any) -> str | None:
+    """Return `nf4` or `int8` for a `BitsAndBytesConfig`, read by its attributes."""
+    if given is None:
+        return None
+    if not getattr(given, "load_in_8bit", False) and not getattr(given, "load_in_4bit", False):
+        refuse("quantization_config", given, "quantises the model", "load_in_4bit and load_in_8bit exist")
+    return "int8" if given.load_in_8bit else "nf4"
+
+
+def evaluation_values(args: GRPOConfig, batches: Batches, num_rows: int, num_devices: int = 1) -> Values:
+    """Return the keys of evaluations on `num_rows` rows; with eval_strategy="no" a run has none."""
+    values: Values = {
+        "evaluation.num_samples": num_rows if args.eval_strategy != "no" else 0,
+        "evaluation.batch_size": args.per_device_eval_batch_size * num_devices,
+        "evaluation.num_passes": args.num_generations_eval or args.num_generations or 8,
+        "evaluation.inference_config": "training",
+        "evaluation.correct": "reward",
+        "evaluation.with_rewards": True,
+    }
+    if args.eval_strategy != "no":
+        values["training.eval_every_n_steps"] = _evaluation_interval(args, batches)
+    return values
+
+
+def _evaluation_interval(args: GRPOConfig, batches: Batches) -> int:
+    if args.eval_strategy == "epoch":
+        return batches.per_epoch
+    return batches.count(args.eval_steps if args.eval_steps is not None else args.logging_steps)
+
+
+def describe_unneeded(args: GRPOConfig) -> list[str]:
+    """Return a line for each field that was set and changes nothing here, with the reason."""
+    return [
+        f"GRPOConfig.{name}={value!r} has no effect here: {FIELDS[name].note}"
+        for name, value in changed_fields(args, UNNEEDED)
+    ]

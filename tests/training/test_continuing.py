@@ -1,0 +1,140 @@
+"""A stopped run continues from a copy in a new directory: it equals an unbroken one, and the copy stays as it is."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from agent_tunix.errors import CheckpointError, ConfigError
+from agent_tunix.grpo.step import GrpoTrainer
+from agent_tunix.runs.directory import hold
+from agent_tunix.runs.found_run import find_run
+from agent_tunix.runs.time_budget import TimeBudget
+from agent_tunix.runs.trust import is_own_run
+from agent_tunix.runs.weights.checkpoints import Checkpoints
+from agent_tunix.runs.weights.state import read_weights
+from agent_tunix.runs.weights.trained_policy import load_trained_policy
+from agent_tunix.tracking.outcome import RunStatus, read_outcome
+from agent_tunix.training import session as session_module
+from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
+from tests.raising import raises
+from tests.small_run import NUM_STEPS
+from tests.training.support import copy_run, train_run
+
+OVERRIDES = (
+    "training.save_interval_steps=2",
+    "training.eval_every_n_steps=2",
+    "training.max_checkpoints_to_keep=1",
+    "stopping.metric=eval/accuracy",
+)
+STOPPED_AFTER = 3  # neither an evaluation nor a checkpoint is due then
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("unbroken") / "run"
+    train_run(root, *OVERRIDES)
+    return root
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that had time for three steps, each of which took longer than the one before."""
+    root, seconds, take_step = tmp_path_factory.mktemp("stopped") / "run", [0.0], GrpoTrainer.take_step
+
+    def take_longer_and_longer(*args: Any) -> Any:
+        seconds[0] += 30 * (1 + args[1])
+        return take_step(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GrpoTrainer, "take_step", take_longer_and_longer)
+        patch.setattr(session_module, "TimeBudget", lambda hours: TimeBudget(hours, lambda: seconds[0]))
+        train_run(root, *OVERRIDES, f"training.max_hours={440 / 3600}")
+    return root
+
+
+def contents(root: Path) -> dict[Path, Any]:
+    """Return the content and the time of change of each file and directory."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        for path in (root, *root.rglob("*"))
+    }
+
+
+def assert_same(expected: Path, found: Path) -> None:
+    """All metrics but times, completions, findings, the weights of the last checkpoint, and the best step."""
+    assert first_difference(read_rows(expected), read_rows(found)) is None
+    assert first_rollout_difference(expected, found) is None
+    findings = [root / "findings.jsonl" for root in (expected, found)]
+    assert len({path.read_text() if path.exists() else "" for path in findings}) == 1
+    policies = [load_trained_policy(find_run(root), None) for root in (expected, found)]
+    assert [policy.step for policy in policies] == [NUM_STEPS] * 2
+    jax.tree.map(np.testing.assert_array_equal, *(read_weights(policy.policy) for policy in policies))
+    best = [Checkpoints(root / "checkpoints", 1) for root in (expected, found)]
+    assert best[0].best_step() == best[1].best_step()
+    assert best[0].steps() == best[1].steps()
+
+
+def test_a_stopped_run_has_what_a_finished_one_has(stopped: Path) -> None:
+    rows = read_rows(stopped)
+    assert [row["step"] for row in rows] == [0, 1, 2, STOPPED_AFTER]
+    assert "eval/accuracy" in rows[-1]
+    assert STOPPED_AFTER in Checkpoints(stopped / "checkpoints", 1).steps()
+    assert read_outcome(stopped).status is RunStatus.STOPPED
+
+
+def test_its_continuation_in_a_new_directory_equals_an_unbroken_run_and_needs_the_old_one_no_more(
+    stopped: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    old, new = copy_run(stopped, tmp_path / "old"), tmp_path / "new"
+    before, overrides = contents(old), (*OVERRIDES, f"training.continue_from={old}")
+    train_run(new, *overrides)
+    assert_same(unbroken, new)
+    assert is_own_run(new)
+    assert read_outcome(new).status is RunStatus.FINISHED
+    assert contents(old) == before
+    shutil.rmtree(old)
+    shutil.rmtree(new / "checkpoints" / f"step_{NUM_STEPS:06d}")
+    train_run(new, *overrides, "training.resume=true")
+    assert_same(unbroken, new)
+
+
+def test_what_cannot_be_continued_names_both_directories(stopped: Path, tmp_path: Path) -> None:
+    new, other_rows = tmp_path / "new", "data.num_train=32"
+    with raises(CheckpointError, "checkpoint_mismatch") as refused:
+        train_run(new, *OVERRIDES, f"training.continue_from={stopped}", other_rows)
+    assert str(new) in str(refused.value)
+    assert str(stopped) in str(refused.value)
+    assert not (new / "metrics.jsonl").exists()
+    # Nothing is in the way of the corrected command.
+    assert not any((new / "checkpoints").iterdir())
+
+
+def test_a_run_without_checkpoints_is_not_continued(stopped: Path, tmp_path: Path) -> None:
+    empty = copy_run(stopped, tmp_path / "empty")
+    for path in (empty / "checkpoints").glob("step_*"):
+        shutil.rmtree(path)
+    with raises(CheckpointError, "no_checkpoint"):
+        train_run(tmp_path / "new", *OVERRIDES, f"training.continue_from={empty}")
+
+
+def test_a_directory_that_is_no_other_run_that_has_ended_is_refused(stopped: Path, tmp_path: Path) -> None:
+    with raises(ConfigError, "invalid_run_config"):
+        train_run(tmp_path / "new", f"training.continue_from={tmp_path}")
+    with raises(ConfigError, "invalid_request"):
+        train_run(stopped, f"training.continue_from={stopped}")
+    running = copy_run(stopped, tmp_path / "running")
+    status = json.loads((running / "status.json").read_text())
+    (running / "status.json").write_text(json.dumps({**status, "status": "running"}))
+    with hold(running), raises(ConfigError, "invalid_request"):
+        train_run(tmp_path / "new", f"training.continue_from={running}")
+
+
+def test_a_limit_that_no_checkpoint_keeps_to_is_refused_before_training(tmp_path: Path) -> None:
+    with raises(ConfigError, "checkpoint_too_large"):
+        train_run(tmp_path / "run", "training.max_checkpoints_gb=0.001")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -1,0 +1,162 @@
+"""Values of `GRPOConfig` as values of this package."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent_tunix.config.compose import compose_overrides
+from agent_tunix.errors import ConfigError
+from agent_tunix.overrides import assign
+from agent_tunix.trl.adapters import adapter_values
+from agent_tunix.trl.config import GRPOConfig
+from agent_tunix.trl.settings import Batches, convert, model_values, plan_batches
+from tests.raising import raises
+
+
+@pytest.mark.parametrize(
+    ("fields", "rows", "devices", "expected"),
+    [
+        ({}, 100, 1, Batches(1, 1, 300, 100, 1)),
+        ({"per_device_train_batch_size": 16, "gradient_accumulation_steps": 4}, 100, 1, Batches(8, 2, 36, 12, 1)),
+        ({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 16}, 100, 1, Batches(4, 1, 75, 25, 1)),
+        ({"num_generations": 4}, 100, 8, Batches(16, 16, 18, 6, 1)),
+        ({"max_steps": 10, "num_iterations": 4}, 100, 1, Batches(1, 1, 3, 100, 4)),
+        ({"num_train_epochs": 0.1}, 100, 1, Batches(1, 1, 10, 100, 1)),
+        ({"generation_batch_size": 8, "gradient_accumulation_steps": 2}, 100, 1, Batches(2, 1, 150, 50, 1)),
+        (
+            {"per_device_train_batch_size": 24, "num_generations": 16, "gradient_accumulation_steps": 2},
+            9,
+            1,
+            Batches(3, 1, 9, 3, 1),
+        ),
+    ],
+)
+def test_completions_are_counted_in_prompts(fields: dict[str, Any], rows: int, devices: int, expected: Batches) -> None:
+    assert plan_batches(GRPOConfig(**fields), rows, devices) == expected
+
+
+def test_several_updates_of_one_generation_are_refused() -> None:
+    with raises(ConfigError, "unsupported_argument", "steps_per_generation=8"):
+        plan_batches(GRPOConfig(steps_per_generation=8, gradient_accumulation_steps=2), 100)
+
+
+def test_a_batch_of_no_whole_groups_is_refused() -> None:
+    with raises(ConfigError, "invalid_batch", "num_generations"):
+        plan_batches(GRPOConfig(per_device_train_batch_size=3), 100)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ("grpo", "token-mean", "group")),
+        ({"loss_type": "grpo"}, ("grpo", "sequence-mean-token-mean", "group")),
+        ({"loss_type": "grpo", "importance_sampling_level": "sequence"}, ("gspo", "sequence-mean-token-mean", "group")),
+        ({"importance_sampling_level": "sequence"}, ("gspo_token", "token-mean", "group")),
+        ({"loss_type": "dr_grpo", "scale_rewards": False}, ("grpo", "sequence-mean-token-sum-norm", "none")),
+        ({"loss_type": "cispo", "scale_rewards": "batch"}, ("cispo", "token-mean", "batch")),
+        ({"loss_type": "luspo", "scale_rewards": True}, ("grpo", "sequence-mean-token-sum", "group")),
+        ({"loss_type": "sapo"}, ("sapo", "sequence-mean-token-mean", "group")),
+        ({"loss_type": "bnpo"}, ("grpo", "token-mean", "group")),
+    ],
+)
+def test_losses(fields: dict[str, Any], expected: tuple[str, str, str]) -> None:
+    values = converted(**fields)
+    assert (values["grpo.loss"], values["grpo.loss_agg_mode"], values["grpo.advantage_scaling"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"loss_type": "vespo"}, "loss_type"),
+        ({"loss_type": "bnpo", "gradient_accumulation_steps": 2}, "loss_type"),
+        ({"loss_type": "sapo", "importance_sampling_level": "sequence"}, "importance_sampling_level"),
+        ({"optim": "galore_adamw"}, "optim"),
+        ({"optim": "rmsprop"}, "optim"),
+        ({"lr_scheduler_type": "polynomial"}, "lr_scheduler_type"),
+        ({"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycles": 2}}, "lr_scheduler_kwargs"),
+        ({"generation_kwargs": {"num_beams": 2}}, "num_beams"),
+        ({"report_to": "comet_ml"}, "report_to"),
+        ({"metric_for_best_model": "loss", "load_best_model_at_end": True}, "metric_for_best_model"),
+        ({"model_init_kwargs": {"dtype": "float16"}}, "dtype"),
+        ({"max_completion_length": None}, "max_completion_length"),
+    ],
+)
+def test_values_without_a_counterpart_are_named(fields: dict[str, Any], name: str) -> None:
+    with raises(ConfigError, "unsupported_argument", name):
+        converted(**fields)
+
+
+def test_the_upper_bound_of_cispo_is_the_weight_itself() -> None:
+    assert converted(loss_type="cispo", epsilon_high=5.0)["grpo.epsilon_high"] == 4.0
+
+
+def test_the_warm_up_counts_updates() -> None:
+    assert converted(max_steps=20, num_iterations=2, warmup_steps=5)["optimizer.warmup_ratio"] == 0.25
+    assert converted(warmup_steps=0.1)["optimizer.warmup_ratio"] == 0.1
+    assert converted(warmup_steps=9, lr_scheduler_type="constant")["optimizer.warmup_ratio"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"loss_type": "cispo", "epsilon_high": 5.0}, {"optim": "sgd"}, {"optim": "adafactor"}]
+)
+def test_the_configuration_accepts_what_is_converted(fields: dict[str, Any]) -> None:
+    config = compose_overrides([assign(key, value) for key, value in converted(**fields).items()])
+    assert config.optimizer.learning_rate == 1e-6
+    assert config.grpo.beta == 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "init", "path"),
+    [
+        ("owner/name", None, "hf://owner/name"),
+        ("owner/name", {"revision": "v2", "attn_implementation": "sdpa"}, "hf://owner/name@v2"),
+        ("embedded:tiny_tools", None, "embedded:tiny_tools"),
+        ("/", {"dtype": "auto"}, "/"),
+    ],
+)
+def test_models_by_name_or_directory(model: str, init: dict[str, Any] | None, path: str) -> None:
+    assert model_values(model, GRPOConfig(model_init_kwargs=init)) == {"model.path": path, "model.quantization": None}
+
+
+def test_a_model_object_is_refused_with_its_name() -> None:
+    model = SimpleNamespace(config=SimpleNamespace(_name_or_path="owner/name"))
+    with raises(ConfigError, "unsupported_argument", "pass its name or directory: 'owner/name'"):
+        model_values(model, GRPOConfig())
+
+
+def test_bits_and_bytes() -> None:
+    four = SimpleNamespace(load_in_4bit=True, load_in_8bit=False, bnb_4bit_quant_type="nf4")
+    assert model_values("a/b", GRPOConfig(), four)["model.quantization"] == "nf4"
+    assert model_values("a/b", GRPOConfig(model_init_kwargs={"load_in_8bit": True}))["model.quantization"] == "int8"
+
+
+@pytest.mark.parametrize(
+    ("modules", "pattern"),
+    [
+        (None, r"(.*\.)?(q_proj|v_proj)"),
+        (["v_proj", "up_proj"], r"(.*\.)?(up_proj|v_proj)"),
+        ("all-linear", None),
+        (r".*attn.*", r".*attn.*"),
+    ],
+)
+def test_modules_of_an_adapter(modules: Any, pattern: str | None) -> None:
+    values = adapter_values({"r": 4, "target_modules": modules})
+    assert values["model.lora_module_path"] == pattern
+    assert (values["model.lora_rank"], values["model.lora_alpha"], values["model.lora_init"]) == (4, 8, "peft")
+
+
+@pytest.mark.parametrize("name", ["lora_dropout", "use_dora", "use_rslora", "modules_to_save", "rank_pattern"])
+def test_parts_that_adapters_lack_are_named(name: str) -> None:
+    with raises(ConfigError, "unsupported_argument", f"peft_config.{name}"):
+        adapter_values({"r": 4, name: {"a": 1}})
+
+
+def test_the_defaults_of_peft_are_accepted() -> None:
+    peft = pytest.importorskip("peft")
+    assert adapter_values(peft.LoraConfig())["model.lora_rank"] == 8
+
+
+def converted(**fields: Any) -> dict[str, Any]:
+    args = GRPOConfig(**fields)
+    return convert(args, plan_batches(args, 64))
