@@ -21,8 +21,8 @@ from agent_tunix.policy.model import load_policy
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.judges import load_judge
 from agent_tunix.rewards.judges.grading import RubricJudge
-from agent_tunix.runs.judge_models import judge_configs, load_judges, local_judges, refuse_local_judges
 from agent_tunix.runs.trust import reward_parts
+from agent_tunix.runs.weights.judge_models import judge_configs, load_judges, local_judges, refuse_local_judges
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
