@@ -21,7 +21,8 @@ from agent_tunix.policy.model import load_policy
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
 from agent_tunix.rewards.judges import load_judge
 from agent_tunix.rewards.judges.grading import RubricJudge
-from agent_tunix.runs.judge_models import judge_configs, load_judges, local_judges, refuse_local_judges
+from agent_tunix.runs.trust import reward_parts
+from agent_tunix.runs.weights.judge_models import judge_configs, load_judges, local_judges, refuse_local_judges
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.sampling.token_choice import SamplingParams
@@ -136,6 +137,12 @@ def test_several_processes_are_refused_by_name() -> None:
     refuse_local_judges(mixture, 1)
     with raises(ConfigError, "invalid_judge", "'tone'"):
         refuse_local_judges(mixture, 2)
+
+
+def test_a_run_of_others_that_samples_its_judge_names_no_endpoint() -> None:
+    config = Config()
+    config.training.reward_function = {"tone": {"function": "judge", "args": {**JUDGE, "base_url": None}}}
+    assert reward_parts(config, Path.cwd()) == []
 
 
 @pytest.fixture(scope="module")

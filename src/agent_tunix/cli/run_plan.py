@@ -105,7 +105,7 @@ def plan(
     from agent_tunix.planning.forecast import Assumptions, forecast_run, short_lengths
     from agent_tunix.planning.known_models import plannable_architecture
     from agent_tunix.policy.module_names import check_experts
-    from agent_tunix.runs.judge_models import judge_configs, judges_as_written
+    from agent_tunix.runs.weights.judge_models import judge_configs, judges_as_written
 
     config, is_measured = _with_prompt_length(_compose(overrides))
     accelerator = _device(device, device_memory, device_tflops, device_bandwidth, device_link)

@@ -41,9 +41,9 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.runs.environment_setup import make_episode_encoder, make_episode_sampler
-from agent_tunix.runs.judge_models import judge_configs, load_judges
 from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
+from agent_tunix.runs.weights.judge_models import judge_configs, load_judges
 from agent_tunix.sampling.episodes import EpisodeSampler
 from agent_tunix.sampling.sampler import BatchSampler, Sampler
 from agent_tunix.startup.timeline import spend

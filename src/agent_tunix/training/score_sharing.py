@@ -15,8 +15,8 @@ from agent_tunix.config.schema import RewardsConfig
 from agent_tunix.distributed.group import Processes
 from agent_tunix.rewards import Mixture, Sample, Score
 from agent_tunix.rewards.score_data import from_data, tidy, to_data
-from agent_tunix.runs.judge_models import refuse_local_judges
 from agent_tunix.runs.reward_setup import make_reward_runner
+from agent_tunix.runs.weights.judge_models import refuse_local_judges
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 

@@ -17,9 +17,9 @@ from agent_tunix.config.schema import TrainingConfig
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.runs.environment_setup import open_environments
-from agent_tunix.runs.judge_models import local_judges
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import scoring_settings, to_stored
+from agent_tunix.runs.weights.judge_models import local_judges
 from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import build_components, make_trainer
 from agent_tunix.training.metrics import StepMetrics, scores_table

@@ -11,7 +11,7 @@ from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.rewards.judges import is_local_model, load_judge
 from agent_tunix.rewards.judges.faults import JudgeFault
 from agent_tunix.rewards.judges.local import ModelKey, ModelReply, ModelRequest
-from agent_tunix.runs import judge_models
+from agent_tunix.runs.weights import judge_models
 from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Request, grade, prefer_longer

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from agent_tunix.rewards import Outcome, Sample, resolve_reward
+from agent_tunix.rewards.judges import MAX_CONCURRENCY
 from agent_tunix.rewards.judges.asking import Asker
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.rewards.judges.limits import MAX_CONCURRENCY, Timing, join_pool
+from agent_tunix.rewards.judges.limits import Timing, join_pool
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from tests.rewards.judges.conftest import Bench
 

@@ -11,6 +11,7 @@ from typing import Any
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
+MAX_CONCURRENCY = 16  # if no judge sets it
 
 JUDGES = {
     "judge": "grading:RubricJudge",

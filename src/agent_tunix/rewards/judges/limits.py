@@ -13,9 +13,13 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from agent_tunix.rewards.judges import MAX_CONCURRENCY
 from agent_tunix.rewards.judges.faults import BudgetSpent
-from agent_tunix.rewards.judges.settings import MAX_CONCURRENCY, EndpointSettings
+
+if TYPE_CHECKING:
+    from agent_tunix.rewards.judges.settings import EndpointSettings
 
 WINDOW_S = 60.0
 
@@ -118,7 +122,7 @@ class Pool:
         self._gate: tuple[int, asyncio.Semaphore] | None = None
         self.limiter = RateLimiter(self.limit, timing)
 
-    def join(self, member: object, settings: EndpointSettings) -> None:
+    def join(self, member: object, settings: "EndpointSettings") -> None:
         """Apply a judge's limits for as long as the judge exists."""
         with self._lock:
             self._members[member] = settings
@@ -143,7 +147,7 @@ _pools: weakref.WeakValueDictionary[tuple[str, str | None, Timing], Pool] = weak
 _pools_lock = threading.Lock()
 
 
-def join_pool(member: object, settings: EndpointSettings, timing: Timing) -> Pool:
+def join_pool(member: object, settings: "EndpointSettings", timing: Timing) -> Pool:
     """Return the pool of a judge's endpoint, or the judge's own pool. A pool lives as long as it is referenced.
 
     Judges with different clocks share nothing.

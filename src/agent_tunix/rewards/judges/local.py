@@ -21,7 +21,7 @@ from agent_tunix.rewards.judges.limits import JudgeBudget
 from agent_tunix.rewards.judges.prompts import JudgeQuestion, Message
 from agent_tunix.rewards.judges.settings import EndpointSettings
 
-_MODELS = "agent_tunix.runs.judge_models"
+_MODELS = "agent_tunix.runs.weights.judge_models"
 # Questions wait until none has arrived for so long, because several judges of a step begin one after the other.
 _GATHER_S = 0.005
 # One thread for all models. Programs of several threads might reach the devices of a mesh in different orders.

@@ -9,9 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.configured.arguments import Amount, Count, Index, RewardArguments, Seconds, Text
-from agent_tunix.rewards.judges import OPENAI_KEY, OPENAI_URL, is_local_model
-
-MAX_CONCURRENCY = 16  # if no judge sets it
+from agent_tunix.rewards.judges import MAX_CONCURRENCY, OPENAI_KEY, OPENAI_URL, is_local_model
 
 # Parameters that have their own argument, and those that change the form of a reply.
 _NOT_EXTRA = frozenset(

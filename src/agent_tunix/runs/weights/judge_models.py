@@ -16,7 +16,6 @@ from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges import JUDGES, find_model_file, is_local_model, load_judge
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.rewards.judges.local import ModelKey, ModelReply, ModelRequest, key_of
 from agent_tunix.runs.reward_setup import components_without_code
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from flax import nnx
 
     from agent_tunix.rewards.judges.faults import JudgeFault
+    from agent_tunix.rewards.judges.local import ModelKey, ModelReply, ModelRequest
     from agent_tunix.sampling.judge_sampler import JudgeSampler
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -92,6 +92,9 @@ def model_config(key: ModelKey) -> ModelConfig:
 def judge_configs(judges: Sequence[Judge[Any]]) -> list[Config]:
     """Return for each judge the configuration of a policy that samples as it does, to plan its memory."""
     configs = []
+    if judges:
+        from agent_tunix.rewards.judges.local import key_of  # imports pydantic, which other runs do not need
+
     for settings in (judge.arguments for judge in judges if judge.arguments is not None):
         config = Config(model=model_config(key_of(settings)))
         config.training.batch_size, config.grpo.num_generations = settings.num_rows, 1
