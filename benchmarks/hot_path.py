@@ -99,7 +99,7 @@ def parts() -> list[tuple[str, str, Any, str]]:
     from agent_tunix.runs.weights.saving import CheckpointSaver
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.tracking import Recorder
-    from agent_tunix.training import session, train
+    from agent_tunix.training import checkpointing, train
     from agent_tunix.training.metrics import StepMetrics
     from agent_tunix.training.session import RunSession
 
@@ -123,7 +123,7 @@ def parts() -> list[tuple[str, str, Any, str]]:
         (OUTPUTS, "completions made ready", train, "to_stored"),
         (OUTPUTS, "row handed over", Recorder, "record"),
         (OUTPUTS, "checkpoint: what comes before it", Recorder, "barrier"),
-        (OUTPUTS, "checkpoint: arrays", session, "read_state"),
+        (OUTPUTS, "checkpoint: arrays", checkpointing, "read_state"),
         (OUTPUTS, "checkpoint: copy, and the one before", CheckpointSaver, "save"),
     ]
 

@@ -6,6 +6,7 @@ counts by the evaluation. The judgements depend only on the rows of metrics.json
 ones as an uninterrupted run.
 """
 
+import copy
 import math
 import statistics
 from collections.abc import Mapping
@@ -67,6 +68,10 @@ class BestSoFar:
             return False
         self.step, self.value, self.waited = step, current, 0
         return True
+
+    def would_be(self, step: int, row: Mapping[str, Any]) -> bool:
+        """Return True if a step would be the best if it were judged, without judging it."""
+        return copy.deepcopy(self).observe(step, row, judged=True)
 
     def _is_better(self, value: float) -> bool:
         gain = value - self.value if self._settings.mode == "max" else self.value - value

@@ -50,6 +50,13 @@ def continue_command(root: Path) -> str:
     return shlex.join([*_own_command(), assign("training.continue_from", str(root))])
 
 
+def how_to_resume(root: Path, step: int) -> str:
+    """Return the end of a message about a run that stopped after a step, whose checkpoint is saved."""
+    if step == 0:
+        return f"No step was completed, so start again with:\n  {resume_command(root)}"
+    return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(root)}"
+
+
 def _own_command() -> list[str]:
     """Return the words of this program's command line, without those that say where and from what it goes on."""
     left_out = ("hydra.run.dir=", "training.resume=", "training.continue_from=")
@@ -152,8 +159,7 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
     is_first = record.step is None and elsewhere == paths.checkpoints  # no checkpoint has been completed
     if is_first or any(elsewhere.glob("step_*")):
         return
-    rows = read_rows(paths.metrics) if paths.metrics.exists() else []
-    newest = max((row["step"] for row in rows), default=0) if record.step is None else record.step
+    newest = max((row["step"] for row in stored_rows(paths)), default=0) if record.step is None else record.step
     if step >= newest or (record.step is None and step > 0):
         return
     newest_there = f"the newest one is of step {step}" if step else "there are none"
@@ -237,6 +243,11 @@ def tell_gaps(metrics: Path, step: int, first: int) -> None:
             step,
             _name_ranges(gaps),
         )
+
+
+def stored_rows(paths: RunPaths) -> list[dict[str, Any]]:
+    """Return the rows of `metrics.jsonl`; none if the file is missing."""
+    return read_rows(paths.metrics) if paths.metrics.exists() else []
 
 
 def judge_again(best: BestSoFar, rows: Iterable[dict[str, Any]], config: Config, max_steps: int) -> None:

@@ -3,32 +3,20 @@
 The order within a step makes a resumed run equal to an uninterrupted one. The step's row reaches `metrics.jsonl` before
 its checkpoint is written, and resuming removes the rows past the checkpoint. Background threads write rows, rollouts
 and checkpoints in that order (`tracking/recorder.py`, `runs/weights/saving.py`). The run waits for them at its end.
+`checkpointing.py` decides what a checkpoint holds, and restores the run from it.
 """
 
 import contextlib
-import copy
-import dataclasses
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jax
-from flax import nnx
-
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    Interrupted,
-    NonFiniteUpdateError,
-    RewardError,
-    RewardFailureRateError,
-)
+from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
 from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
@@ -38,41 +26,20 @@ from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reporter import NO_METRICS, RunReporter, SilentReporter, open_reporter, report
 from agent_tunix.runs.watching import describe_run
-from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
-from agent_tunix.runs.weights.continuing import copy_history, naming_both
-from agent_tunix.runs.weights.record import CheckpointRecord, read_record, write_record
-from agent_tunix.runs.weights.saving import CheckpointSaver
-from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
 from agent_tunix.startup import garbage
 from agent_tunix.startup.profiling import Profiling, phase
 from agent_tunix.startup.time_budget import TimeBudget, TimedPart
 from agent_tunix.startup.timeline import spend
-from agent_tunix.tracking import compare_ends, read_rows, summary_table
+from agent_tunix.tracking import compare_ends, summary_table
 from agent_tunix.tracking.callbacks import Callback, Callbacks
-from agent_tunix.tracking.metrics_file import cut_after, remove_metrics
 from agent_tunix.tracking.summary import unknown_figures
+from agent_tunix.training.checkpointing import EVALUATION_S, RunCheckpoints, StartingPoint
 from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
-from agent_tunix.training.resuming import (
-    GRPO,
-    check_resumable,
-    check_reward,
-    continue_command,
-    is_due,
-    judge_again,
-    reading_metadata,
-    refuse_to_cut,
-    resume_command,
-    tell_gaps,
-)
+from agent_tunix.training.resuming import continue_command, how_to_resume, is_due, stored_rows
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-# Speed of a slow disk, until a checkpoint was written.
-_SECONDS_PER_GB = 20.0
-# Key of a checkpoint's metadata: its row has an evaluation only because `training.max_hours` ended the run there.
-_EXTRA = "extra_evaluation"
-_EVALUATION_S = "time/evaluation_s"
 _STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
 
 
@@ -135,52 +102,32 @@ class RunSession:
         self._validated = validated
         self._config = validated.config
         self._mixture = validated.mixture
+        self._opened = opened
         self._paths = opened.paths
-        self._attempt = opened.attempt
-        self._stop = opened.stop
         self._processes = opened.processes
         self._components = components
         self._by_pass_rate = components.by_pass_rate
         self._started = time.perf_counter()
-        self._first_step = self._last_step = 0
+        self._last_step = 0
         self.max_steps = components.batches.num_steps
-        self._continued = opened.continued
-        self._record_of_checkpoints = read_record(opened.continued or opened.paths)
-        training = self._config.training
-        self._checkpoints = Checkpoints(
-            opened.paths.checkpoints,
-            training.max_checkpoints_to_keep,
-            opened.processes,
-            self._record_of_checkpoints.directories if training.resume else (),
-            max_bytes=None if training.max_checkpoints_gb is None else training.max_checkpoints_gb * 1e9,
-        )
-        self._budget = TimeBudget(training.max_hours)
+        self._budget = TimeBudget(self._config.training.max_hours)
         self._out_of_time: str | None = None  # reason why no time is left for another step
         names = [component.name for component in self._mixture.components]
         self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
-        self._saved_step = 0
         self.fingerprint = fingerprint(self._mixture)
-        self._metadata = make_metadata(
-            self._config,
-            self.fingerprint,
-            components.prompting,
-            components.model_digest,
-            components.teacher_digest,
-            self.max_steps,
+        self._checkpoints = RunCheckpoints(
+            method, opened, components, self._config, self._mixture, self.fingerprint, self._budget
         )
-        if method != GRPO:
-            self._metadata["method"] = method
+        self._start = StartingPoint()
         self.reporter: RunReporter = SilentReporter()
-        self._saver: CheckpointSaver
         self._reports: dict[str, Path] = {}
-        profiled = dataclasses.replace(self._config, profile=self._config.profile and opened.processes.is_first)
+        profiled = replace(self._config, profile=self._config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
         self._callbacks = Callbacks(callbacks, opened.paths.root, self.max_steps)
         self._has_callbacks = bool(callbacks)
         self._took_steps = False
         self._edited: set[Path] = set()  # files of the user whose edits were told
-        self._steps_left = True  # False if the checkpoint that was restored is that of the last step
 
     @contextlib.contextmanager
     def open(self, warm_up: contextlib.AbstractContextManager[None] | None = None) -> Iterator[None]:
@@ -195,17 +142,19 @@ class RunSession:
             CheckpointError: All checkpoints are damaged, or the checkpoint does not fit this run.
             ModelError: The checkpoint's adapter was trained on another model.
         """
-        self._expect_sizes()
-        with naming_both(self._continued, self._paths.root):
-            first = self._first_step = self._last_step = self._resume()
-        self._processes.remember(self._say_how_to_resume(first))
-        if self._is_over():
+        self._checkpoints.expect_sizes()
+        if not self._evaluator.is_on:
+            self._budget.expect(TimedPart.EVALUATION, 0.0)
+        self._start = self._checkpoints.restore(self._best)
+        first = self._last_step = self._start.step
+        self._processes.remember(how_to_resume(self._paths.root, first))
+        if self._start.is_over:
             _LOGGER.info("the run has finished and no step is left, so its files and settings stay as they are")
             yield
             return
-        with CheckpointSaver(self._checkpoints, phase) as self._saver:
+        with self._checkpoints.writing():
             with contextlib.ExitStack() as stack:
-                self._processes.from_first(lambda: self._begin(first, stack))
+                self._processes.from_first(lambda: self._begin(stack))
                 stack.enter_context(self._profiling)
                 if warm_up is not None:
                     stack.enter_context(warm_up)
@@ -213,7 +162,7 @@ class RunSession:
                 if first == 0 and self._evaluator.is_on:
                     row = self._evaluate(0)
                     self._record(0, row, judged=True)
-                    self._call_back("on_evaluate", 0, row)
+                    self._call_on_evaluate(0, row)
                 yield
             # The report is written while the last checkpoint is still being written in the background.
             self._processes.from_first(self._report)
@@ -229,7 +178,7 @@ class RunSession:
         for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop or self._reason_of_callbacks():
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
-                if self._saved_step < step - 1:
+                if self._checkpoints.saved_step < step - 1:
                     self._save(step - 1)
                     self._call_back("on_checkpoint", step - 1)
                 return
@@ -237,13 +186,15 @@ class RunSession:
                 self._end_early(step - 1)
                 return
             self._stop_if_asked(step - 1)
-            self._saver.check()
+            self._checkpoints.check()
             self._call_back("on_step_begin", step - 1)
             with self._profiling.step(step):
                 yield step
             self._last_step = step
             if self._profiling.ends_after(step):
-                self._settle()
+                # The profile ends when the background threads have written everything.
+                self.reporter.barrier()()
+                self._checkpoints.flush()
                 self._profiling.close()
 
     def batch(self, step: int) -> PromptBatch:
@@ -265,11 +216,9 @@ class RunSession:
             with spend("further steps" if self._took_steps else "first step"), self._budget.measured(TimedPart.STEP):
                 yield
         except (RewardFailureRateError, RewardError) as error:
-            self._save(step)
-            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
+            raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step)}") from error
         except DataError as error:
-            self._save(step)
-            raise DataError(f"{error}\n{self._how_to_resume(step)}", code=error.code) from error
+            raise DataError(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
@@ -290,21 +239,20 @@ class RunSession:
             if outcome.updates_applied:  # the step changed the weights, so a resumed run continues after it
                 self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
-        evaluated = is_last or is_due(step, training.eval_every_n_steps)
-        if evaluated:
-            row |= self._evaluate(step, row, result)
+        is_judged = is_last or is_due(step, training.eval_every_n_steps)
+        evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
+        row |= evaluation
         self._out_of_time = self._find_time_is_up(step)
         # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
-        extra = self._evaluate(step, row, result) if self._out_of_time and not evaluated else NO_METRICS
-        is_best_so_far = bool(extra) and copy.deepcopy(self._best).observe(step, {**row, **extra}, judged=True)
-        is_best = self._record(step, row, result, extra, judged=evaluated)
+        extra = self._evaluate(step, row, result) if self._out_of_time and not is_judged else NO_METRICS
+        is_best = self._record(step, row, result, extra, judged=is_judged)
         if is_best or is_last or self._out_of_time or is_due(step, training.save_interval_steps):
-            self._save(step, extra)
-        if is_best or is_best_so_far:
-            self._saver.mark_best(step)
-        if (evaluated and self._evaluator.is_on) or extra:
-            self._call_back("on_evaluate", step, {**row, **extra})
-        if self._saved_step == step:
+            self._save(step, has_extra=bool(extra))
+        if is_best:
+            self._checkpoints.mark_best(step)
+        if evaluation or extra:
+            self._call_on_evaluate(step, {**evaluation, **extra})
+        if self._checkpoints.saved_step == step:
             self._call_back("on_checkpoint", step)
         self._call_back("on_step", step, {**row, **extra})
 
@@ -317,7 +265,7 @@ class RunSession:
         last, seconds = self._last_step, time.perf_counter() - self._started
 
         def ends() -> list[dict[str, Any]]:
-            rows = self._rows()
+            rows = stored_rows(self._paths)
             if self._config.tracking.progress != "none":
                 locations = self._list_paths() | self._reports
                 table = summary_table(
@@ -325,7 +273,7 @@ class RunSession:
                     locations,
                     num_steps=last,
                     seconds=seconds,
-                    resumed_after=self._first_step,
+                    resumed_after=self._start.step,
                     unknown=unknown_figures(rows, self._config.prompt.format),
                 )
                 print(escape_hidden(table))
@@ -335,20 +283,19 @@ class RunSession:
         before, after = self._processes.from_first(ends)
         return Summary(before, after, self._paths)
 
-    def _begin(self, first: int, stack: contextlib.ExitStack) -> None:
+    def _begin(self, stack: contextlib.ExitStack) -> None:
         """Record the start of the run and open its reporter.
 
         This happens after all checks, so that a refused resume leaves the files of the run unchanged.
         """
-        self._attempt.begin()
+        self._opened.attempt.begin()
         context = describe_run(self._validated, self.max_steps)
         made_of = self._mixture, self.fingerprint, self._components
-        if self._steps_left or not self._paths.config.exists():
-            record_start(self._config, context, self._paths, self._method, *made_of, self._continued)
+        if self._start.has_steps_left or not self._paths.config.exists():
+            record_start(self._config, context, self._paths, self._method, *made_of, self._opened.continued)
         stack.push(self._report_stop)
-        first_step = first if self._saved_step else None
         self.reporter = stack.enter_context(
-            open_reporter(self._config, context, self._paths, self.max_steps, first_step)
+            open_reporter(self._config, context, self._paths, self.max_steps, self._start.step or None)
         )
 
     def _report_stop(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
@@ -376,11 +323,6 @@ class RunSession:
                 )
             self._edited.add(file)
 
-    def _settle(self) -> None:
-        """Wait until the background threads have written everything."""
-        self.reporter.barrier()()
-        self._saver.flush()
-
     def _record(
         self,
         step: int,
@@ -395,12 +337,13 @@ class RunSession:
         Only the reporter gets the extra metrics.
 
         Returns:
-            True if the step is judged and is the best so far.
+            True if the step is the best so far, by its own metrics if it is judged, or with the extra ones.
         """
+        is_best_with_extra = bool(extra) and self._best.would_be(step, {**row, **extra})
         self.reporter.record(step, row, result, extra)
         row = self._agree_on(row)
         self._mixture.observe(step, row)
-        return self._best.observe(step, row, judged)
+        return self._best.observe(step, row, judged) or is_best_with_extra
 
     def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the first process's numbers of a row.
@@ -415,16 +358,17 @@ class RunSession:
 
     def _call_back(self, event: str, step: int, row: dict[str, Any] | None = None) -> None:
         """Call the user's callbacks in the first process. If one fails, save a checkpoint of the step first."""
-        if not (self._has_callbacks and self._processes.is_first):
+        if not self._processes.is_first:
             return
-        if event == "on_evaluate" and row is not None:
-            row = {name: value for name, value in row.items() if name.startswith("eval/")}
         try:
             self._callbacks.call(event, step, *(() if row is None else (MappingProxyType(row),)))
         except BaseException:
             if self._processes.count == 1:  # all processes write a checkpoint together
                 self._save(step)
             raise
+
+    def _call_on_evaluate(self, step: int, metrics: Mapping[str, Any]) -> None:
+        self._call_back("on_evaluate", step, {name: v for name, v in metrics.items() if name.startswith("eval/")})
 
     def _reason_of_callbacks(self) -> str | None:
         return self._processes.from_first(lambda: self._callbacks.reason_to_stop) if self._has_callbacks else None
@@ -442,130 +386,21 @@ class RunSession:
             try:
                 with self._budget.measured(TimedPart.EVALUATION):
                     metrics = self._evaluator.metrics(self._components.batch_sampler, step)
-                return metrics | {_EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
+                return metrics | {EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
             except RewardError as error:
                 if row is not None:
                     self._record(step, row, result, judged=False)
-                    self._save(step)
-                raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
+                raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step)}") from error
 
-    def _resume(self) -> int:
-        """Restore the latest checkpoint, and return its step; return 0 for a new run."""
-        config, components = self._config, self._components
-        if not config.training.resume:
-            return 0
-        restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
-        self._processes.from_first(
-            lambda: refuse_to_cut(
-                self._record_of_checkpoints, restored.step if restored else 0, self._continued or self._paths
-            )
-        )
-        if restored is None and self._continued:
-            raise CheckpointError(
-                f"there is no checkpoint in {self._continued.checkpoints}; start a new run without "
-                "training.continue_from",
-                code="no_checkpoint",
-            )
-        if restored is None:
-            _LOGGER.info("nothing to resume in %s; starting from the beginning", self._paths.checkpoints)
-            return 0
-        with reading_metadata(restored):
-            root = (self._continued or self._paths).root
-            check_resumable(restored, self._metadata, config, components, self._method, root)
-            if self._method == GRPO:
-                check_reward(restored.metadata, self._metadata, config)
-            self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
-            if self._by_pass_rate:
-                self._by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
-        write_state(components.updater, components.moving_reference, restored.state)
-        if (continued := self._continued) is not None:
-            self._processes.from_first(lambda: copy_history(continued, self._paths))
-        rows = self._processes.from_first(lambda: self._kept_rows(restored))
-        judge_again(self._best, rows, config, self.max_steps)
-        self._budget.remember(TimedPart.EVALUATION, [row[_EVALUATION_S] for row in rows if row.get(_EVALUATION_S)])
-        self._steps_left = restored.step < self.max_steps and self._best.reason_to_stop is None
-        if not self._is_over():
-            # The best may have no checkpoint, if other steps are judged than before.
-            steps = self._processes.from_first(self._checkpoints.steps)
-            if continued is not None:
-                self._checkpoints.adopt(step for step in steps if step in (restored.step, self._best.step))
-                self._record_of_checkpoints = CheckpointRecord(None, ())
-            self._checkpoints.repair_best(self._best.step if self._best.step in steps else None)
-            self._checkpoints.remove_after(restored.step)
-        self._saved_step = restored.step
-        _LOGGER.info("resumed from the checkpoint of step %d", restored.step)
-        if continued is not None:
-            _LOGGER.info("the run of %s continues in %s", continued.root, self._paths.root)
-        return restored.step
+    def _save(self, step: int, *, has_extra: bool = False) -> None:
+        self._checkpoints.save(step, self.reporter, has_extra=has_extra)
 
-    def _is_over(self) -> bool:
-        """Return True if the run has finished and this attempt takes no further step."""
-        return not self._steps_left and self._processes.from_first(lambda: self._attempt.was_finished)
-
-    def _expect_sizes(self) -> None:
-        """Tell the budget what writing takes, and refuse a limit that a single checkpoint exceeds."""
-        limit, size_gb = self._config.training.max_checkpoints_gb, size_of(self._read_state()) / 1e9
-        policy = jax.tree.leaves(nnx.state(self._components.updater.policy))
-        self._budget.expect(TimedPart.CHECKPOINT, size_gb * _SECONDS_PER_GB)
-        # An export reads the model and writes it.
-        self._budget.expect(TimedPart.EXPORT, 2 * sum(array.nbytes for array in policy) / 1e9 * _SECONDS_PER_GB)
-        if not self._evaluator.is_on:
-            self._budget.expect(TimedPart.EVALUATION, 0.0)
-        if limit is not None and size_gb > limit:
-            raise ConfigError(
-                f"training.max_checkpoints_gb must hold a checkpoint of this run, which takes {size_gb:.2g} GB, but is "
-                f"{limit:g}; set it to {3 * size_gb:.2g} for the last, the best and the next, or train an adapter",
-                code="checkpoint_too_large",
-            )
-
-    def _kept_rows(self, restored: Restored) -> list[dict[str, Any]]:
-        """Return the rows that a run resumed from a checkpoint keeps, and warn of missing rows.
-
-        The evaluation at the end of a run that stopped is removed if the run would not have made it otherwise.
-        """
-        step, interval = restored.step, self._config.training.eval_every_n_steps
-        cut_after(self._paths.metrics, step)
-        if restored.metadata.get(_EXTRA) and step < self.max_steps and not is_due(step, interval):
-            remove_metrics(self._paths.metrics, step, ("eval/", _EVALUATION_S))
-        tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
-        return self._rows()
-
-    def _rows(self) -> list[dict[str, Any]]:
-        """Return the rows of metrics.jsonl; none if somebody has removed it."""
-        return read_rows(self._paths.metrics) if self._paths.metrics.exists() else []
-
-    def _save(self, step: int, extra: Mapping[str, Any] = NO_METRICS) -> None:
-        """Begin to write the checkpoint of a step, unless it has one. Rows and rollouts are written before it.
-
-        Args:
-            step: The step.
-            extra: Metrics of its row that a run without `training.max_hours` would not have.
-        """
-        if step > self._saved_step:
-            with phase("checkpoint"), spend("checkpoints"):
-                data = self._components.batches.fingerprint(step)
-                metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
-                if self._by_pass_rate:
-                    metadata["pass_rates"] = self._by_pass_rate.state_dict()
-                if extra:
-                    metadata[_EXTRA] = True
-                self._saver.save(
-                    step,
-                    self._read_state(),
-                    metadata,
-                    after=self.reporter.barrier(),
-                    measured=self._budget.measured(TimedPart.CHECKPOINT),
-                    then=lambda: self._record_checkpoint(step),
-                )
-            self._saved_step = step
-            self._processes.remember(self._say_how_to_resume(step))
-
-    def _record_checkpoint(self, step: int) -> None:
-        if self._processes.is_first:
-            write_record(self._paths, step, self._record_of_checkpoints)
-
-    def _read_state(self) -> State:
-        return read_state(self._components.updater, self._components.moving_reference)
+    def _save_for_resuming(self, step: int) -> str:
+        """Save a checkpoint of a step, wait until it is written, and return how to resume from it."""
+        self._save(step)
+        if step > 0:
+            self._checkpoints.flush()
+        return how_to_resume(self._paths.root, step)
 
     def _find_time_is_up(self, step: int) -> str | None:
         """Return the reason why the run has no time for the step after this one; None if it has."""
@@ -576,39 +411,27 @@ class RunSession:
     def _end_early(self, step: int) -> None:
         """Save, and say how a run without time for another step continues."""
         self._save(step)
-        self._attempt.stopped = f"stopped by training.max_hours after step {step} of {self.max_steps}"
-        how = self._say_how_to_resume(step)
+        self._opened.attempt.stopped = f"stopped by training.max_hours after step {step} of {self.max_steps}"
+        how = how_to_resume(self._paths.root, step)
         if step > 0:
             how += f"\nor continue it, or a copy of it, in a new directory:\n  {continue_command(self._paths.root)}"
         _LOGGER.info("the run stops after step %d of %d: %s. %s", step, self.max_steps, self._out_of_time, how)
 
     def _stop_if_asked(self, step: int) -> None:
         # A signal to any process stops all of them after the same step.
-        signals = self._processes.gather(self._stop.signal_number)
+        signals = self._processes.gather(self._opened.stop.signal_number)
         number = next((signal for signal in signals if signal is not None), None)
         if number is not None and step < self.max_steps:
-            self._save(step)
-            raise Interrupted(f"stopped by signal {number} after step {step}. {self._how_to_resume(step)}", number)
+            raise Interrupted(f"stopped by signal {number} after step {step}. {self._save_for_resuming(step)}", number)
 
     def _stop_not_finite(self, step: int, outcome: StepOutcome) -> None:
         # If no update of this step was applied, the weights are those of the step before.
         reached = step if outcome.updates_applied else step - 1
-        self._save(reached)
         raise NonFiniteUpdateError(
             f"step {step}: the loss is {outcome.loss} and the gradient norm {outcome.grad_norm}; the weights were "
             "not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or check for extreme "
-            f"rewards. {self._how_to_resume(reached)}"
+            f"rewards. {self._save_for_resuming(reached)}"
         )
-
-    def _how_to_resume(self, step: int) -> str:
-        if step > 0:
-            self._saver.flush()  # the message says that the checkpoint is saved
-        return self._say_how_to_resume(step)
-
-    def _say_how_to_resume(self, step: int) -> str:
-        if step == 0:
-            return f"No step was completed, so start again with:\n  {resume_command(self._paths.root)}"
-        return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(self._paths.root)}"
 
     def _list_paths(self) -> dict[str, Path | str]:
         paths: dict[str, Path | str] = {

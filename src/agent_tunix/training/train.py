@@ -1,7 +1,7 @@
 """A training run, from top to bottom: open, load, build, take the steps of GRPO, report.
 
 `opening.py` claims the run's directory, `components.py` builds its parts, `session.py` handles everything around the
-steps, and `grpo/step.py` is the algorithm.
+steps, `checkpointing.py` its checkpoints, and `grpo/step.py` is the algorithm.
 """
 
 import functools
