@@ -51,7 +51,7 @@ def continue_command(root: Path) -> str:
 
 
 def how_to_resume(root: Path, step: int) -> str:
-    """Return the end of a message about a run that stopped after a step, whose checkpoint is saved."""
+    """Return the sentence that says how a run goes on from the checkpoint of a step; 0 if it completed none."""
     if step == 0:
         return f"No step was completed, so start again with:\n  {resume_command(root)}"
     return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(root)}"
@@ -159,7 +159,8 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
     is_first = record.step is None and elsewhere == paths.checkpoints  # no checkpoint has been completed
     if is_first or any(elsewhere.glob("step_*")):
         return
-    newest = max((row["step"] for row in stored_rows(paths)), default=0) if record.step is None else record.step
+    rows = stored_rows(paths)
+    newest = max((row["step"] for row in rows), default=0) if record.step is None else record.step
     if step >= newest or (record.step is None and step > 0):
         return
     newest_there = f"the newest one is of step {step}" if step else "there are none"
