@@ -118,8 +118,8 @@ def shard(state: Any, mesh: jax.sharding.Mesh) -> Any:
     )
 
 
-def rows(mesh: jax.sharding.Mesh, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """Return an abstract array whose first dimension is rows."""
+def rows(mesh: jax.sharding.Mesh, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an abstract array whose first dimension is rows; it stands for an array."""
     return jax.ShapeDtypeStruct(shape, dtype, sharding=row_sharding(mesh, shape[0]))
 
 

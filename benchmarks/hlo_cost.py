@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import jax
-from jaxlib import _hlo, _jax
+from jaxlib import _hlo, _jax  # type: ignore[attr-defined]
 
 _LOOP = re.compile(r"^ .* while\(.*condition=%([^,\s]+), body=%([^,\s]+)", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^ +(?:ROOT )?%(\S+) = (.*?) ([a-z][a-z\-]*)\((.*)$", re.MULTILINE)
