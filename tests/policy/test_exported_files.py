@@ -1,5 +1,6 @@
 """Files that go along with an exported model: no private file, program or pickle of whoever made the model."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -40,3 +41,17 @@ def test_links_within_the_hub_and_model_are_kept(source: Path, tmp_path: Path, e
     (snapshot / "COPYING").symlink_to("LICENSE")
     directory = export(snapshot)
     assert (directory / "LICENSE").read_text() == (directory / "COPYING").read_text() == "as you like"
+
+
+def test_programs_and_pickles_of_the_model_stay_behind(source: Path, export: Callable[[Path], Path]) -> None:
+    for name in ("modeling_mine.py", "native.so", "scaler.pkl"):
+        (source / name).write_bytes(b"x")
+    (source / "processor_config.json").write_text('{"a": [{"auto_map": {"AutoProcessor": "p.P"}, "b": 1}]}')
+    for name in ("config.json", "tokenizer_config.json"):
+        settings = json.loads((source / name).read_text())
+        (source / name).write_text(json.dumps(settings | {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}))
+    directory = export(source)
+    assert {path.suffix for path in directory.iterdir()} <= {".json", ".safetensors", ".jinja", ".txt", ""}
+    assert json.loads((directory / "processor_config.json").read_text()) == {"a": [{"b": 1}]}
+    for name in ("config.json", "tokenizer_config.json"):
+        assert "auto_map" not in json.loads((directory / name).read_text())

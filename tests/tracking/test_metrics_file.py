@@ -130,6 +130,21 @@ def test_a_file_that_cannot_be_opened_is_a_clear_error(
         open_file(tmp_path / "none" / "metrics.jsonl")
 
 
+def test_a_run_stops_if_its_directory_was_moved(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    root.mkdir()
+    with MetricsFile(root / "metrics.jsonl") as file:
+        file.write(1, {})
+        root.rename(tmp_path / "moved")
+        for replaced in (False, True):
+            if replaced:
+                root.mkdir()
+                (root / "metrics.jsonl").touch()
+            with raises(RunDirectoryError, "unwritable_directory"):
+                file.write(2, {})
+    assert steps_of(tmp_path / "moved" / "metrics.jsonl") == [1]
+
+
 def test_row_that_does_not_fit_leaves_the_file_whole(path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with MetricsFile(path) as file:

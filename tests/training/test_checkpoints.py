@@ -5,6 +5,8 @@ import logging
 import os
 import re
 import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -249,11 +251,36 @@ def test_a_full_disk_leaves_older_checkpoints_whole(checkpoints: Checkpoints, di
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert str(caught.value).startswith("File too large: the checkpoint of step 10 cannot be written")
     assert "It takes about 0.8 MB" in str(caught.value)
+    assert "`ulimit -f`" in str(caught.value)
     assert "([5])" in str(caught.value)
     assert [path.name for path in directory.iterdir()] == ["step_000005"]
     assert_restores(checkpoints, 5)
     save(checkpoints, 10)
     assert_restores(checkpoints, 10)
+
+
+LIMITED = """
+import os, resource, sys
+from pathlib import Path
+import jax.numpy as jnp
+from agent_tunix.errors import CheckpointError
+from agent_tunix.runs.weights.checkpoints import Checkpoints
+limit = len(os.listdir("/proc/self/fd")) + 6
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+try:
+    Checkpoints(Path(sys.argv[1]), 3).save(5, {"weights": {"w": jnp.arange(200_000.0)}}, {})
+except CheckpointError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_limit_on_open_files_is_named_without_tracebacks_of_the_libraries(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"Too many open files: the checkpoint of step 5 cannot be written to {tmp_path}. ")
+    assert "`ulimit -n 65536`" in done.stdout
 
 
 # Beside the run.

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from agent_tunix.config.compose import to_yaml
 from agent_tunix.errors import CheckpointError, ConfigError
 from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.runs.directory import hold
@@ -18,12 +19,12 @@ from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.runs.weights.state import read_weights
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.startup.time_budget import TimeBudget
-from agent_tunix.tracking.outcome import RunStatus, read_outcome
+from agent_tunix.tracking.outcome import RunStatus, read_outcome, record_failure
 from agent_tunix.training import session as session_module
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
-from tests.training.support import copy_run, train_run
+from tests.training.support import FINISHED, copy_run, small_run, train_run
 
 OVERRIDES = (
     "training.save_interval_steps=2",
@@ -79,6 +80,7 @@ def assert_same(expected: Path, found: Path) -> None:
     assert best[0].steps() == best[1].steps()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_has_what_a_finished_one_has(stopped: Path) -> None:
     rows = read_rows(stopped)
     assert [row["step"] for row in rows] == [0, 1, 2, STOPPED_AFTER]
@@ -87,6 +89,7 @@ def test_a_stopped_run_has_what_a_finished_one_has(stopped: Path) -> None:
     assert read_outcome(stopped).status is RunStatus.STOPPED
 
 
+@pytest.mark.slow
 def test_its_continuation_in_a_new_directory_equals_an_unbroken_run_and_needs_the_old_one_no_more(
     stopped: Path, unbroken: Path, tmp_path: Path
 ) -> None:
@@ -103,35 +106,42 @@ def test_its_continuation_in_a_new_directory_equals_an_unbroken_run_and_needs_th
     assert_same(unbroken, new)
 
 
-def test_what_cannot_be_continued_names_both_directories(stopped: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_what_cannot_be_continued_names_both_directories(finished: Path, tmp_path: Path) -> None:
     new, other_rows = tmp_path / "new", "data.num_train=32"
     with raises(CheckpointError, "checkpoint_mismatch") as refused:
-        train_run(new, *OVERRIDES, f"training.continue_from={stopped}", other_rows)
+        train_run(new, *FINISHED, f"training.continue_from={finished}", other_rows)
     assert str(new) in str(refused.value)
-    assert str(stopped) in str(refused.value)
+    assert str(finished) in str(refused.value)
     assert not (new / "metrics.jsonl").exists()
     # Nothing is in the way of the corrected command.
     assert not any((new / "checkpoints").iterdir())
 
 
-def test_a_run_without_checkpoints_is_not_continued(stopped: Path, tmp_path: Path) -> None:
-    empty = copy_run(stopped, tmp_path / "empty")
-    for path in (empty / "checkpoints").glob("step_*"):
-        shutil.rmtree(path)
+@pytest.fixture
+def failed(tmp_path: Path) -> Path:
+    """A run that ended before its first checkpoint."""
+    root = tmp_path / "failed"
+    root.mkdir()
+    (root / "config.yaml").write_text(to_yaml(small_run()))
+    record_failure(root, CheckpointError("no space"))
+    return root
+
+
+def test_a_run_without_checkpoints_is_not_continued(failed: Path, tmp_path: Path) -> None:
     with raises(CheckpointError, "no_checkpoint"):
-        train_run(tmp_path / "new", *OVERRIDES, f"training.continue_from={empty}")
+        train_run(tmp_path / "new", f"training.continue_from={failed}")
 
 
-def test_a_directory_that_is_no_other_run_that_has_ended_is_refused(stopped: Path, tmp_path: Path) -> None:
+def test_a_directory_that_is_no_other_run_that_has_ended_is_refused(failed: Path, tmp_path: Path) -> None:
     with raises(ConfigError, "invalid_run_config"):
         train_run(tmp_path / "new", f"training.continue_from={tmp_path}")
     with raises(ConfigError, "invalid_request"):
-        train_run(stopped, f"training.continue_from={stopped}")
-    running = copy_run(stopped, tmp_path / "running")
-    status = json.loads((running / "status.json").read_text())
-    (running / "status.json").write_text(json.dumps({**status, "status": "running"}))
-    with hold(running), raises(ConfigError, "invalid_request"):
-        train_run(tmp_path / "new", f"training.continue_from={running}")
+        train_run(failed, f"training.continue_from={failed}")
+    status = json.loads((failed / "status.json").read_text())
+    (failed / "status.json").write_text(json.dumps({**status, "status": "running"}))
+    with hold(failed), raises(ConfigError, "invalid_request"):
+        train_run(tmp_path / "new", f"training.continue_from={failed}")
 
 
 def test_a_limit_that_no_checkpoint_keeps_to_is_refused_before_training(tmp_path: Path) -> None:

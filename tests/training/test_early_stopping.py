@@ -113,6 +113,18 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(ended: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_run_resumed_with_other_judged_steps_goes_on_and_its_best_checkpoint_exists(
+    ended: Path, tmp_path: Path
+) -> None:
+    """Step 2 is then the best of the judged ones, and has none."""
+    root = copy_run(ended, tmp_path / "run")
+    train_run(root, *OVERRIDES, "training.resume=true", "training.eval_every_n_steps=2")
+    assert steps_of(root) == [0, 1, 2, 3, 4]
+    checkpoints = Checkpoints(root / "checkpoints", 1)
+    assert checkpoints.best_step() in checkpoints.steps()
+
+
+@pytest.mark.slow
 def test_without_a_best_checkpoint_its_evaluation_is_refused(finished: Path) -> None:
     with raises(CheckpointError, "no_checkpoint", "[2, 4]"):
         load_trained_policy(find_run(finished), "best")

@@ -41,8 +41,10 @@ class MetricsFile(Closing):
         """Append the row of a step: `step` first, then the metrics by name; non-finite values become null.
 
         Raises:
-            RunDirectoryError: The disk is full, or the file cannot be written for another reason.
+            RunDirectoryError: The disk is full, the file or its directory has been removed or moved, or the file cannot
+                be written for another reason.
         """
+        self._require_place()
         row = {"step": step} | dict(sorted(to_plain(metrics).items()))
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with _explained(self._path, "written"):
@@ -67,6 +69,17 @@ class MetricsFile(Closing):
     def close(self) -> None:
         """Close the file; another call does nothing."""
         self._file.close()
+
+    def _require_place(self) -> None:
+        """Refuse to write rows that nobody would find at the file's path."""
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+                return
+        raise RunDirectoryError(
+            f"{self._path} was removed, moved or replaced while the run was writing to it; move it back and resume "
+            "with training.resume=true, or start the run again",
+            code="unwritable_directory",
+        )
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -45,7 +45,8 @@ def test_calls_wait_side_by_side_and_no_more_than_allowed(place: str, write: Wri
 
 
 @pytest.mark.slow
-def test_a_call_that_waits_too_long_is_cancelled_and_the_others_are_not(write: Write) -> None:
+@pytest.mark.parametrize("place", ["inline", "process"])
+def test_a_call_that_waits_too_long_is_cancelled_and_the_others_are_not(place: str, write: Write) -> None:
     spec = write(
         """
         import asyncio, time
@@ -54,7 +55,7 @@ def test_a_call_that_waits_too_long_is_cancelled_and_the_others_are_not(write: W
             return float(len(sample.response))
         """
     )
-    scores = score(spec, ["a", "slow", "aaa", "slow", "a"], "process", timeout_s=LIMIT_S)
+    scores = score(spec, ["a", "slow", "aaa", "slow", "a"], place, timeout_s=LIMIT_S)
     assert [each.value for each in scores] == [1.0, None, 3.0, None, 1.0]
     assert scores[1].outcome is scores[3].outcome is Outcome.TIMEOUT
     assert "rewards.timeout_s" in scores[1].detail

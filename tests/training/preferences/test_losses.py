@@ -53,7 +53,6 @@ def test_losses_and_gradients_equal_the_equations(prefer: PreferConfig) -> None:
     @jax.jit
     def total(logps: jax.Array) -> tuple[jax.Array, jax.Array]:
         scores = score_responses(settings, logps, reference if settings.has_reference else None, jnp.asarray(MASK))
-        scores = score_responses(settings, logps, reference if settings.has_reference else None, jnp.array(MASK))
         losses = pair_losses(settings, scores[::2] - scores[1::2])
         return losses.sum(), losses
 
