@@ -140,6 +140,8 @@ def test_a_device_can_be_described_by_its_figures() -> None:
         (["model=llama3"], "tiny_tools, not 'llama3'\n"),
         (["--device", "A100"], "did you mean a100-40 or a100-80?"),
         (["grpo.num_generations=1"], "grpo.num_generations"),
+        (["grpo.loss=gpro"], "grpo.loss must be one of grpo, gspo"),
+        (["grpo.advantage_scaling=grup"], "did you mean group?"),
     ],
 )
 def test_a_wrong_option_is_explained(arguments: list[str], told: str) -> None:
