@@ -150,6 +150,12 @@ def test_a_wrong_option_is_explained(arguments: list[str], told: str) -> None:
     assert told in ran.stderr
 
 
+def test_judges_of_evaluations_take_memory_too() -> None:
+    ran = CliRunner().invoke(main, ["plan", "--device", "h100", "model=gemma3_1b", "evaluation.correct=judged_math"])
+    assert ran.exit_code == 0, ran.output
+    assert {"judges", "while judging"} <= {line.rpartition("  ")[0].strip() for line in ran.stdout.splitlines()}
+
+
 @pytest.mark.slow
 def test_planning_loads_no_jax() -> None:
     program = (
