@@ -1,6 +1,7 @@
 """Losses of preference tuning against NumPy: values, and gradients with respect to every token's log-probability."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -51,7 +52,7 @@ def test_losses_and_gradients_equal_the_equations(prefer: PreferConfig) -> None:
 
     @jax.jit
     def total(logps: jax.Array) -> tuple[jax.Array, jax.Array]:
-        scores = score_responses(settings, logps, reference if settings.has_reference else None, MASK)
+        scores = score_responses(settings, logps, reference if settings.has_reference else None, jnp.asarray(MASK))
         losses = pair_losses(settings, scores[::2] - scores[1::2])
         return losses.sum(), losses
 
@@ -64,13 +65,13 @@ def test_losses_and_gradients_equal_the_equations(prefer: PreferConfig) -> None:
 @pytest.mark.parametrize("prefer", [PreferConfig(), PreferConfig(loss="simpo")], ids=str)
 def test_extreme_differences_stay_finite(prefer: PreferConfig) -> None:
     settings = preference_settings(prefer)
-    losses, slopes = jax.vmap(jax.value_and_grad(lambda x: pair_losses(settings, x)))(np.float32([-1e5, 1e5]))
+    losses, slopes = jax.vmap(jax.value_and_grad(lambda x: pair_losses(settings, x)))(jnp.array([-1e5, 1e5]))
     assert np.isfinite(losses).all()
     assert np.isfinite(slopes).all()
 
 
 def test_a_response_without_tokens_has_score_0() -> None:
-    mask = np.zeros((2, 3), bool)
+    logps, mask = jnp.full((2, 3), jnp.nan), jnp.zeros((2, 3), bool)
     for loss in ("dpo", "simpo", "ipo"):
         settings = preference_settings(PreferConfig(loss=loss))
-        np.testing.assert_array_equal(score_responses(settings, np.full((2, 3), np.nan), None, mask), [0.0, 0.0])
+        np.testing.assert_array_equal(score_responses(settings, logps, None, mask), [0.0, 0.0])

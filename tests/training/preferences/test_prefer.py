@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -48,7 +49,8 @@ def scores_by_oracle(bench: Bench, objective: PreferenceObjective, batch: Prompt
     logps = np.zeros(pairs.tokens.shape)
     for row, (tokens, mask) in enumerate(zip(pairs.tokens, pairs.mask, strict=True)):
         logps[row, mask] = logps_of(logits, batch.token_ids[row // 2], tokens[mask], 1.0)
-    return np.asarray(score_responses(preference_settings(bench.config.prefer), logps, None, pairs.mask))
+    settings = preference_settings(bench.config.prefer)
+    return np.asarray(score_responses(settings, jnp.asarray(logps), None, jnp.asarray(pairs.mask)))
 
 
 @pytest.mark.parametrize("loss", ["dpo", "simpo", "ipo"])
