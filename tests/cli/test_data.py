@@ -50,6 +50,12 @@ def test_a_row_without_a_prompt_says_why(tmp_path: Path) -> None:
     assert "tools" in prompt["problem"]
 
 
+def test_an_unknown_loss_is_refused() -> None:
+    result = CliRunner().invoke(main, ["data", "show", "grpo.loss=gpro"])
+    assert result.exit_code == 2, result.output
+    assert "grpo.loss must be one of" in result.stderr
+
+
 def test_the_text_for_a_person_has_the_same_parts() -> None:
     result = CliRunner().invoke(main, ["data", "show", "--split", "test"])
     assert result.exit_code == 0

@@ -140,12 +140,20 @@ def test_a_device_can_be_described_by_its_figures() -> None:
         (["model=llama3"], "tiny_tools, not 'llama3'\n"),
         (["--device", "A100"], "did you mean a100-40 or a100-80?"),
         (["grpo.num_generations=1"], "grpo.num_generations"),
+        (["grpo.loss=gpro"], "grpo.loss must be one of grpo, gspo"),
+        (["grpo.advantage_scaling=grup"], "did you mean group?"),
     ],
 )
 def test_a_wrong_option_is_explained(arguments: list[str], told: str) -> None:
     ran = CliRunner().invoke(main, ["plan", *arguments])
     assert ran.exit_code == 2, ran.output
     assert told in ran.stderr
+
+
+def test_judges_of_evaluations_take_memory_too() -> None:
+    ran = CliRunner().invoke(main, ["plan", "--device", "h100", "model=gemma3_1b", "evaluation.correct=judged_math"])
+    assert ran.exit_code == 0, ran.output
+    assert {"judges", "while judging"} <= {line.rpartition("  ")[0].strip() for line in ran.stdout.splitlines()}
 
 
 @pytest.mark.slow

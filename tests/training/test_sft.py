@@ -253,6 +253,15 @@ def test_an_adapter_begins_with_an_adapter(adapted: Path, tmp_path: Path) -> Non
     assert rows[1]["policy/kl"] == pytest.approx(0.0, abs=1e-6)
 
 
+def test_a_judge_of_its_evaluations_shares_the_base(tmp_path: Path) -> None:
+    tone = {"function": "judge", "args": {"model": "embedded:tiny_qwen3", "rubric": "Is it kind?", "max_tokens": 4}}
+    config = supervised(*LORA, "training.num_batches=1", "evaluation.num_samples=2", "rewards.max_failure_rate=1")
+    config.model.path, config.evaluation.with_rewards = "embedded:tiny_qwen3", True
+    config.training.reward_function = {"tone": tone}
+    assert start(config, tmp_path / "run")[-1]["eval/rewards/num_unscored"] == 2
+    assert "shared with the policy" in (tmp_path / "run" / "train.log").read_text()
+
+
 @pytest.mark.parametrize(
     ("given", "keys", "error", "code", "fact"),
     [

@@ -83,6 +83,8 @@ def test_trials_that_are_worse_than_the_median_end_early(tmp_path: Path, monkeyp
 def test_what_no_trial_could_run_is_refused_before_one_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"optimizer\.momentum 0\.5 has no effect with"):
         tune(search(tmp_path, 1, fixed=[*QUICK, "optimizer.momentum=0.5"]))
+    with pytest.raises(ConfigError, match=r"grpo\.loss must be one of"):
+        tune(search(tmp_path, 1, fixed=[*QUICK, "grpo.loss=gpro"]))
     with raises(ConfigError, "invalid_search"):
         tune(search(tmp_path, 1, space={}))
     assert list(tmp_path.iterdir()) == []

@@ -34,12 +34,14 @@ def show(count: int, split: Literal["train", "test"], as_json: bool, overrides: 
     """
     from agent_tunix.config.checks import check
     from agent_tunix.config.working_directory import find_own_conf
+    from agent_tunix.runs.algorithm_setup import register_own_algorithm
     from agent_tunix.runs.shown_prompts import show_prompts
     from agent_tunix.runs.weights.starting_run import compose_start
 
     find_own_conf()
     config = compose_start(overrides)
     check(config)
+    register_own_algorithm(config, Path.cwd())
     prompts = list(show_prompts(config, Path.cwd(), split, count))
     if as_json:
         echo_json([prompt.to_data() for prompt in prompts])

@@ -143,11 +143,13 @@ def plan(
 def _compose(overrides: Sequence[str]) -> "Config":
     from agent_tunix.config.checks import check
     from agent_tunix.config.working_directory import find_own_conf
+    from agent_tunix.runs.algorithm_setup import register_own_algorithm
     from agent_tunix.runs.weights.starting_run import compose_start
 
     find_own_conf()
     config = compose_start(overrides)
     check(config)
+    register_own_algorithm(config, Path.cwd())
     return config
 
 

@@ -121,6 +121,12 @@ def components_without_code(config: Config, working_directory: Path) -> dict[str
     return _named_components(reward_spec(config, working_directory), working_directory)
 
 
+def correct_without_code(config: Config, working_directory: Path) -> dict[str, dict[str, Any]]:
+    """Return the same of the reward that `evaluation.correct` names; nothing for a built-in measure."""
+    spec, _ = correct_spec(config)
+    return {} if spec is None else _named_components(spec, working_directory)
+
+
 def _named_components(spec: Any, working_directory: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(spec, str):
         return read_components(spec)

@@ -19,7 +19,12 @@ from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.weights.base_model import METADATA_KEY, check_base
 from agent_tunix.runs.weights.checkpoints import Restored
 from agent_tunix.runs.weights.record import CheckpointRecord
-from agent_tunix.runs.weights.state import changed_since, reward_changed_since, teacher_changed_since
+from agent_tunix.runs.weights.state import (
+    changed_since,
+    initial_changed_since,
+    reward_changed_since,
+    teacher_changed_since,
+)
 from agent_tunix.tracking import missing_steps, read_rows
 from agent_tunix.tracking.run_table import flatten
 from agent_tunix.training.components import TrainingComponents
@@ -121,6 +126,13 @@ def check_resumable(
             "resuming requires the checkpoint's reference policy, but this run would use the initial policy; resume "
             f"with grpo.reference_sync_steps={before['reference_sync_steps']} and grpo.beta above 0, or start a new "
             "run",
+            code="checkpoint_mismatch",
+        )
+    is_fixed = components.reference is not None and components.moving_reference is None
+    if is_fixed and (initial_change := initial_changed_since(before, now)):
+        raise CheckpointError(
+            "resuming requires the checkpoint's reference policy, which has the weights of training.init_checkpoint, "
+            f"but {initial_change}; set training.init_checkpoint or model.from_run to that run, or start a new run",
             code="checkpoint_mismatch",
         )
     if teacher_change := teacher_changed_since(before, now):

@@ -16,6 +16,7 @@ from typing import Any
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reward_setup import OWN_REWARD
+from agent_tunix.runs.weights.judge_models import local_judges
 from agent_tunix.tracking.callbacks import Callback
 from agent_tunix.training.components import TrainingComponents, build_components
 from agent_tunix.training.opening import open_run
@@ -95,14 +96,16 @@ def _train_on_rows(
         if config.data.sampling == "pass_rate":
             _LOGGER.info("data.sampling=pass_rate has no effect, because this run samples nothing")
             config = replace(config, data=replace(config.data, sampling="uniform"))
-        components = build_components(config, num_rows=micro_batch_size(config) * responses_per_row)
+        settings, rewards = config.evaluation, config.rewards
+        scores = settings.with_rewards or settings.correct == OWN_REWARD
+        judges = local_judges(validated.mixture if scores else None, validated.correct)
+        components = build_components(config, num_rows=micro_batch_size(config) * responses_per_row, judges=judges)
         objective = make_objective(components)
         trainer = SupervisedTrainer(
             components.config, components.sampler, components.updater, objective, components.held_out
         )
-        score, rewards = None, components.config.rewards
-        settings = components.config.evaluation
-        if settings.with_rewards or settings.correct == OWN_REWARD:
+        score = None
+        if scores:
             mixture = stack.enter_context(shared_rewards(validated.mixture, rewards, opened.processes))
             score = share_scoring(mixture, rewards, opened.processes)
         correct = stack.enter_context(shared_correct(validated.correct, rewards, opened.processes))

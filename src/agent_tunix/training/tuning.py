@@ -27,6 +27,7 @@ from agent_tunix.config.checks import check
 from agent_tunix.errors import AgentTunixError, ConfigError, RunDirectoryError
 from agent_tunix.execution.workers.linux import die_with_parent
 from agent_tunix.overrides import assign
+from agent_tunix.runs.algorithm_setup import register_own_algorithm
 from agent_tunix.runs.directory import hold
 from agent_tunix.runs.weights.starting_run import compose_start
 from agent_tunix.tracking.metrics_file import is_number, read_rows
@@ -152,7 +153,9 @@ def _check_first_trial(search: Search) -> None:
             "'grpo.beta=0,0.02' or 'optimizer.learning_rate=tag(log,interval(1e-5,1e-3))'",
             code="invalid_search",
         )
-    check(compose_start([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())]))
+    config = compose_start([*search.fixed, *(f"{key}={value.first()}" for key, value in search.space.items())])
+    check(config)
+    register_own_algorithm(config, Path.cwd())
 
 
 def _open_study(optuna: Any, search: Search) -> Any:

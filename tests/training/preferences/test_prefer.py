@@ -13,12 +13,14 @@ from agent_tunix.config.compose import from_yaml
 from agent_tunix.config.preferences import preference_settings
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.errors import CheckpointError
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.training.launch import Method, launch
 from agent_tunix.training.preferences.losses import pair_losses, score_responses
 from agent_tunix.training.preferences.objective import PreferenceObjective
 from agent_tunix.training.supervised import SupervisedTrainer
 from agent_tunix.training.verification import first_difference, read_rows
+from tests.raising import raises
 from tests.small_run import SMALL_RUN
 from tests.training.reference_sampler import logits_of, logps_of
 from tests.training.support import Bench, BenchMaker, copy_run, small_run
@@ -135,6 +137,13 @@ def test_resumed_it_equals_an_unbroken_one(tuned: Path, tmp_path: Path) -> None:
     root = copy_run(tuned, tmp_path / "run", without=4)
     data = f"data.path={tuned.parent / 'pairs'}"
     assert first_difference(read_rows(tuned), run("prefer", root, *RUN, data, "training.resume=true")) is None
+
+
+def test_another_reference_policy_is_refused(tuned: Path, tmp_path: Path) -> None:
+    root = copy_run(tuned, tmp_path / "run", without=4)
+    changed = f"data.path={tuned.parent / 'pairs'}", f"training.init_checkpoint={tuned}", "training.resume=true"
+    with raises(CheckpointError, "checkpoint_mismatch", f"null and is now {tuned}:4"):
+        run("prefer", root, *RUN, *changed)
 
 
 def test_stages_follow_each_other_each_better_by_its_own_measure(tmp_path: Path) -> None:

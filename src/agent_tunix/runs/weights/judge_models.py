@@ -16,7 +16,7 @@ from agent_tunix.policy.files.model_digest import digest_model
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges import JUDGES, find_model_file, is_local_model, load_judge
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.runs.reward_setup import components_without_code
+from agent_tunix.runs.reward_setup import components_without_code, correct_without_code
 
 if TYPE_CHECKING:
     import jax
@@ -45,13 +45,18 @@ def _local_judges(mixture: Mixture) -> Iterator[Judge[Any]]:
 
 
 def judges_as_written(config: Config, working_directory: Path) -> list[Judge[Any]]:
-    """Return the judges of a run's reward whose model the run samples; imports no code of the user.
+    """Return the judges whose model the run samples, of its reward and of `evaluation.correct`.
+
+    This imports no code of the user.
 
     Raises:
         RewardError: The arguments of a judge are invalid.
     """
-    judges, args = [], config.rewards.args
-    for name, component in components_without_code(config, working_directory).items():
+    judges = []
+    # The arguments of `rewards.args` belong to the run's own reward.
+    written = [(part, config.rewards.args) for part in components_without_code(config, working_directory).items()]
+    written += [(part, {}) for part in correct_without_code(config, working_directory).items()]
+    for (name, component), args in written:
         if (function := str(component.get("function"))) in JUDGES:
             given = {**(component.get("args") or {}), **args.get(name, {}), **args.get(function, {})}
             if is_local_model(str(given.get("model")), given.get("base_url")):

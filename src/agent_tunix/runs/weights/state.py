@@ -19,6 +19,7 @@ from agent_tunix.rewards import Fingerprint
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.runs.weights.base_model import METADATA_KEY
 from agent_tunix.runs.weights.checkpoints import State
+from agent_tunix.runs.weights.initial import describe_initial
 
 _PROMPTS_CHANGED = (
     "the prompts have other tokens than before: the chat template, prompt.system, prompt.template, prompt.few_shot or"
@@ -106,6 +107,7 @@ def make_metadata(
         "max_steps": max_steps,
         "prompts": prompts,
         METADATA_KEY: model,
+        "initial": describe_initial(config),
         "reward": reward.to_data(),
         "teacher": None
         if teacher is None
@@ -114,7 +116,7 @@ def make_metadata(
 
 
 def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return one line for each setting that has changed since the checkpoint, except reward, model and teacher."""
+    """Return one line for each setting that has changed since the checkpoint, except reward, weights and teacher."""
     # Older checkpoints do not have these keys.
     before = {"reference_sync_steps": 0, "prompts": now.get("prompts")} | metadata
     return [
@@ -122,7 +124,7 @@ def changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
         if name == "prompts"
         else f"{_KEYS.get(name, name)} was {before.get(name)!r} and is now {value!r}"
         for name, value in now.items()
-        if name not in ("reward", "teacher", METADATA_KEY) and before.get(name) != value
+        if name not in ("reward", "teacher", "initial", METADATA_KEY) and before.get(name) != value
     ]
 
 
@@ -134,6 +136,20 @@ def teacher_changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list
         for name in dict.fromkeys([*before, *found])
         if before.get(name) != found.get(name)
     ]
+
+
+def initial_changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """Return how the weights that a run started with differ from those of the checkpoint; None if they do not."""
+    if "initial" not in metadata:  # an older checkpoint
+        return None
+    before, found = metadata["initial"], now["initial"]
+    if (before or {}).get("manifest") == (found or {}).get("manifest"):
+        return None
+    return f"it was {_describe_initial(before)} and is now {_describe_initial(found)}"
+
+
+def _describe_initial(initial: dict[str, Any] | None) -> str:
+    return "null" if initial is None else f"{initial['run']}:{initial['step']}"
 
 
 def reward_changed_since(metadata: dict[str, Any], now: dict[str, Any]) -> list[str]:
