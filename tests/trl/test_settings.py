@@ -148,10 +148,16 @@ def test_modules_of_an_adapter(modules: Any, pattern: str | None) -> None:
     assert (values["model.lora_rank"], values["model.lora_alpha"], values["model.lora_init"]) == (4, 8, "peft")
 
 
-@pytest.mark.parametrize("name", ["lora_dropout", "use_dora", "use_rslora", "modules_to_save", "rank_pattern"])
+@pytest.mark.parametrize("name", ["use_dora", "use_rslora", "modules_to_save", "rank_pattern"])
 def test_parts_that_adapters_lack_are_named(name: str) -> None:
     with raises(ConfigError, "unsupported_argument", f"peft_config.{name}"):
         adapter_values({"r": 4, name: {"a": 1}})
+
+
+def test_dropout_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert adapter_values({"r": 4, "lora_dropout": 0.05}) == adapter_values({"r": 4, "lora_dropout": 0.0})
+    (record,) = caplog.records
+    assert "peft_config.lora_dropout=0.05" in record.getMessage()
 
 
 def test_the_defaults_of_peft_are_accepted() -> None:

@@ -61,7 +61,7 @@ def trainer(**arguments: Any) -> GRPOTrainer:
         ({"train_dataset": iter(CONVERSATIONS)}, "train_dataset"),
         ({"train_dataset": None, "environment_factory": Guess}, "train_dataset"),
         ({"train_dataset": [{"prompt": "Describe it.", "image": b""}]}, "image"),
-        ({"peft_config": {"r": 4, "lora_dropout": 0.1}}, "lora_dropout"),
+        ({"peft_config": {"r": 4, "use_dora": True}}, "use_dora"),
     ],
 )
 def test_arguments_without_a_counterpart_are_named(arguments: dict[str, Any], name: str) -> None:
