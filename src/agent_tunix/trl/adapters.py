@@ -45,8 +45,8 @@ def adapter_values(peft: Any) -> Mapping[str, Any]:
             )
     if dropout := given.get("lora_dropout"):
         _LOGGER.warning(
-            "peft_config.lora_dropout=%s has no effect: adapters train without dropout here. GRPO loses nothing, because"
-            " the tokens are sampled without dropout, and the ratios are then those of the same policy",
+            "peft_config.lora_dropout=%s has no effect: adapters train without dropout here. GRPO loses nothing by it:"
+            " tokens are sampled without dropout, so the ratios are those of one policy",
             dropout,
         )
     return {

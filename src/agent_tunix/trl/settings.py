@@ -321,8 +321,5 @@ def _evaluation_interval(args: GRPOConfig, batches: BatchPlan) -> int:
 
 
 def describe_unneeded(args: GRPOConfig) -> list[str]:
-    """Return a line for each field that was set and changes nothing here, with the reason."""
-    return [
-        f"GRPOConfig.{name}={value!r} has no effect here: {FIELDS[name].note}"
-        for name, value in changed_fields(args, UNNEEDED)
-    ]
+    """Return each field that was set and changes nothing here, with the reason."""
+    return [f"{name}={value!r} ({FIELDS[name].note})" for name, value in changed_fields(args, UNNEEDED)]
