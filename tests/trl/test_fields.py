@@ -159,6 +159,11 @@ def test_a_field_without_an_effect_is_described() -> None:
     assert "dataloader_num_workers=4" in line
 
 
+def test_what_a_command_line_leaves_out_is_no_change() -> None:
+    args = GRPOConfig("out", include_num_input_tokens_seen=False, deepspeed="")  # as `TrlParser` makes them
+    assert describe_unneeded(args) == []
+
+
 def test_a_script_with_vllm_samples_with_the_package() -> None:
     args = GRPOConfig("out", use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.4)
     assert [line.split("=")[0] for line in describe_unneeded(args)] == ["use_vllm", "vllm_gpu_memory_utilization"]

@@ -94,6 +94,16 @@ def test_fields_without_an_effect_are_one_warning(caplog: pytest.LogCaptureFixtu
     assert "use_vllm=True" in record.getMessage()
 
 
+def test_a_run_to_resume_must_exist(tmp_path: Path) -> None:
+    with raises(ConfigError, "invalid_config", "checkpoint-100"):
+        trainer(args=GRPOConfig("out", use_cpu=True)).train(resume_from_checkpoint=str(tmp_path / "checkpoint-100"))
+
+
+def test_the_name_of_a_dataset_is_no_rows() -> None:
+    with raises(ConfigError, "invalid_config", "load_dataset"):
+        trainer(train_dataset="trl-lib/tldr")
+
+
 def test_rows_must_have_prompts() -> None:
     with raises(DataError, "missing_column", "prompt"):
         trainer(train_dataset=[{"question": "What is 1 + 1?"}])

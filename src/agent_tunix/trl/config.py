@@ -23,7 +23,7 @@ per_device_train_batch_size: int = 8 → training.micro_batch_size | × devices 
 num_train_epochs: float = 3.0 → training.num_batches | as many batches as fit into the epochs
 max_steps: int = -1 → training.num_batches | ÷ num_iterations: it counts updates
 learning_rate: float = 1e-06 ⇒ optimizer.learning_rate
-lr_scheduler_type: str = "linear" → scheduler.kind | linear, cosine, cosine_with_min_lr, constant…, inverse_sqrt
+lr_scheduler_type: str = "linear" → scheduler.kind | linear, cosine…, constant…, inverse_sqrt
 lr_scheduler_kwargs: dict | str? = None → scheduler.final_ratio | min_lr and min_lr_rate alone
 warmup_steps: float = 0 → optimizer.warmup_ratio | updates, or a share below 1; the first update learns
 optim: str = "adamw_torch_fused" → optimizer.kind | AdamW, Adafactor, Lion, SGD; 8-bit and paged ones keep full states
@@ -71,7 +71,7 @@ generation_batch_size: int? = None → training.batch_size | as steps_per_genera
 steps_per_generation: int? = None → training.batch_size | it divides gradient_accumulation_steps
 temperature: float = 1.0 ⇒ generation.temperature
 top_p: float = 1.0 ⇒ generation.top_p
-top_k: int = 0 → generation.top_k | 0: null
+top_k: int = 0 → generation.top_k | 0, -1: null
 min_p: float? = None ⇒ generation.min_p
 generation_kwargs: dict[str, Any] | str? = None → generation | temperature, top_p, top_k, min_p, stop_strings, …
 chat_template_kwargs: dict[str, Any] | str? = None → prompt.template_args
@@ -319,6 +319,6 @@ def changed_fields(config: GRPOConfig, kind: str) -> Iterator[tuple[str, Any]]:
     """Yield name and value of the fields of a kind that are not at their defaults."""
     for name, field in FIELDS.items():
         value = getattr(config, name)
-        is_empty = field.default is None and value in ("", False, [], {})
+        is_empty = field.default in (None, "no") and value in ("", False, [], {})
         if field.kind == kind and value != field.default and not is_empty:
             yield name, value

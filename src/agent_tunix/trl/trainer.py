@@ -307,7 +307,12 @@ def _run_directory(output: Path, resume: str | bool | None) -> Path:
     """Return the directory of a new run, or of the run to resume."""
     if isinstance(resume, str | os.PathLike):
         path = Path(resume).expanduser().absolute()
-        return next((one for one in (path, *path.parents[:2]) if (one / "config.yaml").is_file()), path)
+        for one in (path, *path.parents[:2]):
+            if (one / "config.yaml").is_file():
+                return one
+        raise ConfigError(
+            f"resume_from_checkpoint must be the directory of a run, but {path} is none; see {output}-run"
+        )
     names = [f"{output}-run", *(f"{output}-run-{number}" for number in range(2, 10_000))]
     free = next(number for number, name in enumerate(names) if not os.path.exists(name))
     if resume and not free:
