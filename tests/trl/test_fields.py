@@ -149,14 +149,24 @@ def test_a_refused_field_is_named(name: str) -> None:
 
 def test_a_field_that_is_set_later_is_checked_too() -> None:
     args = GRPOConfig()
-    args.use_vllm = True
-    with raises(ConfigError, "unsupported_argument", "use_vllm"):
+    args.fp16 = True
+    with raises(ConfigError, "unsupported_argument", "fp16"):
         check_fields(args)
 
 
 def test_a_field_without_an_effect_is_described() -> None:
     (line,) = describe_unneeded(GRPOConfig("out", dataloader_num_workers=4, max_completion_length=8))
     assert "dataloader_num_workers=4" in line
+
+
+def test_what_a_command_line_leaves_out_is_no_change() -> None:
+    args = GRPOConfig("out", include_num_input_tokens_seen=False, deepspeed="")  # as `TrlParser` makes them
+    assert describe_unneeded(args) == []
+
+
+def test_a_script_with_vllm_samples_with_the_package() -> None:
+    args = GRPOConfig("out", use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.4)
+    assert [line.split("=")[0] for line in describe_unneeded(args)] == ["use_vllm", "vllm_gpu_memory_utilization"]
 
 
 def test_a_command_line_may_give_json() -> None:

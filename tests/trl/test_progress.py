@@ -56,8 +56,25 @@ def test_events_come_in_the_order_of_trl() -> None:
     recorder = Recorder()
     run(recorder, steps=2, logging_steps=2)
     assert recorder.events == [
-        *("train_begin 0", "step_begin 0", "step_end 1", "step_begin 1", "step_end 2"),
-        *("log 2", "log 2", "evaluate 2", "save 2", "log 2", "train_end 2"),
+        *("train_begin 0", "epoch_begin 0", "step_begin 0", "step_end 1", "step_begin 1", "step_end 2"),
+        *("log 2", "log 2", "evaluate 2", "save 2", "epoch_end 2", "log 2", "train_end 2"),
+    ]
+
+
+def test_each_epoch_begins_and_ends() -> None:
+    recorder = Recorder()
+    run(recorder, steps=3, per_device_train_batch_size=32)
+    epochs = ["epoch_begin 0", "epoch_end 2", "epoch_begin 2", "epoch_end 3"]
+    assert [event for event in recorder.events if event.startswith("epoch")] == epochs
+
+
+def test_a_method_that_is_never_called_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    class Optimizing(Recorder):
+        def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None: ...
+
+    run(Optimizing())
+    assert [record.getMessage() for record in caplog.records] == [
+        "callback Optimizing: on_optimizer_step is never called here"
     ]
 
 
@@ -106,6 +123,10 @@ def test_figures_are_means_under_the_names_of_trl() -> None:
 
 def test_standard_deviations_are_unbiased_as_in_trl() -> None:
     assert train_figures([METRICS], count=2)["reward_std"] == pytest.approx(0.5 * 2**0.5)
+
+
+def test_shares_of_groups_are_no_standard_deviations() -> None:
+    assert train_figures([{**METRICS, "rewards/dead_groups": 1.0}], count=2)["frac_reward_zero_std"] == 1.0
 
 
 def test_figures_of_evaluations_begin_with_eval() -> None:

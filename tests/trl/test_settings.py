@@ -10,7 +10,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
 from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import GRPOConfig
-from agent_tunix.trl.settings import BatchPlan, convert, model_values, plan_batches
+from agent_tunix.trl.settings import BatchPlan, convert, evaluation_values, model_values, plan_batches
 from tests.raising import raises
 
 
@@ -93,6 +93,22 @@ def test_the_upper_bound_of_cispo_is_the_weight_itself() -> None:
     assert converted(loss_type="cispo", epsilon_high=5.0)["grpo.epsilon_high"] == 4.0
 
 
+def test_every_token_may_be_sampled() -> None:
+    assert [converted(top_k=top_k)["generation.top_k"] for top_k in (0, -1, None, 5)] == [None, None, None, 5]
+
+
+def test_a_cosine_without_cycles_has_no_restart() -> None:
+    assert converted(lr_scheduler_type="cosine_with_restarts") == converted(lr_scheduler_type="cosine")
+    with raises(ConfigError, "unsupported_argument", "num_cycles"):
+        converted(lr_scheduler_type="cosine_with_restarts", lr_scheduler_kwargs={"num_cycles": 2})
+
+
+def test_evaluations_require_rows() -> None:
+    args = GRPOConfig(eval_strategy="steps")
+    with raises(ConfigError, "invalid_config", "eval_dataset"):
+        evaluation_values(args, plan_batches(args, 8), 0)
+
+
 def test_the_warm_up_counts_updates() -> None:
     assert converted(max_steps=20, num_iterations=2, warmup_steps=5)["optimizer.warmup_ratio"] == 0.25
     assert converted(warmup_steps=0.1)["optimizer.warmup_ratio"] == 0.1
@@ -148,10 +164,16 @@ def test_modules_of_an_adapter(modules: Any, pattern: str | None) -> None:
     assert (values["model.lora_rank"], values["model.lora_alpha"], values["model.lora_init"]) == (4, 8, "peft")
 
 
-@pytest.mark.parametrize("name", ["lora_dropout", "use_dora", "use_rslora", "modules_to_save", "rank_pattern"])
+@pytest.mark.parametrize("name", ["use_dora", "use_rslora", "modules_to_save", "rank_pattern"])
 def test_parts_that_adapters_lack_are_named(name: str) -> None:
     with raises(ConfigError, "unsupported_argument", f"peft_config.{name}"):
         adapter_values({"r": 4, name: {"a": 1}})
+
+
+def test_dropout_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert adapter_values({"r": 4, "lora_dropout": 0.05}) == adapter_values({"r": 4, "lora_dropout": 0.0})
+    (record,) = caplog.records
+    assert "peft_config.lora_dropout=0.05" in record.getMessage()
 
 
 def test_the_defaults_of_peft_are_accepted() -> None:

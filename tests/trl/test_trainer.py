@@ -59,9 +59,10 @@ def trainer(**arguments: Any) -> GRPOTrainer:
         ({"reward_funcs": SimpleNamespace(state_dict=dict, config=SimpleNamespace())}, "reward_funcs"),
         ({"processing_class": SimpleNamespace(name_or_path="other/model")}, "processing_class"),
         ({"train_dataset": iter(CONVERSATIONS)}, "train_dataset"),
+        ({"train_dataset": {"train": CONVERSATIONS, "test": CONVERSATIONS}}, "pass one of them"),
         ({"train_dataset": None, "environment_factory": Guess}, "train_dataset"),
         ({"train_dataset": [{"prompt": "Describe it.", "image": b""}]}, "image"),
-        ({"peft_config": {"r": 4, "lora_dropout": 0.1}}, "lora_dropout"),
+        ({"peft_config": {"r": 4, "use_dora": True}}, "use_dora"),
     ],
 )
 def test_arguments_without_a_counterpart_are_named(arguments: dict[str, Any], name: str) -> None:
@@ -73,6 +74,34 @@ def test_a_launcher_of_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("WORLD_SIZE", "4")
     with raises(ConfigError, "unsupported_argument", "WORLD_SIZE"):
         trainer()
+
+
+def test_what_scripts_touch_around_training_is_there() -> None:
+    mine = trainer(args=GRPOConfig("out"), callbacks=[Log])
+    mine.add_callback(Log)
+    mine.remove_callback(Log)  # the first of its class, as in TRL
+    assert len(mine._callbacks) == 1
+    mine.args.distributed_state.wait_for_everyone()
+    mine.model.config.use_cache = True
+    assert not mine.is_fsdp_enabled
+    mine.end()
+
+
+def test_fields_without_an_effect_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    trainer(args=GRPOConfig("out", dataloader_num_workers=2, use_vllm=True))
+    (record,) = caplog.records
+    assert "dataloader_num_workers=2" in record.getMessage()
+    assert "use_vllm=True" in record.getMessage()
+
+
+def test_a_run_to_resume_must_exist(tmp_path: Path) -> None:
+    with raises(ConfigError, "invalid_config", "checkpoint-100"):
+        trainer(args=GRPOConfig("out", use_cpu=True)).train(resume_from_checkpoint=str(tmp_path / "checkpoint-100"))
+
+
+def test_the_name_of_a_dataset_is_no_rows() -> None:
+    with raises(ConfigError, "invalid_config", "load_dataset"):
+        trainer(train_dataset="trl-lib/tldr")
 
 
 def test_rows_must_have_prompts() -> None:

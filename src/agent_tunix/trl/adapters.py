@@ -1,5 +1,6 @@
 """`peft_config`: PEFT's `LoraConfig`, read by its attributes, so that PEFT need not be installed."""
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 from agent_tunix.errors import ConfigError
 from agent_tunix.trl.config import refuse
 
+_LOGGER = logging.getLogger("agent_tunix.trl")
+
 # Attributes that name or place the adapter, or say what every adapter here is.
 _UNNEEDED = ("task_type", "peft_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
              "inference_mode", "megatron_core", "qalora_group_size", "fan_in_fan_out", "runtime_config")  # fmt: skip
-_READ = ("r", "lora_alpha", "target_modules")
+_READ = ("r", "lora_alpha", "target_modules", "lora_dropout")
 # Values of the other attributes that change nothing.
 _NEUTRAL: tuple[Any, ...] = (None, False, 0, 0.0, "none", (), [], {}, set())
 # The modules that PEFT adapts in these architectures if `target_modules` is None.
@@ -37,8 +40,15 @@ def adapter_values(peft: Any) -> Mapping[str, Any]:
     for name, value in given.items():
         is_default = name == "init_lora_weights" and value is True
         if name not in (*_READ, *_UNNEEDED) and not name.startswith("_") and not is_default and value not in _NEUTRAL:
-            plain_lora = "adapters are plain LoRA without dropout (--lora_dropout 0): r, lora_alpha, target_modules"
-            refuse(f"peft_config.{name}", value, "changes the adapter", plain_lora)
+            refuse(
+                f"peft_config.{name}", value, "changes the adapter", "it is plain LoRA: r, lora_alpha, target_modules"
+            )
+    if dropout := given.get("lora_dropout"):
+        _LOGGER.warning(
+            "peft_config.lora_dropout=%s has no effect: adapters train without dropout here. GRPO loses nothing by it:"
+            " tokens are sampled without dropout, so the ratios are those of one policy",
+            dropout,
+        )
     return {
         "model.lora_rank": given["r"],
         "model.lora_alpha": given.get("lora_alpha", 8),

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from agent_tunix.errors import ConfigError
@@ -22,7 +23,7 @@ per_device_train_batch_size: int = 8 → training.micro_batch_size | × devices 
 num_train_epochs: float = 3.0 → training.num_batches | as many batches as fit into the epochs
 max_steps: int = -1 → training.num_batches | ÷ num_iterations: it counts updates
 learning_rate: float = 1e-06 ⇒ optimizer.learning_rate
-lr_scheduler_type: str = "linear" → scheduler.kind | linear, cosine, cosine_with_min_lr, constant…, inverse_sqrt
+lr_scheduler_type: str = "linear" → scheduler.kind | linear, cosine…, constant…, inverse_sqrt
 lr_scheduler_kwargs: dict | str? = None → scheduler.final_ratio | min_lr and min_lr_rate alone
 warmup_steps: float = 0 → optimizer.warmup_ratio | updates, or a share below 1; the first update learns
 optim: str = "adamw_torch_fused" → optimizer.kind | AdamW, Adafactor, Lion, SGD; 8-bit and paged ones keep full states
@@ -70,7 +71,7 @@ generation_batch_size: int? = None → training.batch_size | as steps_per_genera
 steps_per_generation: int? = None → training.batch_size | it divides gradient_accumulation_steps
 temperature: float = 1.0 ⇒ generation.temperature
 top_p: float = 1.0 ⇒ generation.top_p
-top_k: int = 0 → generation.top_k | 0: null
+top_k: int = 0 → generation.top_k | 0, -1: null
 min_p: float? = None ⇒ generation.min_p
 generation_kwargs: dict[str, Any] | str? = None → generation | temperature, top_p, top_k, min_p, stop_strings, …
 chat_template_kwargs: dict[str, Any] | str? = None → prompt.template_args
@@ -117,7 +118,7 @@ restore_callback_states_from_checkpoint: bool = False → restores callbacks | k
 parallelism_config: Any = None → divides the work over processes | one process uses all devices
 router_aux_loss_coef: float? = None → adds a loss that balances experts | leave it None
 repetition_penalty: float = 1.0 → makes repeated tokens unlikely | leave it 1.0; the reward `repetition` penalises them
-use_vllm: bool = False → samples with vLLM | the package has its own sampler on the devices of the run; leave it False
+vllm_structured_outputs_regex: str? = None → restricts completions to a pattern | reward the format instead
 use_adaptive_entropy: bool = False → moves the entropy bonus step by step | set entropy_coef alone
 log_unique_prompts: bool = False → logs one completion a prompt | the run's rollouts have all; leave it False
 log_completions_hub_repo: str? = None → uploads completions | upload rollouts/ of the run's directory
@@ -151,9 +152,9 @@ dataloader_persistent_workers: bool = False; dataloader_prefetch_factor: int? = 
 dataloader_multiprocessing_context: str? = None; dataloader_in_order: bool = True
 * a flag for scripts, which the trainer does not read
 do_train: bool = False; do_predict: bool = False; do_eval: bool = False; resume_from_checkpoint: str? = None
-* only read with use_vllm, which is refused
-vllm_mode: str = "colocate"; vllm_model_impl: str = "vllm"; vllm_enable_sleep_mode: bool = False
-vllm_structured_outputs_regex: str? = None; vllm_server_base_url: str? = None
+* the package samples itself, on the devices of the run
+use_vllm: bool = False; vllm_mode: str = "colocate"; vllm_model_impl: str = "vllm"
+vllm_enable_sleep_mode: bool = False; vllm_server_base_url: str? = None
 vllm_server_host: str = "0.0.0.0"; vllm_server_port: int = 8000; vllm_server_timeout: float = 240.0
 vllm_group_port: int = 51216; vllm_gpu_memory_utilization: float = 0.3; vllm_max_model_length: int? = None
 vllm_tensor_parallel_size: int = 1; vllm_importance_sampling_correction: bool = True
@@ -188,6 +189,11 @@ log_multimodal: bool = True
 * a run gets a new directory; `save_model` replaces its own export
 overwrite_output_dir: bool = False
 """
+
+# The part of accelerate's `Accelerator` and `PartialState` that scripts use.
+ONE_PROCESS = SimpleNamespace(
+    is_main_process=True, print=print, wait_for_everyone=lambda: None, num_processes=1, process_index=0
+)
 
 _JSON = ("lr_scheduler_kwargs", "model_init_kwargs", "generation_kwargs", "chat_template_kwargs")
 
@@ -260,6 +266,8 @@ class GRPOConfig(_Fields):  # type: ignore[misc]
     world_size = n_gpu = 1
     process_index = local_process_index = 0
     should_save = should_log = True
+    device = "jax"
+    distributed_state = ONE_PROCESS
 
     def __post_init__(self) -> None:
         for name, value in list(vars(self).items()):
@@ -311,6 +319,6 @@ def changed_fields(config: GRPOConfig, kind: str) -> Iterator[tuple[str, Any]]:
     """Yield name and value of the fields of a kind that are not at their defaults."""
     for name, field in FIELDS.items():
         value = getattr(config, name)
-        is_empty = field.default is None and value in ("", False, [], {})
+        is_empty = field.default in (None, "no") and value in ("", False, [], {})
         if field.kind == kind and value != field.default and not is_empty:
             yield name, value

@@ -28,6 +28,11 @@ def read_rows(dataset: Any, name: str, *, only_prompt: bool = False, limit: int 
         ConfigError: It is a stream of unknown length, or has images.
         DataError: It has no rows, or no column `prompt`.
     """
+    if isinstance(dataset, Mapping):
+        splits = ", ".join(map(repr, dataset))
+        refuse(name, f"{type(dataset).__name__} of {splits}", "is several datasets", "pass one of them")
+    if isinstance(dataset, str):
+        raise ConfigError(f"{name} must be rows, not {dataset!r}; pass datasets.load_dataset({dataset!r}, split=…)")
     if not hasattr(dataset, "__len__"):
         if limit is None:
             refuse(

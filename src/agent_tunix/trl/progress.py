@@ -31,6 +31,10 @@ _NAMES = {
     "step_time": "time/step_s",
 }
 _UNHEEDED = {"should_evaluate": "eval_steps", "should_save": "save_steps", "should_epoch_stop": "num_train_epochs"}
+_UNCALLED = (
+    *("on_init_end", "on_pre_optimizer_step", "on_optimizer_step", "on_substep_end"),
+    *("on_prediction_step", "on_predict", "on_push_begin"),
+)
 
 
 @dataclass
@@ -86,6 +90,8 @@ class CallbackBridge(Callback):
         self._saved = self._in_step = False
         self._began = time.monotonic()
         self._completions = batches.size * (args.num_generations or 8)
+        for callback in callbacks:
+            _warn_of_uncalled(callback)
 
     def on_train_begin(self, state: TrainingState) -> None:
         """Begin."""
@@ -95,8 +101,10 @@ class CallbackBridge(Callback):
         self._call("on_train_begin", state)
 
     def on_step_begin(self, state: TrainingState) -> None:
-        """Pass on."""
+        """Pass on, after the begin of an epoch."""
         self._in_step = True
+        if state.step % self._batches.per_epoch == 0:
+            self._call("on_epoch_begin", state)
         self._call("on_step_begin", state)
 
     def on_evaluate(self, state: TrainingState, metrics: Mapping[str, Any]) -> None:
@@ -125,9 +133,13 @@ class CallbackBridge(Callback):
             self._rows = []
         self._report(state)
         self._in_step = False
+        if state.step % self._batches.per_epoch == 0:
+            self._call("on_epoch_end", state)
 
     def on_train_end(self, state: TrainingState) -> None:
-        """Log the totals, and end."""
+        """Log the totals, and end; an epoch that is not complete ends too."""
+        if state.step % self._batches.per_epoch:
+            self._call("on_epoch_end", state)
         seconds = time.monotonic() - self._began
         totals = {
             "train_runtime": seconds,
@@ -192,6 +204,14 @@ class CallbackBridge(Callback):
                 _LOGGER.warning("control.%s of a callback has no effect here; set GRPOConfig.%s", name, instead)
 
 
+def _warn_of_uncalled(callback: Any) -> None:
+    """Warn of methods that transformers calls and this package does not; a base class has them all, empty."""
+    methods = {name: getattr(type(callback), name, None) for name in _UNCALLED}
+    own = [name for name, one in methods.items() if one and not one.__qualname__.startswith("TrainerCallback.")]
+    if own:
+        _LOGGER.warning("callback %s: %s is never called here", type(callback).__name__, ", ".join(own))
+
+
 def train_figures(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
     """Return the means of some steps under TRL's names, and the last learning rate; None for an unknown figure.
 
@@ -206,7 +226,9 @@ def train_figures(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, An
     figures = {name: _mean([row.get(own) for row in rows]) for name, own in names.items()}
     unbiased = math.sqrt(count / max(count - 1, 1))
     figures |= {
-        name: value * unbiased for name, value in figures.items() if name.endswith("std") and value is not None
+        name: value * unbiased
+        for name, value in figures.items()
+        if name.endswith(("/std", "reward_std")) and value is not None
     } | {"learning_rate": rows[-1].get("policy/learning_rate")}
     return figures
 

@@ -147,7 +147,9 @@ def _optimizer(args: GRPOConfig, batches: BatchPlan) -> Values:
 
 def _schedule(args: GRPOConfig, batches: BatchPlan) -> Values:
     name, given = str(args.lr_scheduler_type), dict(args.lr_scheduler_kwargs or {})
-    kinds = {"linear": "linear", "cosine": "cosine", "cosine_with_min_lr": "cosine", "inverse_sqrt": "inverse_sqrt"}
+    kinds = {"linear": "linear", "inverse_sqrt": "inverse_sqrt"}
+    # Without `num_cycles` there is one cycle and no restart.
+    kinds |= dict.fromkeys(("cosine", "cosine_with_min_lr", "cosine_with_restarts"), "cosine")
     kind = kinds.get(name, "constant" if name.startswith("constant") else None)
     if kind is None:
         refuse("GRPOConfig.lr_scheduler_type", name, "chooses this schedule", f"{', '.join(kinds)} and constant exist")
@@ -204,7 +206,7 @@ def _generation(args: GRPOConfig, batches: BatchPlan) -> Values:
                 f"GRPOConfig.generation_kwargs[{name!r}]", value, "changes sampling", f"{', '.join(_GENERATION)} exist"
             )
         values[_GENERATION[name]] = [value] if name == "stop_strings" and isinstance(value, str) else value
-    values["generation.top_k"] = values["generation.top_k"] or None
+    values["generation.top_k"] = max(values["generation.top_k"] or 0, 0) or None  # 0, and -1 with vLLM: every token
     return values
 
 
@@ -300,7 +302,13 @@ def _quantization(given: Any) -> str | None:
 
 
 def evaluation_values(args: GRPOConfig, batches: BatchPlan, num_rows: int, num_devices: int = 1) -> Values:
-    """Return the keys of evaluations on `num_rows` rows; with eval_strategy="no" a run has none."""
+    """Return the keys of evaluations on `num_rows` rows; with eval_strategy="no" a run has none.
+
+    Raises:
+        ConfigError: There are no rows to evaluate on.
+    """
+    if args.eval_strategy != "no" and not num_rows:
+        raise ConfigError(f'eval_strategy="{args.eval_strategy}" requires rows: pass eval_dataset, or set it to "no"')
     values: Values = {
         "evaluation.num_samples": num_rows if args.eval_strategy != "no" else 0,
         "evaluation.batch_size": args.per_device_eval_batch_size * num_devices,
@@ -321,8 +329,5 @@ def _evaluation_interval(args: GRPOConfig, batches: BatchPlan) -> int:
 
 
 def describe_unneeded(args: GRPOConfig) -> list[str]:
-    """Return a line for each field that was set and changes nothing here, with the reason."""
-    return [
-        f"GRPOConfig.{name}={value!r} has no effect here: {FIELDS[name].note}"
-        for name, value in changed_fields(args, UNNEEDED)
-    ]
+    """Return each field that was set and changes nothing here, with the reason."""
+    return [f"{name}={value!r} ({FIELDS[name].note})" for name, value in changed_fields(args, UNNEEDED)]

@@ -13,7 +13,7 @@ from agent_tunix.api.rows import write_rows
 from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
 from agent_tunix.trl.adapters import adapter_values
-from agent_tunix.trl.config import GRPOConfig, check_fields, refuse
+from agent_tunix.trl.config import ONE_PROCESS, GRPOConfig, check_fields, refuse
 from agent_tunix.trl.inputs import as_conversations, is_conversational, prompt_values, read_rows, reward_components
 from agent_tunix.trl.progress import CallbackBridge, LoggedState, evaluation_figures
 from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, model_values, plan_batches
@@ -31,6 +31,10 @@ class TrainOutput(NamedTuple):
 
 class _JaxModel:
     """Stands for the model in callbacks and scripts, which cannot use it as a module of PyTorch."""
+
+    def __init__(self) -> None:
+        # Scripts set `use_cache` and write the configuration, which `save_model` does.
+        self.config = SimpleNamespace(use_cache=True, save_pretrained=lambda directory: None)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -66,6 +70,9 @@ class GRPOTrainer:
         DataError: The rows have no column `prompt`.
     """
 
+    accelerator = ONE_PROCESS
+    is_fsdp_enabled = is_deepspeed_enabled = False
+
     def __init__(
         self,
         model: Any,
@@ -99,9 +106,6 @@ class GRPOTrainer:
         self.args, self.processing_class = args, processing_class
         self.state, self.model = LoggedState(), _JaxModel()
         self.run: Run | None = None
-        self.accelerator = SimpleNamespace(
-            is_main_process=True, print=print, wait_for_everyone=lambda: None, num_processes=1, process_index=0
-        )
         self._callbacks = [one() if isinstance(one, type) else one for one in callbacks or []]
         self._tools, self._environments = list(tools or []), environment_factory
         factories = environment_factory if isinstance(environment_factory, Mapping) else {None: environment_factory}
@@ -124,8 +128,8 @@ class GRPOTrainer:
         )
         self._prompt_values = prompt_values(is_conversational(rows), processing_class, str(model))
         self._rows = as_conversations(rows)
-        for line in describe_unneeded(args):
-            _LOGGER.info("%s", line)
+        if unneeded := describe_unneeded(args):
+            _LOGGER.warning("without an effect here: %s", "; ".join(unneeded))
 
     def train(self, resume_from_checkpoint: str | bool | None = None) -> TrainOutput:
         """Train, and return the steps, the mean loss and the totals.
@@ -222,8 +226,9 @@ class GRPOTrainer:
         self._callbacks.append(callback() if isinstance(callback, type) else callback)
 
     def remove_callback(self, callback: Any) -> None:
-        """Remove a callback, given as the object or its class."""
-        self._callbacks = [one for one in self._callbacks if one is not callback and type(one) is not callback]
+        """Remove a callback, given as the object, or the first one of a class."""
+        found = [one for one in self._callbacks if one is callback or type(one) is callback]
+        self._callbacks = [one for one in self._callbacks if one not in found[:1]]
 
     def is_world_process_zero(self) -> bool:
         """Return True: one process uses all devices."""
@@ -240,6 +245,9 @@ class GRPOTrainer:
     def save_state(self) -> None:
         """Write `state` to `trainer_state.json` of the run's directory."""
         self._write("trainer_state.json", vars(self.state))
+
+    def end(self) -> None:
+        """Do nothing: trackers end with the run."""
 
     def create_model_card(self, *args: Any, **card: Any) -> None:
         """Do nothing: `save_model` writes a model card that tells how the run was trained."""
@@ -299,7 +307,12 @@ def _run_directory(output: Path, resume: str | bool | None) -> Path:
     """Return the directory of a new run, or of the run to resume."""
     if isinstance(resume, str | os.PathLike):
         path = Path(resume).expanduser().absolute()
-        return next((one for one in (path, *path.parents[:2]) if (one / "config.yaml").is_file()), path)
+        for one in (path, *path.parents[:2]):
+            if (one / "config.yaml").is_file():
+                return one
+        raise ConfigError(
+            f"resume_from_checkpoint must be the directory of a run, but {path} is none; see {output}-run"
+        )
     names = [f"{output}-run", *(f"{output}-run-{number}" for number in range(2, 10_000))]
     free = next(number for number, name in enumerate(names) if not os.path.exists(name))
     if resume and not free:
