@@ -113,5 +113,5 @@ def _acting(source: PolicySource, trust: bool) -> "Iterator[EnvironmentSet | Non
     config = source.run.config
     if has_environment(config):
         require_trust(source.run.root, environment_parts(config, Path.cwd()), trust=trust)
-    with open_environments(config, Path.cwd()) as environments:
+    with open_environments(config, Path.cwd(), source.run.root if source.is_run else None) as environments:
         yield environments
