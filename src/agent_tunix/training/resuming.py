@@ -36,10 +36,17 @@ _MOST_CHANGES, _LONGEST_VALUE = 8, 120
 IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
 
 
-def resume_command(root: Path) -> str:
-    """Return the command line that resumes this run, or the call in Python."""
+def resume_command(root: Path, corrected: str = "") -> str:
+    """Return the command line that resumes this run, or the call in Python.
+
+    Args:
+        root: Directory of the run.
+        corrected: Argument of `Run.resume` for what has to be corrected first, such as `reward`; "" for none. A cell
+            that is run again changes nothing in a run until its function is passed again.
+    """
     if IN_PYTHON.get():
-        return f"agent_tunix.open_run({str(root)!r}).resume()"
+        again = f", or .resume({corrected}=FUNCTION) with a function that you have corrected" if corrected else ""
+        return f"agent_tunix.open_run({str(root)!r}).resume(){again}"
     return shlex.join([*_own_command(), assign("hydra.run.dir", str(root)), "training.resume=true"])
 
 

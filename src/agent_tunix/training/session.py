@@ -266,7 +266,7 @@ class RunSession:
                 yield
         except (RewardFailureRateError, RewardError) as error:
             self._save(step)
-            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step)}") from error
+            raise RewardFailureRateError(f"{error}\n{self._how_to_resume(step, 'reward')}") from error
         except DataError as error:
             self._save(step)
             raise DataError(f"{error}\n{self._how_to_resume(step)}", code=error.code) from error
@@ -600,15 +600,16 @@ class RunSession:
             f"rewards. {self._how_to_resume(reached)}"
         )
 
-    def _how_to_resume(self, step: int) -> str:
+    def _how_to_resume(self, step: int, corrected: str = "") -> str:
         if step > 0:
             self._saver.flush()  # the message says that the checkpoint is saved
-        return self._say_how_to_resume(step)
+        return self._say_how_to_resume(step, corrected)
 
-    def _say_how_to_resume(self, step: int) -> str:
+    def _say_how_to_resume(self, step: int, corrected: str = "") -> str:
+        command = resume_command(self._paths.root, corrected)
         if step == 0:
-            return f"No step was completed, so start again with:\n  {resume_command(self._paths.root)}"
-        return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(self._paths.root)}"
+            return f"No step was completed, so start again with:\n  {command}"
+        return f"The checkpoint of step {step} is saved; resume with:\n  {command}"
 
     def _list_paths(self) -> dict[str, Path | str]:
         paths: dict[str, Path | str] = {
