@@ -83,6 +83,8 @@ def test_what_is_no_reward_or_tool_is_refused() -> None:
         Objects(reward=3).named_in(Config())
     with pytest.raises(InvalidEnvironmentError):
         Objects(tools=[3]).named_in(Config())
+    with pytest.raises(InvalidEnvironmentError, match="list"):
+        Objects(tools="calculator").named_in(Config())
 
 
 def test_a_tool_keeps_the_name_by_which_the_model_calls_it() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import agent_tunix
+from agent_tunix.api.frames import to_frame
 from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.training.resuming import IN_PYTHON, resume_command
 from tests.raising import raises
 from tests.small_run import NUM_STEPS, SMALL_RUN
 
@@ -87,3 +89,29 @@ def test_a_taken_directory_keeps_its_rows(run: agent_tunix.Run) -> None:
 def test_an_unknown_key_is_an_exception() -> None:
     with raises(ConfigError, "invalid_override"):
         agent_tunix.train("training.batchsize=2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "callbacks"), [([["training.batch_size=2"]], []), ([], [print]), ([], [Log]), ([], Log(1))]
+)
+def test_arguments_of_other_types_are_refused_before_anything_is_written(
+    overrides: Any, callbacks: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError):
+        agent_tunix.train(*overrides, callbacks=callbacks, directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_frame_without_rows_has_columns() -> None:
+    assert list(to_frame([], ["name", "severity"])) == ["name", "severity"]
+    assert list(to_frame([{"step": 1}], ["step", "total"])["total"]) == [None]
+
+
+def test_a_corrected_function_is_passed_again(tmp_path: Path) -> None:
+    assert "reward=" not in resume_command(tmp_path, "reward")
+    token = IN_PYTHON.set(True)
+    try:
+        assert resume_command(tmp_path).endswith(".resume()")
+        assert ".resume(reward=" in resume_command(tmp_path, "reward")
+    finally:
+        IN_PYTHON.reset(token)

@@ -15,6 +15,7 @@ from agent_tunix.environments import register_environment, register_tool
 from agent_tunix.environments import registry as environments
 from agent_tunix.errors import AgentTunixError, ConfigError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.rewards import advantages, registry
+from agent_tunix.runs.environment_setup import open_environments
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking import own_code
 from tests.raising import raises
@@ -65,24 +66,35 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("override", "error"),
+    ("override", "error", "decorator"),
     [
-        ("training.reward_function=mine", UnknownRewardError),
-        ("environment.name=room", UnknownEnvironmentError),
-        ("grpo.loss=loss", ConfigError),
-        ("grpo.advantage_scaling=twice", ConfigError),
+        ("training.reward_function=mine", UnknownRewardError, "register_reward_function('mine')"),
+        ("environment.name=room", UnknownEnvironmentError, "register_environment('room')"),
+        ("grpo.loss=loss", ConfigError, "register_policy_loss('loss')"),
+        ("grpo.advantage_scaling=twice", ConfigError, "register_advantage_estimator('twice')"),
     ],
 )
 def test_what_another_process_had_is_named_when_the_run_is_resumed(
-    override: str, error: type[AgentTunixError], registered: Any, tmp_path: Path
+    override: str, error: type[AgentTunixError], decorator: str, registered: Any, tmp_path: Path
 ) -> None:
     config = compose_overrides([override])
     entries = own_code.describe_own_code(config, preflight(config, tmp_path).mixture)
     (tmp_path / "environment.json").write_text(json.dumps({own_code.KEY: entries}))
     assert [entry["name"] for entry in entries] == [override.partition("=")[2]]
     registered()
-    with raises(error, "defined_elsewhere", "agent_tunix.open_run("):
+    with raises(error, "defined_elsewhere", decorator, "agent_tunix.open_run("):
         preflight(config, tmp_path, tmp_path)
+
+
+def test_the_environment_of_another_process_is_named_when_its_policy_acts_again(
+    registered: Any, tmp_path: Path
+) -> None:
+    config = compose_overrides(["environment.name=room"])
+    entries = own_code.describe_own_code(config, preflight(config, tmp_path).mixture)
+    (tmp_path / "environment.json").write_text(json.dumps({own_code.KEY: entries}))
+    registered()
+    with raises(UnknownEnvironmentError, "defined_elsewhere"), open_environments(config, tmp_path, tmp_path):
+        pass
 
 
 def test_a_loss_that_has_changed_since_the_start_is_told(

@@ -20,18 +20,23 @@ _COLUMNS = (
 )
 
 
-def to_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Return rows as a data frame of pandas if that is installed, else as an Arrow table."""
+def to_frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> Any:
+    """Return rows as a data frame of pandas if that is installed, else as an Arrow table.
+
+    Args:
+        rows: The rows; a column is null where a row has no such key.
+        columns: Names of columns that the frame has even without rows; those of rows come first.
+    """
     rows = list(rows)
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name) for row in rows] for name in names}
+    names = dict.fromkeys([*(name for row in rows for name in row), *columns])
+    values = {name: [row.get(name) for row in rows] for name in names}
     try:
         import pandas
     except ImportError:
         import pyarrow as pa
 
-        return pa.table(columns)
-    return pandas.DataFrame(columns)
+        return pa.table(values)
+    return pandas.DataFrame(values)
 
 
 def rollouts_frame(reader: "RolloutReader", step: int | None) -> Any:
@@ -39,7 +44,8 @@ def rollouts_frame(reader: "RolloutReader", step: int | None) -> Any:
     if step is not None:
         reader.read_step(step)
     places = reader.places() if step is None else reader.places(step, step)
-    return to_frame(_to_row(row) for place in places for row in place.read(_COLUMNS).to_pylist())
+    columns = [name for name in (*_COLUMNS, "answer") if name != "components"]
+    return to_frame((_to_row(row) for place in places for row in place.read(_COLUMNS).to_pylist()), columns)
 
 
 def _to_row(row: dict[str, Any]) -> dict[str, Any]:

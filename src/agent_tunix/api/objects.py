@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.environments.registry import BUILTIN, register_environment, register_tool
+from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.rewards.finding import function_name
 from agent_tunix.rewards.registry import check_name, is_name, is_shipped, register_reward_function
 
@@ -34,7 +35,7 @@ class Objects:
         """Register the objects, and return the configuration that names them.
 
         Raises:
-            RewardError, InvalidEnvironmentError: An object is no reward, environment or tool.
+            RewardError, InvalidEnvironmentError: An object is no reward, environment or tool, or `tools` is no list.
         """
         if self.reward is not None:
             config = _with_reward(config, name_reward(self.reward))
@@ -42,6 +43,8 @@ class Objects:
         if self.environment is not None:
             environment = replace(environment, name=_name_environment(self.environment))
         if self.tools is not None:
+            if not isinstance(self.tools, list | tuple):
+                raise InvalidEnvironmentError(f"tools must be a list, but is {self.tools!r}; write tools=[TOOL]")
             environment = replace(environment, tools=[_name_tool(tool) for tool in self.tools])
         return replace(config, environment=environment)
 

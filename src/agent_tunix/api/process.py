@@ -5,13 +5,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_tunix.api.objects import Objects
-from agent_tunix.errors import Interrupted
+from agent_tunix.errors import ConfigError, Interrupted
 from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
     from agent_tunix.config.schema import Config
     from agent_tunix.tracking.stored_run import StoredRun
     from agent_tunix.training.launch import Method
+
+
+def check_arguments(overrides: Sequence[str], callbacks: Sequence[Callback]) -> None:
+    """Check the types of arguments before anything is done.
+
+    Raises:
+        ConfigError: An override is no text, or something in `callbacks` is no callback.
+    """
+    if other := [one for one in overrides if not isinstance(one, str)]:
+        raise ConfigError(
+            f"an override must be a string KEY=VALUE, not {type(other[0]).__name__}; write a list as *LIST",
+            code="invalid_override",
+        )
+    listed = callbacks if isinstance(callbacks, list | tuple) else [None]
+    if not all(isinstance(one, Callback) for one in listed):
+        raise ConfigError(
+            "callbacks must be a list of instances of classes that derive from agent_tunix.Callback, but is "
+            f"{callbacks!r}; write [MyCallback()]"
+        )
 
 
 def prepare() -> None:
@@ -42,6 +61,7 @@ def resume_run(stored: "StoredRun", overrides: Sequence[str], objects: Objects, 
     from agent_tunix.config import compose
     from agent_tunix.tracking.outcome import read_outcome
 
+    check_arguments(overrides, callbacks)
     prepare()
     method: Method = stored.environment.get("method", "grpo")
     config = objects.named_in(compose.with_overrides(stored.config, [*overrides, "training.resume=true"]))

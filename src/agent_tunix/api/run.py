@@ -64,8 +64,9 @@ class Run:
     def findings(self) -> Any:
         """The findings of the diagnosis as a frame, the most severe first."""
         from agent_tunix.tracking.findings_file import diagnose_run
+        from agent_tunix.workbench.diagnosis import Finding
 
-        return to_frame([finding.to_data() for finding in diagnose_run(self._stored)])
+        return to_frame([finding.to_data() for finding in diagnose_run(self._stored)], Finding.__slots__)
 
     def report(self, directory: str | Path | None = None) -> Report:
         """Write `report.html` and return it; a notebook shows it below the cell.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.api.objects import Objects
-from agent_tunix.api.process import prepare, run_here
+from agent_tunix.api.process import check_arguments, prepare, run_here
 from agent_tunix.api.run import Run
 from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.tracking.callbacks import Callback
@@ -89,6 +89,7 @@ def _start(
 ) -> Run:
     from agent_tunix.config import compose
 
+    check_arguments(overrides, callbacks)
     prepare()
     config, root = compose.compose_run(overrides)
     if directory is not None:

@@ -183,7 +183,8 @@ def _measure(subject: Subject, settings: Config, correct: Mixture | None) -> tup
     trained = load_trained_policy(subject.run, subject.step)
     generation = config.generation
     sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, generation.eos_tokens, generation.stop_strings)
-    with open_environments(config, subject.working_directory) as environments:
+    run = subject.run.root if subject.is_run else None
+    with open_environments(config, subject.working_directory, run) as environments:
         overhead = None
         if environments is not None:
             overhead = EpisodeOverhead(make_episode_encoder(config, trained.tokenizer), environments)

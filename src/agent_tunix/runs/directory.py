@@ -154,7 +154,8 @@ def claim(config: Config, root: Path) -> RunPaths:
     places = locate(config, root)
     if places.config.exists() and not config.training.resume:
         raise RunDirectoryError(
-            f"{root} already contains a run; resume it with training.resume=true, or choose another hydra.run.dir",
+            f"{root} already contains a run; resume it with training.resume=true, or choose another hydra.run.dir "
+            "(in Python, another directory=)",
             code="directory_taken",
         )
     if not config.training.resume and any(places.checkpoints.glob("step_*")):

@@ -15,6 +15,7 @@ from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
+from agent_tunix.tracking.own_code import explaining_missing
 
 if TYPE_CHECKING:
     from agent_tunix.data.episode_prompts import EpisodeEncoder
@@ -26,12 +27,15 @@ _LOGGER = logging.getLogger("agent_tunix.environments")
 
 
 @contextlib.contextmanager
-def open_environments(config: Config, working_directory: Path) -> Iterator[EnvironmentSet | None]:
+def open_environments(
+    config: Config, working_directory: Path, run: Path | None = None
+) -> Iterator[EnvironmentSet | None]:
     """Yield the environments of a run; None without any. Workers start with the first episodes.
 
     Args:
         config: The configuration.
         working_directory: Base directory of relative paths and of the user's own modules.
+        run: Directory of the run that the configuration belongs to; None for a new one.
 
     Raises:
         UnknownEnvironmentError, InvalidEnvironmentError: An environment or tool cannot be used.
@@ -43,7 +47,9 @@ def open_environments(config: Config, working_directory: Path) -> Iterator[Envir
     template = EnvironmentRecipe(None, asked.args, tuple(asked.modules), working_directory=working_directory)
     limits = HostingLimits(asked.execution, asked.timeout_s, asked.memory_mb, asked.num_workers)
     servers = [McpServer.read(one, working_directory) for one in asked.mcp]
-    with EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits, servers) as environments:
+    with explaining_missing(run):
+        opened = EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits, servers)
+    with opened as environments:
         yield environments
 
 

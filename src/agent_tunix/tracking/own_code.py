@@ -23,14 +23,14 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 KEY = "own_code"  # in environment.json
 _REWARD, _LOSS, _ESTIMATOR = "training.reward_function", "grpo.loss", "grpo.advantage_scaling"
-# Key of the configuration → function that returns the object of a name, or None; and the argument of `Run.resume` or
-# the decorator that takes the object.
-_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
-    _REWARD: (registry.find_registered, "reward"),
-    "environment.name": (environments.find_registered, "environment"),
-    "environment.tools": (environments.find_registered, "tools"),
-    _LOSS: (OWN_LOSSES.find, "register_policy_loss"),
-    _ESTIMATOR: (OWN_ESTIMATORS.find, "register_advantage_estimator"),
+# Key of the configuration → function that returns the object of a name, or None; the decorator of `agent_tunix` that
+# registers it; and the argument of `Run.resume` that takes it, if one does.
+_KINDS: dict[str, tuple[Callable[[str], Any], str, str | None]] = {
+    _REWARD: (registry.find_registered, "register_reward_function", "reward=…"),
+    "environment.name": (environments.find_registered, "environments.register_environment", "environment=…"),
+    "environment.tools": (environments.find_registered, "environments.register_tool", "tools=[…]"),
+    _LOSS: (OWN_LOSSES.find, "register_policy_loss", None),
+    _ESTIMATOR: (OWN_ESTIMATORS.find, "register_advantage_estimator", None),
 }
 
 
@@ -80,12 +80,12 @@ def explaining_missing(run: Path | None) -> Iterator[None]:
         missing = next((one for one in entries if _KINDS[one["key"]][0](one["name"]) is None), None)
         if missing is None or (isinstance(error, ConfigError) and error.code != "invalid_function"):
             raise
-        how = _KINDS[missing["key"]][1]
-        first = f"register it with agent_tunix.{how}({missing['name']!r}), then" if "_" in how else "pass it:"
+        _, decorator, argument = _KINDS[missing["key"]]
         message = (
             f"{missing['key']}={missing['name']} is {missing['object']} of the process that trained {run}, and this "
-            f"process has nothing of that name; define it again and {first} agent_tunix.open_run({str(run)!r})"
-            f".resume({'' if '_' in how else f'{how}=…'})"
+            f"process has nothing of that name; in Python, define it again, register it with "
+            f"agent_tunix.{decorator}({missing['name']!r}), and repeat the call; to resume, "
+            f"agent_tunix.open_run({str(run)!r}).resume({argument or ''}){' registers it' if argument else ''}"
         )
         raise type(error)(message, code="defined_elsewhere") from error
 

@@ -168,8 +168,8 @@ def _check_place(run: FoundRun, to: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise ExportError(
-            f"{to} must be a new or empty directory, but is not empty; choose another, or --overwrite if it is an "
-            "earlier export",
+            f"{to} must be a new or empty directory, but is not empty; choose another, or --overwrite (in "
+            "Python, overwrite=True) if it is an earlier export",
             code="export_place_taken",
         )
     _check_apart(run, to)

@@ -84,8 +84,9 @@ def _choose(source: PolicySource, settings: GenerationSettings) -> "SamplingPara
     )
     if sampling.greedy and settings.num_generations > 1:
         raise ConfigError(
-            f"--num-generations above 1 requires sampling, because {settings.num_generations} greedy completions would "
-            "be identical; add --inference-config standard or --temperature 1",
+            f"more than one completion of each prompt requires sampling, because {settings.num_generations} greedy "
+            "completions would be identical; add --temperature 1 or --inference-config standard (in Python, "
+            "temperature=1.0 or inference_config='standard')",
             code="invalid_request",
         )
     return sampling
@@ -113,5 +114,5 @@ def _acting(source: PolicySource, trust: bool) -> "Iterator[EnvironmentSet | Non
     config = source.run.config
     if has_environment(config):
         require_trust(source.run.root, environment_parts(config, Path.cwd()), trust=trust)
-    with open_environments(config, Path.cwd()) as environments:
+    with open_environments(config, Path.cwd(), source.run.root if source.is_run else None) as environments:
         yield environments

@@ -41,10 +41,17 @@ _MOST_CHANGES, _LONGEST_VALUE = 8, 120
 IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
 
 
-def resume_command(root: Path) -> str:
-    """Return the command line that resumes this run, or the call in Python."""
+def resume_command(root: Path, corrected: str = "") -> str:
+    """Return the command line that resumes this run, or the call in Python.
+
+    Args:
+        root: Directory of the run.
+        corrected: Argument of `Run.resume` for what has to be corrected first, such as `reward`; "" for none. A cell
+            that is run again changes nothing in a run until its function is passed again.
+    """
     if IN_PYTHON.get():
-        return f"agent_tunix.open_run({str(root)!r}).resume()"
+        again = f", or .resume({corrected}=FUNCTION) with a function that you have corrected" if corrected else ""
+        return f"agent_tunix.open_run({str(root)!r}).resume(){again}"
     return shlex.join([*_own_command(), assign("hydra.run.dir", str(root)), "training.resume=true"])
 
 
@@ -55,11 +62,11 @@ def continue_command(root: Path) -> str:
     return shlex.join([*_own_command(), assign("training.continue_from", str(root))])
 
 
-def how_to_resume(root: Path, step: int) -> str:
+def how_to_resume(root: Path, step: int, corrected: str = "") -> str:
     """Return the sentence that says how a run goes on from the checkpoint of a step; 0 if it completed none."""
     if step == 0:
-        return f"No step was completed, so start again with:\n  {resume_command(root)}"
-    return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(root)}"
+        return f"No step was completed, so start again with:\n  {resume_command(root, corrected)}"
+    return f"The checkpoint of step {step} is saved; resume with:\n  {resume_command(root, corrected)}"
 
 
 def _own_command() -> list[str]:

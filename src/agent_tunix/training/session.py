@@ -216,7 +216,7 @@ class RunSession:
             with spend("further steps" if self._took_steps else "first step"), self._budget.measured(TimedPart.STEP):
                 yield
         except (RewardFailureRateError, RewardError) as error:
-            raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step)}") from error
+            raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step, 'reward')}") from error
         except DataError as error:
             raise DataError(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
@@ -395,12 +395,12 @@ class RunSession:
     def _save(self, step: int, *, has_extra: bool = False) -> None:
         self._checkpoints.save(step, self.reporter, has_extra=has_extra)
 
-    def _save_for_resuming(self, step: int) -> str:
+    def _save_for_resuming(self, step: int, corrected: str = "") -> str:
         """Save a checkpoint of a step, wait until it is written, and return how to resume from it."""
         self._save(step)
         if step > 0:
             self._checkpoints.flush()
-        return how_to_resume(self._paths.root, step)
+        return how_to_resume(self._paths.root, step, corrected)
 
     def _find_time_is_up(self, step: int) -> str | None:
         """Return the reason why the run has no time for the step after this one; None if it has."""
