@@ -457,7 +457,10 @@ class RunSession:
         restored = self._checkpoints.restore_latest(read_state(components.updater, components.moving_reference))
         self._processes.from_first(
             lambda: refuse_to_cut(
-                self._record_of_checkpoints, restored.step if restored else 0, self._continued or self._paths
+                self._record_of_checkpoints,
+                restored.step if restored else 0,
+                self._continued or self._paths,
+                is_continued=self._continued is not None,
             )
         )
         if restored is None and self._continued:
