@@ -40,6 +40,7 @@ from agent_tunix.runs.reporter import NO_METRICS, RunReporter, SilentReporter, o
 from agent_tunix.runs.watching import describe_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
 from agent_tunix.runs.weights.continuing import copy_history, naming_both
+from agent_tunix.runs.weights.initial import describe_initial
 from agent_tunix.runs.weights.record import CheckpointRecord, read_record, write_record
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
@@ -168,6 +169,7 @@ class RunSession:
             components.teacher_digest,
             self.max_steps,
         )
+        self._metadata["initial"] = describe_initial(self._config)
         if method != GRPO:
             self._metadata["method"] = method
         self.reporter: RunReporter = SilentReporter()
