@@ -10,17 +10,20 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.compose import to_yaml
+from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
 from agent_tunix.grpo.step import GrpoTrainer
-from agent_tunix.runs.directory import hold
+from agent_tunix.runs.directory import hold, locate
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import is_own_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints
+from agent_tunix.runs.weights.record import CheckpointRecord
 from agent_tunix.runs.weights.state import read_weights
 from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.startup.time_budget import TimeBudget
 from agent_tunix.tracking.outcome import RunStatus, read_outcome, record_failure
 from agent_tunix.training import session as session_module
+from agent_tunix.training.resuming import refuse_to_cut
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
@@ -131,6 +134,13 @@ def failed(tmp_path: Path) -> Path:
 def test_a_run_without_checkpoints_is_not_continued(failed: Path, tmp_path: Path) -> None:
     with raises(CheckpointError, "no_checkpoint"):
         train_run(tmp_path / "new", f"training.continue_from={failed}")
+
+
+def test_checkpoints_of_the_other_run_that_are_elsewhere_are_to_be_restored(tmp_path: Path) -> None:
+    lost = CheckpointRecord(2, (tmp_path / "lost",))
+    for is_continued, remedy in ((True, "by a link"), (False, "set training.checkpoint_dir")):
+        with raises(CheckpointError, "no_checkpoint", remedy):
+            refuse_to_cut(lost, 0, locate(Config(), tmp_path), is_continued=is_continued)
 
 
 def test_a_directory_that_is_no_other_run_that_has_ended_is_refused(failed: Path, tmp_path: Path) -> None:

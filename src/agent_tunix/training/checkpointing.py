@@ -21,6 +21,7 @@ from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.reporter import RunReporter
 from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
 from agent_tunix.runs.weights.continuing import copy_history, naming_both
+from agent_tunix.runs.weights.initial import describe_initial
 from agent_tunix.runs.weights.record import CheckpointRecord, read_record, write_record
 from agent_tunix.runs.weights.saving import CheckpointSaver
 from agent_tunix.runs.weights.state import make_metadata, read_state, write_state
@@ -107,6 +108,7 @@ class RunCheckpoints:
         )
         digests = components.prompting, components.model_digest, components.teacher_digest
         self._metadata = make_metadata(config, reward, *digests, self._max_steps)
+        self._metadata["initial"] = describe_initial(config)
         if method != GRPO:
             self._metadata["method"] = method
         self._saver: CheckpointSaver
@@ -211,7 +213,8 @@ class RunCheckpoints:
         history = self._continued or self._paths
         restored = self._checkpoints.restore_latest(self._read_state())
         step = restored.step if restored else 0
-        self._processes.from_first(lambda: refuse_to_cut(self._record, step, history))
+        is_continued = self._continued is not None
+        self._processes.from_first(lambda: refuse_to_cut(self._record, step, history, is_continued=is_continued))
         if restored is None and self._continued:
             raise CheckpointError(
                 f"there is no checkpoint in {self._continued.checkpoints}; start a new run without "

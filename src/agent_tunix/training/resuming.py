@@ -161,7 +161,7 @@ def _how_to_restore_rows(metadata: dict[str, Any], config: Config) -> str:
     )
 
 
-def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
+def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths, *, is_continued: bool = False) -> None:
     """Refuse to go on from an earlier step than that of a checkpoint that the run has where it cannot be found now.
 
     Its disk may not be mounted. Going on would remove the rows and rollouts of the steps after it.
@@ -170,6 +170,7 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
         record: The newest checkpoint that the run completed.
         step: Step of the checkpoint to resume from; 0 without one.
         paths: Paths of the run, with its present directory of checkpoints.
+        is_continued: True if another run continues it, whose `training.checkpoint_dir` says nothing about this one.
 
     Raises:
         CheckpointError: The directory of the newest checkpoint holds no checkpoints now.
@@ -184,11 +185,13 @@ def refuse_to_cut(record: CheckpointRecord, step: int, paths: RunPaths) -> None:
         return
     newest_there = f"the newest one is of step {step}" if step else "there are none"
     here = "" if elsewhere == paths.checkpoints else f" In {paths.checkpoints}, {newest_there}."
+    found = "or set training.checkpoint_dir to the directory that has the checkpoints"
+    if is_continued:
+        found = "for example by a link to the directory that has the checkpoints"
     raise CheckpointError(
         f"the run reached step {newest} with its checkpoints in {elsewhere}, where they cannot be found now.{here} "
-        f"Going on would remove the metrics and rollouts of later steps. Restore {elsewhere}, or set "
-        "training.checkpoint_dir to the directory that has the checkpoints; to train those steps again, start a new "
-        "run in another directory",
+        f"Going on would remove the metrics and rollouts of later steps. Restore {elsewhere}, {found}; "
+        "to train those steps again, start a new run in another directory",
         code="no_checkpoint",
     )
 

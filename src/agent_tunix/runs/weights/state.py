@@ -19,7 +19,6 @@ from agent_tunix.rewards import Fingerprint
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.runs.weights.base_model import METADATA_KEY
 from agent_tunix.runs.weights.checkpoints import State
-from agent_tunix.runs.weights.initial import describe_initial
 
 _PROMPTS_CHANGED = (
     "the prompts have other tokens than before: the chat template, prompt.system, prompt.template, prompt.few_shot or"
@@ -88,7 +87,7 @@ def make_metadata(
 ) -> dict[str, Any]:
     """Return the metadata of a checkpoint about its run, which `changed_since` reads.
 
-    The session adds the fingerprint of the training rows and the reward's state.
+    The session adds the fingerprint of the training rows, the initial weights and the reward's state.
 
     Args:
         config: The run's.
@@ -107,7 +106,6 @@ def make_metadata(
         "max_steps": max_steps,
         "prompts": prompts,
         METADATA_KEY: model,
-        "initial": describe_initial(config),
         "reward": reward.to_data(),
         "teacher": None
         if teacher is None
