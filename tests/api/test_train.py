@@ -115,3 +115,9 @@ def test_a_corrected_function_is_passed_again(tmp_path: Path) -> None:
         assert ".resume(reward=" in resume_command(tmp_path, "reward")
     finally:
         IN_PYTHON.reset(token)
+
+
+def test_a_setting_that_generate_does_not_have_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
+    with raises(ConfigError, "invalid_request", "'n'", "num_generations"):
+        agent_tunix.open_run(tmp_path).generate("How many?", n=3)

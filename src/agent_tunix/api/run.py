@@ -1,11 +1,12 @@
 """A run on disk, as Python and notebooks see it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_tunix.api.frames import Report, rollouts_frame, summary_html, to_frame
+from agent_tunix.errors import ConfigError
 from agent_tunix.tracking.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -113,11 +114,19 @@ class Run:
 
         Returns:
             The text of the completion for one prompt as text; otherwise a frame with a row for each completion.
+
+        Raises:
+            ConfigError: There is no such setting, or several greedy completions are asked for.
         """
         from agent_tunix.data import make_problem
         from agent_tunix.training.generation import find_source, make_prompt
         from agent_tunix.training.generator_setup import GenerationSettings, open_generator
 
+        known = [field.name for field in fields(GenerationSettings)]
+        if unknown := [name for name in settings if name not in known]:
+            raise ConfigError(
+                f"generate has no setting {unknown[0]!r}; its settings are {', '.join(known)}", code="invalid_request"
+            )
         source = find_source(self.directory, step)
         data = source.run.config.data
         problems = [prompts] if isinstance(prompts, str) else prompts

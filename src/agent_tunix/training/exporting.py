@@ -77,7 +77,9 @@ def export_and_push(
         ExportError, CheckpointError, ModelError: It cannot be exported or uploaded.
     """
     if directory is None and repository is None:
-        raise ConfigError("give --to DIR, --push OWNER/NAME, or both", code="invalid_request")
+        raise ConfigError(
+            "give --to DIR, --push OWNER/NAME, or both (in Python, export(DIR, push=…))", code="invalid_request"
+        )
     if repository is not None:
         check_push(repository)
     wanted_step = check_step(step)

@@ -85,8 +85,8 @@ def _choose(source: PolicySource, settings: GenerationSettings) -> "SamplingPara
     if sampling.greedy and settings.num_generations > 1:
         raise ConfigError(
             f"more than one completion of each prompt requires sampling, because {settings.num_generations} greedy "
-            "completions would be identical; add --temperature 1 or --inference-config standard (in Python, "
-            "temperature=1.0 or inference_config='standard')",
+            "completions would be identical; add --inference-config standard or --temperature 1 (in Python, "
+            "inference_config='standard' or temperature=1.0)",
             code="invalid_request",
         )
     return sampling
