@@ -31,8 +31,8 @@
     └── Interrupted (RuntimeError)        a signal stopped the run after it saved a checkpoint
 
 Every error has a `code`, a stable name for programs and tests. A class may have several codes. Each message says what
-was required, what was given and how to fix it. The command line prints only the message; any other exception is a bug
-and keeps its traceback.
+was required, what was given and how to fix it. The command line and notebooks print only the message; any other
+exception is a bug and keeps its traceback.
 """
 
 from collections.abc import Callable
@@ -55,6 +55,10 @@ class AgentTunixError(Exception):
         super().__init__(*message)
         if code is not None:
             self.code = code
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython prints below the cell in place of a traceback."""
+        return [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
 
 
 class ConfigError(AgentTunixError, ValueError):

@@ -33,12 +33,15 @@ json.dumps([message, run.status, len(run.metrics), run.resume().status, len(run.
     "run",
     "run.report()",
     'run.replay(reward="math")',
+    'agent_tunix.train("training.num_batch=2")',
 ]
 
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> Cells:
-    return execute([code(text) for text in CELLS], tmp_path_factory.mktemp("kernel"))
+    cells = [code(text) for text in CELLS]
+    cells[-1].metadata.tags = ["raises-exception"]
+    return execute(cells, tmp_path_factory.mktemp("kernel"))
 
 
 def told(cell: Any) -> Any:
@@ -59,3 +62,11 @@ def test_a_run_draws_its_progress_and_shows_itself(cells: Cells) -> None:
     assert "finished" in result(cells[2], "text/html")
     assert result(cells[3], "text/html").startswith("<iframe")
     assert "64 completions of 4 steps" in result(cells[4])
+
+
+def test_an_error_is_its_message_alone(cells: Cells) -> None:
+    (error,) = [output for output in cells[-1].outputs if output.output_type == "error"]
+    assert error.ename == "ConfigError"
+    assert error.traceback[0].startswith("ConfigError: ")
+    assert "did you mean training.num_batches?" in error.evalue
+    assert len("\n".join(error.traceback).splitlines()) < 8

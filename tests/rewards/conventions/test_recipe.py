@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,9 @@ def seven(response: str) -> float:
     return 7.0
 
 
-def test_a_function_that_other_processes_do_not_register_is_found_by_its_file() -> None:
+def test_a_function_that_other_processes_do_not_register_is_found_by_its_place() -> None:
     register_reward_function("registered_here", seven)
-    assert recipe_of("registered_here").spec == f"{Path(__file__).resolve()}:seven"
+    assert recipe_of("registered_here").spec == f"{__name__}.seven"
 
 
 def test_what_was_settled_is_in_the_recipe(here: Path) -> None:
@@ -97,10 +98,12 @@ def test_what_was_settled_is_in_the_recipe(here: Path) -> None:
     assert component.reward.recipe.completions == "text"
 
 
-def test_a_function_that_no_name_leads_to_has_no_recipe() -> None:
-    (component,) = resolve_reward(lambda response: 1.0).components
-    assert isinstance(component.reward, Convention)
-    assert component.reward.recipe is None
+def test_a_function_that_no_name_leads_to_is_carried_by_value_if_it_can_be() -> None:
+    lock = threading.Lock()
+    for function, is_carried in ((lambda response: 1.0, True), (lambda response: float(lock.locked()), False)):
+        (component,) = resolve_reward(function).components
+        assert isinstance(component.reward, Convention)
+        assert (component.reward.recipe is not None) is is_carried
 
 
 def test_a_builtin_says_that_it_is_one_until_it_is_replaced(here: Path) -> None:
