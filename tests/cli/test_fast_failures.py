@@ -262,7 +262,7 @@ TRAINS_NOTHING = """
 import sys, types
 from agent_tunix.cli import hydra_programs
 stand_in = sys.modules["agent_tunix.training.train"] = types.ModuleType("agent_tunix.training.train")
-stand_in.train = lambda checked, root, overrides: print("trained", *overrides)
+stand_in.train = lambda checked, root, overrides, callbacks: print("trained", *overrides)
 hydra_programs.train(sys.argv[1:])
 """
 
