@@ -11,7 +11,7 @@ from sqlalchemy import inspect, text
 
 from agent_tunix.errors import StoreError
 from agent_tunix.store import database_url, home, open_store
-from agent_tunix.store.database import connect, read_url, reading
+from agent_tunix.store.database import connect, read_url
 from agent_tunix.store.opening import MIGRATIONS, Store
 from agent_tunix.store.schema import HEAD, metadata
 from tests.raising import raises
@@ -51,16 +51,6 @@ def test_a_migration_that_fails_leaves_nothing_behind(url: str) -> None:
     assert "already exists" in str(caught.value)
     with Store(connect(read_url(url))) as store, store.engine.connect() as connection:
         assert "alembic_version" not in inspect(connection).get_table_names()
-
-
-@pytest.mark.slow
-def test_a_slow_statement_is_ended_by_the_server(postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_tunix.store.database.STATEMENT_TIMEOUT_S", 0.5)
-    with open_store(postgresql) as store:
-        with raises(StoreError, "store_failed") as caught, reading(store.engine) as connection:
-            connection.execute(text("SELECT pg_sleep(60)"))
-        assert "statement timeout" in str(caught.value)
-        assert store.keys.list() == []
 
 
 def test_the_store_lies_in_the_home_and_only_its_owner_may_read_it(

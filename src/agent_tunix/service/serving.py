@@ -86,6 +86,12 @@ def _make_room(connections: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < needed:
         possible = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
+        if possible < needed:
+            logger.warning(
+                "this process may open %d file descriptors, but %d connections need %d; raise the limit with `ulimit "
+                "-n %d`",
+                *(possible, connections, needed, needed),
+            )
 
 
 def _listen(settings: ServiceSettings) -> socket.socket:

@@ -19,10 +19,6 @@ from agent_tunix.store.home import DATABASE_VARIABLE
 # Longest wait of a writer for other writers, each of which holds the database for milliseconds.
 BUSY_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10
-# Longest time of a statement. Statements of the store take milliseconds.
-STATEMENT_TIMEOUT_S = 10.0
-# A server that is cut off is noticed after about this time too.
-_NETWORK = {"tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
 # Longest wait for one of the connections, all of which others are using.
 POOL_TIMEOUT_S = 10.0
 
@@ -62,23 +58,20 @@ def connect(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             return _connect_sqlite(url)
-        return _connect_postgresql(url)
+        engine = create_engine(
+            url,
+            pool_pre_ping=True,
+            pool_timeout=POOL_TIMEOUT_S,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
+        from agent_tunix.store.bounded import bound  # imports the driver
+
+        bound(engine)
+        return engine
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(
             f"{error}; PostgreSQL requires psycopg: pip install 'agent_tunix[postgresql]'", code="missing_package"
         ) from error
-
-
-def _connect_postgresql(url: URL) -> Engine:
-    arguments = {"connect_timeout": CONNECT_TIMEOUT_S, **_NETWORK}
-    engine = create_engine(url, pool_pre_ping=True, pool_timeout=POOL_TIMEOUT_S, connect_args=arguments)
-
-    @event.listens_for(engine, "connect")
-    def limit(connection: Any, _record: object) -> None:
-        connection.execute(f"SET statement_timeout = {1000 * STATEMENT_TIMEOUT_S:.0f}")
-        connection.commit()
-
-    return engine
 
 
 def _connect_sqlite(url: URL) -> Engine:

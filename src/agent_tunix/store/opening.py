@@ -65,10 +65,12 @@ def migrate(engine: Engine) -> None:
             if file is not None:
                 _upgrade(connection)
                 return
-            # A change of large tables takes longer than other statements. The lock ends with the transaction.
-            connection.execute(text("SET LOCAL statement_timeout = 0"))
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
-            _upgrade(connection)
+            from agent_tunix.store.bounded import migrating  # imports the driver
+
+            with migrating(connection):
+                # Released at the end of the transaction.
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
+                _upgrade(connection)
 
 
 @contextlib.contextmanager
