@@ -145,6 +145,15 @@ def test_a_run_stops_if_its_directory_was_moved(tmp_path: Path) -> None:
     assert steps_of(tmp_path / "moved" / "metrics.jsonl") == [1]
 
 
+def test_a_removed_file_begins_anew_and_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with MetricsFile(path) as file:
+        file.write(1, {})
+        path.unlink()
+        file.write(2, {})
+    assert steps_of(path) == [2]
+    assert "its earlier rows are lost" in caplog.text
+
+
 def test_row_that_does_not_fit_leaves_the_file_whole(path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with MetricsFile(path) as file:

@@ -7,16 +7,19 @@ checkpoint. A step's row is written before its checkpoint, so that this loses no
 
 import contextlib
 import json
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.atomic_files import replacing, sync
+from agent_tunix.atomic_files import replacing
 from agent_tunix.closing import Closing
 from agent_tunix.errors import RunDirectoryError
 
+_LOGGER = logging.getLogger("agent_tunix.run")
 WRITING_REMEDY = "free some space or correct the permissions, then resume with training.resume=true"
 READING_REMEDY = "give the directory of a run, and check that its files are readable"
 
@@ -34,17 +37,22 @@ class MetricsFile(Closing):
     def __init__(self, path: Path) -> None:
         self._path = path
         with _explained(path, "opened"):
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
-            sync(path.parent)
+            self._directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._file = self._open()
+
+    def _open(self) -> FileIO:
+        file = open(self._path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
+        os.fsync(self._directory)
+        return file
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append the row of a step: `step` first, then the metrics by name; non-finite values become null.
 
         Raises:
-            RunDirectoryError: The disk is full, the file or its directory has been removed or moved, or the file cannot
-                be written for another reason.
+            RunDirectoryError: The disk is full, the directory has been removed or moved, or the file cannot be written
+                for another reason.
         """
-        self._require_place()
+        self._find_again()
         row = {"step": step} | dict(sorted(to_plain(metrics).items()))
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         with _explained(self._path, "written"):
@@ -61,25 +69,39 @@ class MetricsFile(Closing):
         """Flush all rows to the device, so that a power cut loses none of them.
 
         Raises:
-            RunDirectoryError: The disk is full or fails.
+            RunDirectoryError: The disk is full or fails, or the directory has been removed or moved.
         """
+        self._find_again()
         with _explained(self._path, "written"):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file; another call does nothing."""
-        self._file.close()
+        if not self._file.closed:
+            self._file.close()
+            os.close(self._directory)
 
-    def _require_place(self) -> None:
-        """Refuse to write rows that nobody would find at the file's path."""
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
-                return
-        raise RunDirectoryError(
-            f"{self._path} was removed, moved or replaced while the run was writing to it; move it back and resume "
-            "with training.resume=true, or start the run again",
-            code="unwritable_directory",
-        )
+    def _find_again(self) -> None:
+        """Begin a new file if somebody has removed this one; refuse to go on without its directory."""
+        if not _is_at(self._path.parent, self._directory):
+            raise RunDirectoryError(
+                f"{self._path.parent} was removed or moved while the run was writing to it; start the run again, or "
+                "move the directory back and resume with training.resume=true",
+                code="unwritable_directory",
+            )
+        if not _is_at(self._path, self._file.fileno()):
+            _LOGGER.warning("%s was removed or replaced; its earlier rows are lost, and a new file begins", self._path)
+            self._file.close()
+            with _explained(self._path, "opened"):
+                self._file = self._open()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return True if a path still leads to an open file or directory."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
