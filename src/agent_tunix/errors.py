@@ -217,6 +217,18 @@ class ServiceError(AgentTunixError, RuntimeError):
     code = "service_failed"
 
 
+class RequestRefusedError(AgentTunixError, ValueError):
+    """A request to a served policy has a value out of range, or asks for something that is not supported."""
+
+    code = "request_refused"
+
+
+class OverloadedError(AgentTunixError, RuntimeError):
+    """Too many requests to a served policy wait."""
+
+    code = "overloaded"
+
+
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):
     """A loss or gradient was NaN or infinite. The weights were not updated with it."""
 
