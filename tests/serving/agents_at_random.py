@@ -3,21 +3,21 @@
 import random
 from collections.abc import Iterator
 
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 
 
 class ScriptedPolicy:
     """Policy whose tokens are numbered, so that each is unique: 1000 for the first sampled token, and so on."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self._next = 1000
 
     def call(self, prompt: tuple[int, ...], num_tokens: int, finish_reason: str = "stop") -> tuple[int, ...]:
         tokens = tuple(range(self._next, self._next + num_tokens))
         self._next += num_tokens
         logps = tuple(-float(token) for token in tokens)
-        self.calls.append(Call(prompt, tokens, logps, 0, finish_reason))
+        self.calls.append(RecordedCall(prompt, tokens, logps, 0, finish_reason))
         return tokens
 
 

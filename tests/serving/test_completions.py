@@ -7,7 +7,7 @@ from agent_tunix.environments import AgentRecord, EpisodeResult, StopReason
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.sampling.sampler import Completions, join_completions
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.completions import completions_of
 
 WIDTH = 40
@@ -24,9 +24,11 @@ def result(outcome: str = "ok", reason: StopReason = StopReason.FINISHED) -> Epi
 
 @pytest.fixture(scope="module")
 def completions(tokenizer: Tokenizer) -> Completions:
-    def call(prompt: str, reply: str, finish_reason: str = "stop") -> Call:
+    def call(prompt: str, reply: str, finish_reason: str = "stop") -> RecordedCall:
         tokens = tuple(tokenizer.encode(reply))
-        return Call(tuple(tokenizer.encode(prompt)), tokens, (-1.0,) * len(tokens), 0, finish_reason, num_cached=2)
+        return RecordedCall(
+            tuple(tokenizer.encode(prompt)), tokens, (-1.0,) * len(tokens), 0, finish_reason, num_cached=2
+        )
 
     appends = [call("2+3=", "4"), call("2+3=4 no ", "5")]
     rewrites = [call("2+3=", "4"), call("x", "gone", "cancelled"), call("2+3? ", "5"), call("2+3? 5 sure? ", "yes")]
@@ -52,7 +54,7 @@ def test_each_rollout_is_its_main_row_and_its_forks(completions: Completions, to
 
 
 def test_tokens_of_forks_count(completions: Completions) -> None:
-    count = {text: length for text, length in zip(completions.texts, completions.num_sampled, strict=True)}
+    count = dict(zip(completions.texts, completions.num_sampled, strict=True))
     assert count["5"] == 2
     assert count["yes"] == completions.mask[1].sum() + 1
     assert count[""] == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.serving.calls import Call, Row
+from agent_tunix.serving.calls import RecordedCall, TokenRow
 from agent_tunix.serving.forks import ForkCause
 from agent_tunix.serving.rows import is_trained, main_row, make_rows, transcript
 from tests.serving.agents_at_random import ScriptedPolicy, run_agent
@@ -17,8 +17,8 @@ def decode(ids: Sequence[int]) -> str:
     return "".join(chr(65 + token % 57) for token in ids)
 
 
-def call(prompt: Sequence[int], tokens: Sequence[int], finish_reason: str = "stop") -> Call:
-    return Call(tuple(prompt), tuple(tokens), tuple(-float(token) for token in tokens), 0, finish_reason)
+def call(prompt: Sequence[int], tokens: Sequence[int], finish_reason: str = "stop") -> RecordedCall:
+    return RecordedCall(tuple(prompt), tuple(tokens), tuple(-float(token) for token in tokens), 0, finish_reason)
 
 
 @given(seed=st.integers(0, 10**9), num_calls=st.integers(1, 14))
@@ -54,7 +54,8 @@ def test_a_row_holds_each_of_its_calls_after_the_prompt_that_was_sent(seed: int,
 
 
 def test_an_agent_that_appends_makes_one_row_over_ten_turns() -> None:
-    policy, history = ScriptedPolicy(), (1, 2, 3)
+    policy = ScriptedPolicy()
+    history: tuple[int, ...] = (1, 2, 3)
     for turn in range(10):
         history += (*policy.call(history, 4), turn, turn)
     (row,) = make_rows(policy.calls)
@@ -67,7 +68,9 @@ def test_the_second_of_two_calls_that_continue_a_row_forks() -> None:
     first, second, third = call([1, 2], [10]), call([1, 2, 10, 3], [11]), call([1, 2, 10, 4], [12])
     rows = make_rows([first, second, third], decode)
     assert [row.calls for row in rows] == [(0, 1), (2,)]
-    assert rows[1] == Row((1, 2, 10, 4), (12,), (True,), (-12.0,), (2,), 0, ForkCause.BRANCH, rows[1].first_difference)
+    assert rows[1] == TokenRow(
+        (1, 2, 10, 4), (12,), (True,), (-12.0,), (2,), 0, ForkCause.BRANCH, rows[1].first_difference
+    )
 
 
 def test_a_call_continues_its_own_conversation_rather_than_the_beginning_of_it() -> None:
@@ -116,8 +119,8 @@ def test_other_tokens_of_the_same_text_are_told_from_other_text() -> None:
 def test_the_transcript_is_that_of_the_last_call() -> None:
     ask = {"role": "user", "content": "2 + 3"}
     chat = [
-        Call((1,), (10,), (0.0,), 0, "stop", messages=[ask], reply={"role": "assistant", "content": "4"}),
-        Call((2,), (11,), (0.0,), 0, "stop", messages=[ask, ask], reply={"role": "assistant", "content": "5"}),
+        RecordedCall((1,), (10,), (0.0,), 0, "stop", messages=[ask], reply={"role": "assistant", "content": "4"}),
+        RecordedCall((2,), (11,), (0.0,), 0, "stop", messages=[ask, ask], reply={"role": "assistant", "content": "5"}),
     ]
     rows = make_rows(chat)
     assert main_row(rows) == 1

@@ -106,7 +106,7 @@ class PolicyCall:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """What an agent did with the policy.
+    """Outcome of an agent, and its calls of the policy.
 
     Attributes:
         outcome: `ok`, or the kind of its fault in one word.
@@ -134,7 +134,7 @@ class EpisodeResult:
         text: The policy's turns as they were written, and the replies to them, each on its own line.
         state: State of the environment at the end, for rewards.
         unread_calls: Turns in which no call was read, although they seem to contain one in another form.
-        agent: What the agent did with the policy; None if the run itself takes the turns.
+        agent: Outcome and calls of the agent that used the policy; None if the run itself takes the turns.
     """
 
     messages: list[Message]

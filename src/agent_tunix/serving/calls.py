@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """One call of the policy.
 
     Attributes:
@@ -35,7 +35,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TokenRow:
     """Tokens that train together: calls of which each continues the tokens of the one before.
 
     Attributes:
@@ -58,3 +58,7 @@ class Row:
     parent: int | None = None
     cause: str | None = None
     first_difference: str = ""
+
+
+# The name under which the other parts of `serving` import it.
+Call = RecordedCall

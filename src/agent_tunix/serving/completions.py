@@ -9,7 +9,7 @@ from agent_tunix.environments import AgentRecord, EpisodeResult, PolicyCall, Sto
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.forks import Forks
 from agent_tunix.sampling.sampler import Completions
-from agent_tunix.serving.calls import Call, Row
+from agent_tunix.serving.calls import RecordedCall, TokenRow
 from agent_tunix.serving.rows import main_row, make_rows
 
 # Characters of a reply that a rollout keeps for each call; the transcript has the whole text of the main row.
@@ -17,7 +17,7 @@ _LONGEST_REPLY = 500
 
 
 def completions_of(
-    rollouts: Sequence[Sequence[Call]],
+    rollouts: Sequence[Sequence[RecordedCall]],
     results: Sequence[EpisodeResult],
     tokenizer: Tokenizer,
     *,
@@ -80,7 +80,7 @@ class _Arrays:
     sampled: np.ndarray
 
 
-def _pad(rows: Sequence[Row | None], width: int, pad_id: int) -> _Arrays:
+def _pad(rows: Sequence[TokenRow | None], width: int, pad_id: int) -> _Arrays:
     """Return the arrays of rows; None stands for an empty row, whose prompt is one token of padding."""
     R = len(rows)
     arrays = _Arrays(
@@ -104,13 +104,17 @@ def _pad(rows: Sequence[Row | None], width: int, pad_id: int) -> _Arrays:
 
 
 def _record(
-    result: EpisodeResult, calls: Sequence[Call], rows: Sequence[Row], main: int | None, tokenizer: Tokenizer
+    result: EpisodeResult,
+    calls: Sequence[RecordedCall],
+    rows: Sequence[TokenRow],
+    main: int | None,
+    tokenizer: Tokenizer,
 ) -> AgentRecord:
     row_of = {number: row for row, own in enumerate(rows) for number in own.calls}
     firsts = {row.calls[0]: row for row in rows}
     replies = tokenizer.decode_batch([call.tokens for call in calls])
 
-    def describe(number: int, call: Call) -> PolicyCall:
+    def describe(number: int, call: RecordedCall) -> PolicyCall:
         first = firsts.get(number)
         return PolicyCall(
             prompt=len(call.prompt),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_tunix.environments import Message
-from agent_tunix.serving.calls import Call, Row
+from agent_tunix.serving.calls import RecordedCall, TokenRow
 from agent_tunix.serving.forks import Decode, ForkCause, common_length, describe_difference, find_cause
 
 
@@ -40,7 +40,7 @@ class _OpenRow:
     cause: ForkCause | None = None
     first_difference: str = ""
 
-    def add(self, number: int, call: Call) -> None:
+    def add(self, number: int, call: RecordedCall) -> None:
         """Continue the row with a call, whose prompt begins with all its tokens."""
         num_read = len(call.prompt) - len(self.tokens)
         self.tokens = call.prompt + call.tokens
@@ -48,9 +48,9 @@ class _OpenRow:
         self.logps += [0.0] * num_read + list(call.logps)
         self.calls.append(number)
 
-    def close(self) -> Row:
+    def close(self) -> TokenRow:
         n = self.num_prompt
-        return Row(
+        return TokenRow(
             prompt=self.tokens[:n],
             tokens=self.tokens[n:],
             sampled=tuple(self.sampled[n:]),
@@ -62,7 +62,7 @@ class _OpenRow:
         )
 
 
-def make_rows(calls: Sequence[Call], decode: Decode | None = None) -> list[Row]:
+def make_rows(calls: Sequence[RecordedCall], decode: Decode | None = None) -> list[TokenRow]:
     """Return the rows of a rollout's calls.
 
     Args:
@@ -82,12 +82,12 @@ def make_rows(calls: Sequence[Call], decode: Decode | None = None) -> list[Row]:
     return [row.close() for row in rows]
 
 
-def is_trained(call: Call) -> bool:
+def is_trained(call: RecordedCall) -> bool:
     """Return True if the tokens of a call train: it has some, and was not cancelled."""
     return bool(call.tokens) and call.finish_reason != "cancelled"
 
 
-def main_row(rows: Sequence[Row]) -> int | None:
+def main_row(rows: Sequence[TokenRow]) -> int | None:
     """Return the number of the row whose transcript stands for the rollout; None without rows.
 
     It is the row of the last call. Of an agent that rewrites its history, only this row contains the final answer.
@@ -95,7 +95,7 @@ def main_row(rows: Sequence[Row]) -> int | None:
     return max(range(len(rows)), key=lambda number: rows[number].calls[-1], default=None)
 
 
-def transcript(calls: Sequence[Call], rows: Sequence[Row], decode: Decode) -> list[Message]:
+def transcript(calls: Sequence[RecordedCall], rows: Sequence[TokenRow], decode: Decode) -> list[Message]:
     """Return the messages of the main row: those of its last call, and the reply to it; none without rows.
 
     Args:
@@ -115,11 +115,11 @@ def transcript(calls: Sequence[Call], rows: Sequence[Row], decode: Decode) -> li
     return [*map(dict, call.messages), dict(call.reply)]
 
 
-def _continues(call: Call, row: _OpenRow) -> bool:
+def _continues(call: RecordedCall, row: _OpenRow) -> bool:
     return call.prompt[: len(row.tokens)] == row.tokens
 
 
-def _fork(rows: Sequence[_OpenRow], call: Call, decode: Decode | None) -> _OpenRow:
+def _fork(rows: Sequence[_OpenRow], call: RecordedCall, decode: Decode | None) -> _OpenRow:
     n = len(call.prompt)
     row = _OpenRow(call.prompt, n, [False] * n, [0.0] * n)
     if rows:
