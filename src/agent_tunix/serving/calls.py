@@ -19,6 +19,7 @@ class Call:
         reply: The assistant's message as it was returned; None for a completion of plain text or ids.
         tools: Declarations of tools of the request.
         seconds: Wall time.
+        num_cached: Tokens of the prompt that were not read again, because their keys and values were kept.
     """
 
     prompt: tuple[int, ...]
@@ -30,6 +31,7 @@ class Call:
     reply: Mapping[str, Any] | None = None
     tools: Sequence[Mapping[str, Any]] = ()
     seconds: float = 0.0
+    num_cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
