@@ -24,7 +24,7 @@ from agent_tunix.environments.agents import (
     check_agent,
     sendable_agent,
 )
-from agent_tunix.environments.checks import EnvironmentFinding, EnvironmentReport
+from agent_tunix.environments.checks import CheckStatus, EnvironmentFinding, EnvironmentReport
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.serving.app import create_app
@@ -99,7 +99,7 @@ def _describe(
         yield EnvironmentFinding("calls", "failed", text)
     else:
         sampled = sum(len(call.tokens) for call in calls)
-        status = "note" if refused else "passed"
+        status: CheckStatus = "note" if refused else "passed"
         text = f"{len(calls)} calls, {sampled} tokens{f'; then one was refused: {refused}' if refused else ''}"
         yield EnvironmentFinding("calls", status, text)
         rows = make_rows(calls, lambda ids: "".join(tokenizer.pieces(ids)))
