@@ -30,6 +30,7 @@ T = TypeVar("T")
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # not escaped, as `to_yaml` would have it
+_AGENT = re.compile(r"(\+{0,2}environment\.agent)=(?!\s*\{)")  # a function, or null, in place of the group's keys
 _NEXT_LINE = "\x85"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 
@@ -160,6 +161,11 @@ def compose_evaluate(overrides: Sequence[str]) -> EvaluateConfig:
     return to_evaluate(_compose("evaluate", overrides, EvaluateConfig)[0])
 
 
+def spell_out(overrides: Sequence[str]) -> list[str]:
+    """Return overrides with `environment.agent=FUNCTION` written as `environment.agent.function=FUNCTION`."""
+    return [_AGENT.sub(r"\1.function=", override, count=1) for override in overrides]
+
+
 def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictConfig, Path]:
     """Return a composed configuration and `hydra.run.dir`; raise ConfigError if Hydra refuses an override."""
     register_schema()
@@ -168,7 +174,7 @@ def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictCon
     outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
-            cfg = compose(name, list(overrides), return_hydra_config=True)
+            cfg = compose(name, spell_out(overrides), return_hydra_config=True)
             directory = Path(cfg.hydra.run.dir).absolute()
             with open_dict(cfg):
                 del cfg.hydra
@@ -189,7 +195,7 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
         ConfigError: An override cannot be read, or its key does not exist.
     """
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        parsed = OverridesParser.create().parse_overrides(spell_out(overrides))
     except HydraException as error:
         raise ConfigError(f"an override must have the form KEY=VALUE: {error}", code="invalid_override") from error
     cfg = _structured(config)
