@@ -60,7 +60,9 @@ class ReverseTaskset(vf.Taskset[ReverseTask, ReverseConfig]):
         """Return the tasks."""
         words = ("level", "drawer", "stressed", "time", "live", "star")
         return [
-            ReverseTask(ReverseData(prompt=word, system_prompt="Reverse the word.", answer=word[::-1]), self.config.task)
+            ReverseTask(
+                ReverseData(prompt=word, system_prompt="Reverse the word.", answer=word[::-1]), self.config.task
+            )
             for word in words
         ]
 

@@ -23,4 +23,6 @@ def load_environment(num_train: int = 32) -> vf.Environment:
     """Return products of two-digit numbers."""
     pairs = [(11 + number, 89 - number) for number in range(num_train)]
     rows = [{"question": f"What is {a} * {b}?", "answer": str(a * b)} for a, b in pairs]
-    return vf.ToolEnv(dataset=Dataset.from_list(rows), tools=[calculator], rubric=vf.Rubric(funcs=[correct]), max_turns=3)
+    return vf.ToolEnv(
+        dataset=Dataset.from_list(rows), tools=[calculator], rubric=vf.Rubric(funcs=[correct]), max_turns=3
+    )

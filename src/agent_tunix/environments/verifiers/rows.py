@@ -12,23 +12,16 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from agent_tunix.environments.verifiers.specification import PREFIX
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
 
-_FAILED = 3
+# Rows for training, and those for evaluation.
+Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
-class VerifiersRows(NamedTuple):
-    """Rows of an environment of verifiers."""
-
-    train: list[dict[str, Any]]
-    test: list[dict[str, Any]]
-
-
-def read_verifiers(name: str, args: Mapping[str, Any], directory: Path, limit: int) -> VerifiersRows:
-    """Return the rows of an environment: for training, and held out, the latter empty if it has none of its own.
+def read_verifiers(name: str, args: Mapping[str, Any], directory: Path, limit: int) -> Rows:
+    """Return the rows of an environment: for training, and for evaluation, which may be none.
 
     Args:
         name: Name of its package.
@@ -45,7 +38,7 @@ def read_verifiers(name: str, args: Mapping[str, Any], directory: Path, limit: i
 
 
 @functools.lru_cache(maxsize=4)
-def _read(request: str) -> VerifiersRows:
+def _read(request: str) -> Rows:
     with tempfile.TemporaryDirectory(prefix="agent_tunix_") as scratch:
         file = Path(scratch) / "rows.json"
         program = [sys.executable, "-m", "agent_tunix.environments.verifiers.rows", str(file)]
@@ -53,14 +46,14 @@ def _read(request: str) -> VerifiersRows:
         if not file.is_file():
             name, tail = json.loads(request)["name"], done.stderr.strip()[-2000:]
             raise InvalidEnvironmentError(
-                f"{PREFIX}{name}: reading its rows ended with status {done.returncode}: {tail}",
+                f"verifiers:{name}: reading its rows ended with status {done.returncode}: {tail}",
                 code="environment_import_failed",
             )
         answer = json.loads(file.read_text(encoding="utf-8"))
     if "error" in answer:
         kind = UnknownEnvironmentError if answer["is_unknown"] else InvalidEnvironmentError
         raise kind(answer["error"], code=answer["code"])
-    return VerifiersRows(answer["train"], answer["test"])
+    return answer["train"], answer["test"]
 
 
 def _plain(value: object) -> object:
@@ -70,7 +63,7 @@ def _plain(value: object) -> object:
 
 
 def _main() -> None:
-    from agent_tunix.environments.verifiers.specification import load_environment
+    from agent_tunix.environments.verifiers.loading import load_environment
 
     request = json.loads(sys.stdin.read())
     try:
@@ -81,7 +74,7 @@ def _main() -> None:
         is_unknown = isinstance(error, UnknownEnvironmentError)
         answer = json.dumps({"error": str(error), "code": error.code, "is_unknown": is_unknown})
     except (TypeError, ValueError) as error:
-        text = f"{PREFIX}{request['name']}: its rows cannot be read: {error}"
+        text = f"verifiers:{request['name']}: its rows cannot be read: {error}"
         answer = json.dumps({"error": text, "code": "invalid_rows", "is_unknown": False})
     Path(sys.argv[1]).write_text(answer, encoding="utf-8")
 

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import verifiers
 
-from agent_tunix.environments.verifiers.specification import PREFIX, InstalledEnvironment
+from agent_tunix.environments.verifiers.loading import InstalledEnvironment
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
@@ -35,7 +35,7 @@ class RubricEnvironment(InstalledEnvironment):
         if getattr(self._environment, "requires_group_rollouts", False):
             groups = ", ".join(f.__name__ for rubric in _rubrics(self._environment.rubric) for f in _of_groups(rubric))
             raise InvalidEnvironmentError(
-                f"{PREFIX}{name} scores the rollouts of a prompt together, in {groups or 'its rubric'}, which is not "
+                f"verifiers:{name} scores the rollouts of a prompt together, in {groups or 'its rubric'}, which is not "
                 "supported; use an environment whose functions score one rollout each",
                 code="unsupported_library",
             )
@@ -48,6 +48,9 @@ class RubricEnvironment(InstalledEnvironment):
         train, held_out = environment.build_dataset(), environment.build_eval_dataset()
         return ([] if train is None else train.to_list()), ([] if held_out is None else held_out.to_list())
 
+    async def open(self) -> None:
+        """Start nothing: `load_environment` has."""
+
     async def rollout(self, row: Mapping[str, Any], base_url: str, key: str) -> Score:
         """Run and score one rollout."""
         faults: list[str] = []
@@ -59,9 +62,9 @@ class RubricEnvironment(InstalledEnvironment):
             )
         if (error := output.get("error")) is not None:
             text = error.get("error_chain_repr", error) if isinstance(error, Mapping) else error
-            raise EnvironmentFailedError(f"{PREFIX}{self._name}: {text}")
+            raise EnvironmentFailedError(f"verifiers:{self._name}: {text}")
         if faults:
-            raise EnvironmentFailedError(f"{PREFIX}{self._name}: {'; '.join(faults)}", code="rubric_failed")
+            raise EnvironmentFailedError(f"verifiers:{self._name}: {'; '.join(faults)}", code="rubric_failed")
         scores = output.get("metrics") or {}
         return Score(float(output["reward"]), {name: float(score) for name, score in scores.items()})
 

@@ -1,6 +1,5 @@
 """Environments of `verifiers.v1`: a taskset whose tasks score the traces of an agent."""
 
-import asyncio
 import contextlib
 import itertools
 import os
@@ -12,7 +11,7 @@ import verifiers.v1
 from verifiers.v1.configs.agent import agent_config_fields
 
 from agent_tunix.environments.verifiers import chat
-from agent_tunix.environments.verifiers.specification import PREFIX, InstalledEnvironment
+from agent_tunix.environments.verifiers.loading import InstalledEnvironment
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.sample import Score
 
@@ -40,17 +39,15 @@ class TasksetEnvironment(InstalledEnvironment):
     def __init__(self, name: str, args: Mapping[str, Any]) -> None:
         self._name = name
         self._numbers = itertools.count()
-        self._opening = asyncio.Lock()
-        self._open = contextlib.AsyncExitStack()
-        self._is_open = False
+        self._shared = contextlib.AsyncExitStack()
         sys.modules[_CHAT] = chat
         self._environment: Any = verifiers.v1.load_environment(_configuration(name, args))
         roles = agent_config_fields(self._environment.config)
         playing = [role for role, agent in roles.items() if agent.client is None]
         if len(playing) > 1:
             raise InvalidEnvironmentError(
-                f"{PREFIX}{name} has several agents that would all be the policy, {', '.join(playing)}, each with its "
-                f"own reward, which is not supported; give all but one an endpoint of their own, such as "
+                f"verifiers:{name} has several agents that would be the policy, each with its own reward, which is not "
+                f"supported: {', '.join(playing)}; give all but one an endpoint of their own, such as "
                 f"environment.args.{playing[-1]}.client.base_url",
                 code="unsupported_library",
             )
@@ -61,9 +58,12 @@ class TasksetEnvironment(InstalledEnvironment):
         tasks = itertools.islice(taskset, limit if taskset.INFINITE else None)
         return [_columns(task) for task in tasks], []
 
+    async def open(self) -> None:
+        """Start the servers of tools, and the one that sees the agent's requests. They end with this process."""
+        await self._shared.enter_async_context(self._environment.serving())
+
     async def rollout(self, row: Mapping[str, Any], base_url: str, key: str) -> Score:
         """Run and score one rollout."""
-        await self._begin()
         kind = type(self._environment.taskset).task_type()
         task = kind(kind.data_type().model_validate(row[TASK_COLUMN]), self._environment.config.taskset.task)
         variable = f"AGENT_TUNIX_ROLLOUT_{next(self._numbers)}"  # verifiers takes a key from the environment
@@ -79,22 +79,15 @@ class TasksetEnvironment(InstalledEnvironment):
             os.environ.pop(variable, None)
         return self._score(episode)
 
-    async def _begin(self) -> None:
-        """Start what all rollouts share: the servers of tools, and the one that sees the agent's requests."""
-        async with self._opening:
-            if not self._is_open:
-                await self._open.enter_async_context(self._environment.serving())
-                self._is_open = True
-
     def _score(self, episode: Any) -> Score:
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         if not episode.ok:
             text = f"{errors[-1].type}: {errors[-1].message}" if errors else "it did not end"
-            raise EnvironmentFailedError(f"{PREFIX}{self._name}: {text}")
+            raise EnvironmentFailedError(f"verifiers:{self._name}: {text}")
         rewards = {name: reward for trace in episode.traces for name, reward in trace.rewards.items()}
         if missing := [name for name, reward in rewards.items() if reward is None]:
             raise EnvironmentFailedError(
-                f"{PREFIX}{self._name}: {', '.join(missing)} took longer than the timeout of scoring",
+                f"verifiers:{self._name}: {', '.join(missing)} took longer than the timeout of scoring",
                 code="environment_timeout",
             )
         metrics = {name: value for trace in episode.traces for name, value in trace.metrics.items()}

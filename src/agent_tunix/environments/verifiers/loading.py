@@ -1,26 +1,21 @@
-"""Names of environments of verifiers, their loading, and what both forms of them offer."""
+"""Loading of environments of verifiers, and what both forms of them offer."""
 
 import abc
 import contextlib
 import importlib
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError, UnknownEnvironmentError
+from agent_tunix.errors import AgentTunixError, InvalidEnvironmentError, UnknownEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
 
-PREFIX = "verifiers:"
-_BUILTIN_TASKSETS = "verifiers.v1.tasksets"
-
-
-def verifiers_name(spec: object) -> str | None:
-    """Return NAME of `verifiers:NAME`; None for any other value."""
-    return spec.removeprefix(PREFIX) if isinstance(spec, str) and spec.startswith(PREFIX) else None
+_TASKSETS = "verifiers.v1.tasksets"
 
 
 class InstalledEnvironment(abc.ABC):
@@ -28,15 +23,19 @@ class InstalledEnvironment(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows for training and the held-out ones; the latter is empty if the environment has none.
+        """Return the rows for training and those for evaluation, which may be none.
 
         Args:
             limit: Number of rows to take of an endless environment.
         """
 
     @abc.abstractmethod
+    async def open(self) -> None:
+        """Start what all rollouts share, on the event loop of all rollouts."""
+
+    @abc.abstractmethod
     async def rollout(self, row: Mapping[str, Any], base_url: str, key: str) -> Score:
-        """Run and score one rollout. All calls are on one event loop, and several may run at once.
+        """Run and score one rollout, of which several may run at once on one event loop.
 
         Args:
             row: A row of `rows`.
@@ -56,20 +55,20 @@ def load_environment(name: str, args: Mapping[str, Any], directory: Path) -> Ins
 
     Args:
         name: Name of its package, as verifiers takes it: `owner/` before it and `@version` after it do not matter.
-        args: Arguments of `load_environment`; of a taskset, its configuration. Keys of the environment of `verifiers.v1`
-            such as `agent`, `timeout` and `id` are that environment's.
+        args: Arguments of `load_environment`; of a taskset, its configuration and that of its `Env`.
         directory: Directory whose modules can be imported too.
 
     Raises:
         UnknownEnvironmentError: No such package is installed.
-        InvalidEnvironmentError: verifiers is not installed, the environment cannot be loaded, or it needs something that
-            cannot be served.
+        InvalidEnvironmentError: verifiers is not installed, the environment cannot be loaded, or it cannot be served.
     """
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
+        # Servers of tools are other processes.
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(directory)]))
     if importlib.util.find_spec("verifiers") is None:
         raise InvalidEnvironmentError(
-            f"{PREFIX}{name} requires the package verifiers; run `pip install verifiers`", code="missing_verifiers"
+            f"verifiers:{name} requires the package verifiers; run `pip install verifiers`", code="missing_package"
         )
     module_name = name.rpartition("/")[2].partition("@")[0].replace("-", "_")
     with _loading(name):
@@ -77,7 +76,7 @@ def load_environment(name: str, args: Mapping[str, Any], directory: Path) -> Ins
         if hasattr(module, "load_environment"):
             from agent_tunix.environments.verifiers.rubrics import RubricEnvironment
 
-            return RubricEnvironment(name, args)
+            return RubricEnvironment(name.partition("@")[0], args)
         from agent_tunix.environments.verifiers.tasksets import TasksetEnvironment
 
         return TasksetEnvironment(name, args)
@@ -87,10 +86,10 @@ def _find_module(name: str, module: str) -> str:
     if importlib.util.find_spec(module) is not None:
         return module
     with contextlib.suppress(ModuleNotFoundError):  # verifiers below 0.3 has no such package
-        if importlib.util.find_spec(f"{_BUILTIN_TASKSETS}.{module}") is not None:
-            return f"{_BUILTIN_TASKSETS}.{module}"
+        if importlib.util.find_spec(f"{_TASKSETS}.{module}") is not None:
+            return f"{_TASKSETS}.{module}"
     raise UnknownEnvironmentError(
-        f"{PREFIX}{name} requires the installed package {module}, but there is none; install it (for example "
+        f"verifiers:{name} requires the installed package {module}, but there is none; install it (for example "
         f"`prime env install {name}`), or put {module}.py into the working directory"
     )
 
@@ -99,18 +98,17 @@ def _find_module(name: str, module: str) -> str:
 def _loading(name: str) -> Iterator[None]:
     """Turn faults into errors, and keep environments from replacing the signal handlers of this process."""
     original = signal.signal
-    signal.signal = lambda number, _handler: signal.getsignal(number)  # type: ignore[assignment]
+    signal.signal = lambda number, _: signal.getsignal(number)
     try:
         yield
-    except (InvalidEnvironmentError, EnvironmentFailedError):
+    except AgentTunixError:
         raise
     except (Exception, SystemExit) as error:  # code of others may raise anything
         fault = describe_fault(error)
-        advice = ""
-        if "verifiers" in fault and isinstance(error.__cause__ or error, ImportError | AttributeError):
-            advice = '; environments with `load_environment` need verifiers below 0.4: `pip install "verifiers<0.4"`'
+        is_old = "module 'verifiers' has no attribute" in fault or "from 'verifiers'" in fault
+        advice = '; environments with `load_environment` need `pip install "verifiers<0.4"`' if is_old else ""
         raise InvalidEnvironmentError(
-            f"{PREFIX}{name} cannot be loaded: {fault}{advice}", code="environment_import_failed"
+            f"verifiers:{name} cannot be loaded: {fault}{advice}", code="environment_import_failed"
         ) from error
     finally:
         signal.signal = original
