@@ -764,6 +764,10 @@ class StoppingConfig:
     )
 
 
+# (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
+INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
+
+
 @dataclass
 class EvaluationConfig:
     """Accuracy and reward on held-out problems."""
