@@ -2,8 +2,9 @@
 
 XLA's own cost analysis counts the body of a loop once. Here each body is analysed as a program of its own, and added
 for each further round. XLA does not count kernels at all: here they count as the cost that their authors estimate, or,
-without an estimate, as the bytes of their arguments and results. XLA also counts every array that an operation reads or writes, although the TPU's compiler keeps
-many of them in the chip's own memory (`S(1)` in their layout). `Cost.hbm` leaves these out.
+without an estimate, as the bytes of their arguments and results. XLA counts every array that an operation reads or
+writes, although the TPU's compiler keeps many of them in the chip's own memory (`S(1)` in their layout), and a whole
+array for each slice of it that is copied there. `Cost.hbm` leaves both out.
 """
 
 import re

@@ -15,14 +15,14 @@ import jax
 import jax.export
 import numpy as np
 from flax import nnx
-from tests.policy.support import make_larger
-from tests.training.test_head_kernel import differences, make_inputs
 
 from agent_tunix.config.schema import ModelConfig
 from agent_tunix.grpo import logps
 from agent_tunix.policy.adapter import add_adapter
 from agent_tunix.policy.mesh import make_mesh, place_rows
 from agent_tunix.policy.model import load_policy
+from tests.policy.support import make_larger
+from tests.training.test_head_kernel import differences, make_inputs
 
 # Rows over both axes, words over both or one; rows that nothing divides.
 CASES = [((2, 2, 2), 4, 40), ((1, 2, 4), 2, 1100), ((2, 2, 2), 3, 40)]

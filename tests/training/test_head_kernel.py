@@ -8,10 +8,10 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.eight_devices import run_on_eight_devices
 
 from agent_tunix.grpo.head_kernel import HeadKernel, differentiable_statistics
 from agent_tunix.policy.mesh import place_rows, row_axes
+from tests.eight_devices import run_on_eight_devices
 
 TEMPERATURE = 0.7
 

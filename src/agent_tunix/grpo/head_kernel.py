@@ -31,14 +31,14 @@ _LOWEST = -(2.0**100)
 
 
 class Sums(NamedTuple):
-    """What the kernel returns of each token; the weight of a word is exp(logit − highest).
+    """Results of the kernel for each token; the weight of a word is exp(logit − highest).
 
     Attributes:
         highest: The largest logit of the words of this device.
         total: Sum of the weights.
         moment: Sum of weights × logits.
         chosen: Logit of the token itself, 0 if another device has its word.
-        rows: Sum of weights × slopes × rows of W, where a slope is the derivative of a bounded logit; None if not asked.
+        rows: Sum of weights × slopes × rows of W, or None. A slope is the derivative of a bounded logit.
     """
 
     highest: Float[Array, "N 1"]
