@@ -19,6 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from agent_tunix.config.episodes import VERIFIERS
 from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.override_errors import explain_override
 from agent_tunix.config.schema import Config, EvaluateConfig
@@ -162,8 +163,19 @@ def compose_evaluate(overrides: Sequence[str]) -> EvaluateConfig:
 
 
 def spell_out(overrides: Sequence[str]) -> list[str]:
-    """Return overrides with `environment.agent=FUNCTION` written as `environment.agent.function=FUNCTION`."""
-    return [_AGENT.sub(r"\1.function=", override, count=1) for override in overrides]
+    """Return overrides without short forms.
+
+    `environment.agent=FUNCTION` is short for `environment.agent.function=FUNCTION`, and `data=verifiers:NAME` for
+    `data=verifiers data.path=NAME`.
+    """
+    spelled: list[str] = []
+    for override in overrides:
+        group, sign, name = override.partition(f"={VERIFIERS}")
+        is_data = sign and group in ("data", "+data")
+        spelled += (
+            [f"{group}=verifiers", f"data.path={name}"] if is_data else [_AGENT.sub(r"\1.function=", override, count=1)]
+        )
+    return spelled
 
 
 def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictConfig, Path]:

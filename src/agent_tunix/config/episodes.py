@@ -4,6 +4,9 @@ from collections.abc import Iterator
 
 from agent_tunix.config.schema import Config, EnvironmentConfig
 
+# Prefix of the names of installed environments of the library verifiers.
+VERIFIERS = "verifiers:"
+
 
 def has_environment(config: Config) -> bool:
     """Return True if the policy acts in an environment, has tools, or is called by an agent."""
@@ -13,7 +16,14 @@ def has_environment(config: Config) -> bool:
 
 def has_agent(config: Config) -> bool:
     """Return True if an agent drives the episodes."""
-    return config.environment.agent.function is not None or config.environment.agent.command is not None
+    agent = config.environment.agent
+    return agent.function is not None or agent.command is not None or verifiers_name(config) is not None
+
+
+def verifiers_name(config: Config) -> str | None:
+    """Return NAME of `environment.name=verifiers:NAME`, which drives its episodes as an agent does; None for others."""
+    name = config.environment.name
+    return name.removeprefix(VERIFIERS) if isinstance(name, str) and name.startswith(VERIFIERS) else None
 
 
 def turn_tokens(config: Config) -> int:
@@ -76,7 +86,8 @@ def _agent_problems(config: Config) -> Iterator[str]:
     if not isinstance(agent.command, str | list | None) or agent.command in ("", []):
         yield f"environment.agent.command must be a text or a list of words, not {agent.command!r}"
     for name in ("name", "tools", "mcp", "max_turns", "schedule", "on_tool_error", "execution"):
-        if getattr(environment, name) != getattr(default, name):
+        is_itself = name == "name" and agent == default.agent  # an environment of verifiers
+        if getattr(environment, name) != getattr(default, name) and not is_itself:
             yield (
                 f"environment.{name}={getattr(environment, name)} contradicts environment.agent: an agent has its own "
                 f"tools and turns, and runs in a worker process; remove environment.{name}"

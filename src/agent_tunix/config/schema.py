@@ -138,7 +138,8 @@ class DataConfig:
     source: str = key(
         "auto",
         "synthetic: generated problems; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets on these "
-        "hubs; reasoning_gym: the library's tasks, named in `tasks`; auto: decided"
+        "hubs; reasoning_gym: the library's tasks, named in `tasks`; verifiers: the rows of "
+        "an installed environment of this library, named in `path`; auto: decided"
         " by the suffix or the prefix (hf://, tfds://, kaggle://) of `path`, and synthetic "
         "without a path.",
     )
@@ -180,8 +181,12 @@ class DataConfig:
         "reasoning_gym: name of a task → {size (training rows, default 500), seed (default data.seed), levels (of the "
         "library's curriculum), and the task's own parameters}.",
     )
-    num_train: Count = key(4096, "synthetic: number of training problems.")
-    num_test: Count = key(500, "synthetic, reasoning_gym: number of held-out problems, of all tasks together.")
+    num_train: Count = key(4096, "synthetic, endless environments of verifiers: number of training problems.")
+    num_test: Count = key(
+        500,
+        "synthetic, reasoning_gym: number of held-out problems, of all tasks together; verifiers: most held-out rows of"
+        " an environment without rows for evaluation.",
+    )
     seed: int = key(0, "synthetic, reasoning_gym: seed of the problems; shuffling uses the run's `seed` instead.")
     shuffle: bool = key(True, "Shuffle the training rows in each epoch, with the run's seed.")
     max_row_bytes: Count = key(
@@ -565,7 +570,8 @@ class EnvironmentConfig:
     name: Any = key(
         None,
         "The environment: a registered name, a dotted path, file.py:Class, or a mapping {name: environment} from which"
-        " the row's column `environment` chooses; null: none.",
+        " the row's column `environment` chooses; verifiers:NAME: an installed environment of the library verifiers, "
+        "which calls the policy itself, with its own rubric as the reward `environment`; null: none.",
     )
     tools: list[str] = key([], "Further tools: registered names, dotted paths or file.py:function.")
     mcp: list[dict[str, Any]] = key(
@@ -756,6 +762,10 @@ class StoppingConfig:
     patience: Count | None = key(
         None, "Evaluations without an improvement after which the run ends; null: it takes all its steps."
     )
+
+
+# (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
+INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
 
 
 @dataclass

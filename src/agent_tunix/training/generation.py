@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
@@ -45,14 +45,20 @@ class PolicySource:
     prompts: Path | None = None  # file of an exported model with the settings of its prompts
 
 
-def find_source(place: Path, step: Step) -> PolicySource:
-    """Return the policy of a run's directory, or of a Hugging Face model directory.
+def find_source(place: Path | str, step: Step) -> PolicySource:
+    """Return the policy of a run's directory, or of a model.
+
+    Args:
+        place: Directory of a run or of a Hugging Face model; as a text also a name of `conf/model`, or what
+            `model.path` accepts.
+        step: Step of the run's checkpoint; None for a model.
 
     Raises:
         ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged or has a value
             out of range. Or a step is given for a model directory.
         ModelError: The path is neither.
     """
+    name, place = str(place), Path(place)
     # A model that was exported into a run's directory counts as a model.
     in_run = (place.absolute().parent / "config.yaml").is_file() and not (place / "config.json").is_file()
     if (place / "config.yaml").is_file() or in_run:
@@ -68,13 +74,23 @@ def find_source(place: Path, step: Step) -> PolicySource:
     from agent_tunix.policy.families import read_architecture
     from agent_tunix.policy.files.directory import find_model_directory
 
-    directory = find_model_directory(ModelConfig(path=str(place)))
-    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(place))
+    path = name if place.is_dir() else _path_of_name(name)
+    directory = find_model_directory(ModelConfig(path=path))
+    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=path)
     config = Config(model=model)
     if (prompts := find_prompts(directory)) is not None:
         config = with_prompts(config, prompts)
         check(config)
     return PolicySource(FoundRun(place, config, place / "checkpoints"), 0, is_run=False, prompts=prompts)
+
+
+def _path_of_name(name: str) -> str | None:
+    """Return `model.path` of a file of `conf/model`, or a name that is no such file."""
+    from agent_tunix.rewards.judges import find_model_file
+    from agent_tunix.rewards.judges.local import ModelKey
+    from agent_tunix.runs.weights.judge_models import model_config
+
+    return name if find_model_file(name) is None else model_config(ModelKey(name, None, "auto")).path
 
 
 def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicySource:
@@ -136,8 +152,28 @@ class Completion:
         return row
 
 
+class Completer(Protocol):
+    """A policy that completes prompts: a `Generator`, or one at a server."""
+
+    config: Config
+
+    def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
+        """Yield the completions of each example, in order."""
+        ...
+
+    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
+        """Return the conversation that prompts for an example."""
+        ...
+
+    def complete_messages(
+        self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]
+    ) -> list[list[Completion]]:
+        """Return the completions of a batch of conversations."""
+        ...
+
+
 class Generator:
-    """A policy that completes prompts.
+    """A policy that completes prompts, in this process.
 
     Args:
         source: The policy.
@@ -196,7 +232,7 @@ class Generator:
             some = examples[start : start + size]
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
-    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, str]]:
+    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
         """Return the conversation that prompts for an example, as in training.
 
         Args:
@@ -214,7 +250,7 @@ class Generator:
             raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
 
     def complete_messages(
-        self, examples: Sequence[Example], messages: Sequence[list[dict[str, str]]]
+        self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]
     ) -> list[list[Completion]]:
         """Return the completions of a batch of conversations.
 
@@ -292,7 +328,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
 class Conversation:
     """A conversation with the model. Each answer becomes part of the next prompt."""
 
-    def __init__(self, generator: Generator) -> None:
+    def __init__(self, generator: Completer) -> None:
         self._generator = generator
         self._messages: list[dict[str, Any]] = []
 
@@ -310,38 +346,3 @@ class Conversation:
         completion = generator.complete_messages([example], [self._messages])[0][0]
         self._messages += [dict(message) for message in completion.sample.completion_messages]
         return completion
-
-
-def choose_sampling(
-    inference_config: str | None,
-    temperature: float | None,
-    top_p: float | None,
-    top_k: int | None,
-    min_p: float | None,
-    max_new_tokens: int,
-) -> SamplingParams:
-    """Return the sampling parameters: those of an inference configuration, with the values that the user gives.
-
-    Without a configuration and values, sampling is greedy. Values without a configuration change plain sampling at
-    temperature 1.
-
-    Raises:
-        ConfigError: Greedy sampling is combined with a value that it would ignore.
-    """
-    from agent_tunix.evaluation.evaluate import INFERENCE_CONFIGS
-    from agent_tunix.sampling.token_choice import SamplingParams
-
-    values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
-    settings = {name: value for name, value in values.items() if value is not None}
-    if inference_config == "greedy" and settings:
-        raise ConfigError(
-            f"greedy sampling always takes the likeliest token, so it cannot be combined with {', '.join(settings)}; "
-            "remove one of them",
-            code="invalid_request",
-        )
-    if inference_config is None and settings:
-        return SamplingParams(max_new_tokens, **settings)
-    name = inference_config or "greedy"
-    base_temperature, base_top_k, base_top_p = INFERENCE_CONFIGS[name]
-    base = SamplingParams(max_new_tokens, base_temperature, base_top_k, base_top_p, greedy=name == "greedy")
-    return dataclasses.replace(base, **settings)
