@@ -35,7 +35,7 @@ def test_the_workflow_runs_the_documented_commands(jobs: dict[str, Any]) -> None
     assert commands_of(jobs["tests"]) == [test_command[1]]
     assert commands_of(jobs["check"]) == [INSTALL, "scripts/check"]
     assert commands_of(jobs["slow"]) == [INSTALL, ". .venv/bin/activate && python -m pytest -m slow"]
-    contributing = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    contributing = (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
     assert all(command in contributing for command in (INSTALL, "scripts/check", "`python -m pytest -m slow`"))
 
 

@@ -212,7 +212,7 @@ class AccessDeniedError(StoreRequestError, PermissionError):
 
 
 class ServiceError(AgentTunixError, RuntimeError):
-    """The service cannot be started: its address is taken, or others can reach it and there is no key."""
+    """A server does not answer, or cannot be started: its address is taken, or others can reach it without a key."""
 
     code = "service_failed"
 

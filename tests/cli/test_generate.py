@@ -21,9 +21,10 @@ from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.runs.exported_prompts import write_prompts
 from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.preflight import preflight
+from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.tracking import StoredRun
 from agent_tunix.training.exporting import export_run
-from agent_tunix.training.generation import Conversation, Generator, choose_sampling, find_source, with_prompt
+from agent_tunix.training.generation import Conversation, Generator, find_source, with_prompt
 from agent_tunix.training.train import train
 
 QUESTION = "Tom has 3 apples and buys 4 more. How many apples does Tom have now?"
@@ -193,9 +194,7 @@ def test_an_export_keeps_the_prompts_for_questions_and_evaluations_but_names_no_
 
 @pytest.mark.slow
 def test_each_answer_is_part_of_the_next_prompt(run: Path) -> None:
-    generator = Generator(
-        find_source(run, None), choose_sampling(None, None, None, None, None, 8), num_generations=1, seed=0
-    )
+    generator = Generator(find_source(run, None), SamplingParams(8, greedy=True), num_generations=1, seed=0)
     talk = Conversation(generator)
     first, second = (talk.answer(line).sample for line in (QUESTION, "And 2 plus 2?"))
     trained_on = next(StoredRun(run).rollouts.iterate()).samples[0].messages

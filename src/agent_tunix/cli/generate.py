@@ -16,8 +16,10 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
+    from agent_tunix.cli.served_policy import ServedPolicy
     from agent_tunix.data import Example
-    from agent_tunix.training.generation import Completion, Generator, PolicySource
+    from agent_tunix.training.generation import Completer, Completion, PolicySource
+    from agent_tunix.training.generator_setup import GenerationSettings
 
 _INTERRUPTED = 130
 
@@ -38,7 +40,7 @@ class _StepType(click.ParamType[int | str]):
 
 
 @click.command()
-@click.argument("source", metavar="RUN_OR_MODEL", type=click.Path(path_type=Path))
+@click.argument("source", metavar="RUN|MODEL|URL")
 @click.option(
     "--prompt",
     "prompts",
@@ -89,9 +91,11 @@ class _StepType(click.ParamType[int | str]):
 )
 @click.option("--raw", is_flag=True, help="Continue the text without a chat template; for base models.")
 @click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
+@click.option("--model", metavar="NAME", default=None, help="Model or adapter of a server.  [the first that it lists]")
+@click.option("--api-key-env", metavar="VARIABLE", default=None, help="Environment variable with the key of a server.")
 @trust_option
 def generate(
-    source: Path,
+    source: str,
     prompts: tuple[str, ...],
     file: Path | None,
     output: Path | None,
@@ -107,12 +111,15 @@ def generate(
     prompt_config: str | None,
     raw: bool,
     score: bool,
+    model: str | None,
+    api_key_env: str | None,
     trust: bool,
 ) -> None:
-    """Generate completions with a run's trained policy, or with any model on disk.
+    """Generate completions with a run's trained policy, with any model on disk, or with a served policy.
 
-    RUN_OR_MODEL is a Hugging Face model directory, or the directory of a run. Prompts of a run, and of its export, are
-    made as in its training (chat template, system message, worked examples).
+    The source is the directory of a run, a Hugging Face model directory, or the URL of a server, such as that of
+    `agent-tunix serve-policy`. Prompts of a run, and of its export, are made as in its training (chat template, system
+    message, worked examples). A server gets the messages of a problem and makes the prompt.
 
     \b
     With --prompt    the completion is printed;
@@ -122,7 +129,7 @@ def generate(
                      prompt, messages or question;
     with neither     a conversation is read from the terminal, line by line; Ctrl-D ends it.
 
-    Exit status: 0; 2 the command, the directory, the file or the reward cannot be used; 130 interrupted.
+    Exit status: 0; 2 the command, the directory, the file, the reward or the server cannot be used; 130 interrupted.
     """
     if len(prompts) > 1:
         raise click.UsageError(f"only one --prompt is allowed, not {len(prompts)}; give several problems with --file")
@@ -140,15 +147,26 @@ def generate(
     talking = prompt is None and file is None
     if talking and (num_generations > 1 or output is not None or score):
         raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
+    is_served = source.startswith(("http://", "https://"))
+    if is_served:
+        _refuse(source, "directories", {"--step": step, "--prompt-config": prompt_config, "--score": score or None})
+    else:
+        _refuse(source, "servers", {"--model": model, "--api-key-env": api_key_env})
     from agent_tunix.training.generator_setup import GenerationSettings, open_generator
 
+    settings = GenerationSettings(
+        inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations, seed
+    )
+    opened: contextlib.AbstractContextManager[Completer]
     try:
-        found = _find(source, step, score, prompt_config, raw)
-        examples = None if talking else _examples(found, prompt, file)
-        settings = GenerationSettings(
-            inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations, seed
-        )
-        with open_generator(found, settings, examples if score else None, trust=trust) as generator:
+        if is_served:
+            examples = None if talking else _examples(None, prompt, file)
+            opened = _connect(source, settings, model, api_key_env, raw)
+        else:
+            found = _find(Path(source), step, score, prompt_config, raw)
+            examples = None if talking else _examples(found, prompt, file)
+            opened = open_generator(found, settings, examples if score else None, trust=trust)
+        with opened as generator:
             if examples is None:
                 _talk(generator)
             elif output is not None:
@@ -161,6 +179,20 @@ def generate(
                     _show(completion)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+def _refuse(source: str, place: str, options: dict[str, Any]) -> None:
+    """Raise UsageError if one of the options, which belong to another kind of source, is given."""
+    if given := next((name for name, value in options.items() if value is not None), None):
+        raise click.UsageError(f"{given} is for policies in {place}, but the source is {source}; remove it")
+
+
+def _connect(
+    url: str, settings: "GenerationSettings", model: str | None, api_key_env: str | None, raw: bool
+) -> "ServedPolicy":
+    from agent_tunix.cli.served_policy import ServedPolicy
+
+    return ServedPolicy(url, settings, model=model, key_variable=api_key_env, raw=raw)
 
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":
@@ -178,15 +210,17 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
     return found
 
 
-def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
+def _examples(found: "PolicySource | None", prompt: str | None, file: Path | None) -> "list[Example]":
+    """Return the problems, read with the columns of a run, or else with those of the default configuration."""
+    from agent_tunix.config.schema import DataConfig
     from agent_tunix.data import read_problems
     from agent_tunix.training.generation import make_prompt
 
-    data = found.run.config.data
+    data = DataConfig() if found is None else found.run.config.data
     return read_problems(file, data) if file is not None else [make_prompt(prompt or "", 1, data)]
 
 
-def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
+def _rows(generator: "Completer", examples: "list[Example]") -> Iterator[str]:
     """Yield the completions as JSON lines."""
     for example, group in zip(examples, generator.complete(examples), strict=True):
         for completion in group:
@@ -214,7 +248,7 @@ def _show(completion: "Completion") -> None:
         echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
 
 
-def _talk(generator: "Generator") -> None:
+def _talk(generator: "Completer") -> None:
     """Answer each line of input."""
     from agent_tunix.training.generation import Conversation
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from agent_tunix.config.checks import evaluated_rows
 from agent_tunix.config.episodes import prompt_tokens, turn_tokens
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import INFERENCE_CONFIGS, Config
 from agent_tunix.data.prompting import Prompts
 from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.intervals import mean_interval
@@ -32,9 +32,6 @@ _BY_ANSWER = re.compile(r"eval/(accuracy|partial_accuracy|pass_at_\w+|consistenc
 
 # Returns the metrics that a method computes from held-out rows without sampling, such as `eval/prefer/accuracy`.
 HeldOutFigures = Callable[[], Mapping[str, float | None]]
-
-# (temperature, top-k, top-p). Greedy sampling takes the likeliest token, so its numbers have no effect.
-INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "liberal": (0.85, 2000, 1.0)}
 
 
 def evaluation_sampling(config: Config) -> SamplingParams:

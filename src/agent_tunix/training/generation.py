@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import compose_overrides
@@ -136,8 +136,28 @@ class Completion:
         return row
 
 
+class Completer(Protocol):
+    """A policy that completes prompts: a `Generator`, or one at a server."""
+
+    config: Config
+
+    def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
+        """Yield the completions of each example, in order."""
+        ...
+
+    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
+        """Return the conversation that prompts for an example."""
+        ...
+
+    def complete_messages(
+        self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]
+    ) -> list[list[Completion]]:
+        """Return the completions of a batch of conversations."""
+        ...
+
+
 class Generator:
-    """A policy that completes prompts.
+    """A policy that completes prompts, in this process.
 
     Args:
         source: The policy.
@@ -198,7 +218,7 @@ class Generator:
             some = examples[start : start + size]
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
-    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, str]]:
+    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
         """Return the conversation that prompts for an example, as in training.
 
         Args:
@@ -216,7 +236,7 @@ class Generator:
             raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
 
     def complete_messages(
-        self, examples: Sequence[Example], messages: Sequence[list[dict[str, str]]]
+        self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]
     ) -> list[list[Completion]]:
         """Return the completions of a batch of conversations.
 
@@ -294,7 +314,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
 class Conversation:
     """A conversation with the model. Each answer becomes part of the next prompt."""
 
-    def __init__(self, generator: Generator) -> None:
+    def __init__(self, generator: Completer) -> None:
         self._generator = generator
         self._messages: list[dict[str, Any]] = []
 
@@ -312,38 +332,3 @@ class Conversation:
         completion = generator.complete_messages([example], [self._messages])[0][0]
         self._messages += [dict(message) for message in completion.sample.completion_messages]
         return completion
-
-
-def choose_sampling(
-    inference_config: str | None,
-    temperature: float | None,
-    top_p: float | None,
-    top_k: int | None,
-    min_p: float | None,
-    max_new_tokens: int,
-) -> SamplingParams:
-    """Return the sampling parameters: those of an inference configuration, with the values that the user gives.
-
-    Without a configuration and values, sampling is greedy. Values without a configuration change plain sampling at
-    temperature 1.
-
-    Raises:
-        ConfigError: Greedy sampling is combined with a value that it would ignore.
-    """
-    from agent_tunix.evaluation.evaluate import INFERENCE_CONFIGS
-    from agent_tunix.sampling.token_choice import SamplingParams
-
-    values: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
-    settings = {name: value for name, value in values.items() if value is not None}
-    if inference_config == "greedy" and settings:
-        raise ConfigError(
-            f"greedy sampling always takes the likeliest token, so it cannot be combined with {', '.join(settings)}; "
-            "remove one of them",
-            code="invalid_request",
-        )
-    if inference_config is None and settings:
-        return SamplingParams(max_new_tokens, **settings)
-    name = inference_config or "greedy"
-    base_temperature, base_top_k, base_top_p = INFERENCE_CONFIGS[name]
-    base = SamplingParams(max_new_tokens, base_temperature, base_top_k, base_top_p, greedy=name == "greedy")
-    return dataclasses.replace(base, **settings)

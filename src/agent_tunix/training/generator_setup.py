@@ -7,14 +7,15 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_tunix.config.episodes import has_environment, turn_tokens
+from agent_tunix.config.schema import INFERENCE_CONFIGS
 from agent_tunix.data import Example
 from agent_tunix.errors import ConfigError
 from agent_tunix.runs.trust import environment_parts, require_trust, reward_parts
 from agent_tunix.startup import devices
-from agent_tunix.training.generation import Generator, PolicySource, choose_sampling, resolve_scoring
+from agent_tunix.training.generation import Generator, PolicySource, resolve_scoring
 
 if TYPE_CHECKING:
     from agent_tunix.environments.running import EnvironmentSet
@@ -36,6 +37,36 @@ class GenerationSettings:
     max_new_tokens: int | None = None  # None: as in the run, or 512 for a model without its settings
     num_generations: int = 1  # completions of each prompt
     seed: int = 0
+
+    def sampling_values(self) -> dict[str, Any]:
+        """Return fields of `SamplingParams`: those of the inference configuration, with the values that are set.
+
+        Without a configuration and values, sampling is greedy. Values without a configuration change plain sampling at
+        temperature 1.
+
+        Raises:
+            ConfigError: Greedy sampling is combined with a value that it would ignore, or with several completions.
+        """
+        values = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        settings: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+        if self.inference_config is None and settings:
+            return settings
+        name = self.inference_config or "greedy"
+        if name == "greedy" and settings:
+            raise ConfigError(
+                f"greedy sampling always takes the likeliest token, so it cannot be combined with "
+                f"{', '.join(settings)}; remove one of them",
+                code="invalid_request",
+            )
+        if name == "greedy" and self.num_generations > 1:
+            raise ConfigError(
+                f"more than one completion of each prompt requires sampling, because {self.num_generations} greedy "
+                "completions would be identical; add --inference-config standard or --temperature 1 (in Python, "
+                "inference_config='standard' or temperature=1.0)",
+                code="invalid_request",
+            )
+        base = dict(zip(("temperature", "top_k", "top_p"), INFERENCE_CONFIGS[name], strict=True))
+        return base | {"greedy": name == "greedy"} | settings
 
 
 @contextlib.contextmanager
@@ -73,23 +104,10 @@ def open_generator(
 
 
 def _choose(source: PolicySource, settings: GenerationSettings) -> "SamplingParams":
+    from agent_tunix.sampling.token_choice import SamplingParams
+
     longest = turn_tokens(source.run.config) if source.is_run or source.prompts else _LONGEST_OF_A_MODEL
-    sampling = choose_sampling(
-        settings.inference_config,
-        settings.temperature,
-        settings.top_p,
-        settings.top_k,
-        settings.min_p,
-        settings.max_new_tokens or longest,
-    )
-    if sampling.greedy and settings.num_generations > 1:
-        raise ConfigError(
-            f"more than one completion of each prompt requires sampling, because {settings.num_generations} greedy "
-            "completions would be identical; add --inference-config standard or --temperature 1 (in Python, "
-            "inference_config='standard' or temperature=1.0)",
-            code="invalid_request",
-        )
-    return sampling
+    return SamplingParams(settings.max_new_tokens or longest, **settings.sampling_values())
 
 
 @contextlib.contextmanager
