@@ -22,7 +22,8 @@ _REMEDIES = {
     " append to the conversation instead",
     "branch": "calls branch off a common beginning; that is right for parallel calls, but the prompt of each branch is"
     " read and trained again",
-    "new": "calls share no beginning, as with summaries or several conversations; the prompt of each is read and trained",
+    "new": "calls share no beginning, as with summaries or several conversations, so each reads and trains a whole"
+    " prompt",
 }
 # Agents may do this on purpose.
 _INTENDED = ("branch", "new")
