@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
 
 # Rows for training, and those for evaluation.
@@ -67,8 +68,9 @@ def _main() -> None:
 
     request = json.loads(sys.stdin.read())
     try:
-        environment = load_environment(request["name"], request["args"], Path(request["directory"]))
-        train, test = environment.rows(request["limit"])
+        with GlobalRandomness(0).active():  # equal rows in each run
+            environment = load_environment(request["name"], request["args"], Path(request["directory"]))
+            train, test = environment.rows(request["limit"])
         answer = json.dumps({"train": train, "test": test}, default=_plain)
     except InvalidEnvironmentError as error:
         is_unknown = isinstance(error, UnknownEnvironmentError)

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -14,7 +15,11 @@ from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
 
-# Faults of the rubric's functions in the current rollout. verifiers logs them and scores 0.
+_LOGGER = logging.getLogger("agent_tunix.environments")
+
+# Component with the number of functions that failed, which score 0 by the rules of verifiers.
+FAULTS = "rubric_faults"
+# Faults of the rubric's functions in the current rollout.
 _FAULTS: ContextVar[list[str]] = ContextVar("faults")
 
 
@@ -39,8 +44,9 @@ class RubricEnvironment(InstalledEnvironment):
                 "supported; use an environment whose functions score one rollout each",
                 code="unsupported_library",
             )
+        told: set[str] = set()
         for rubric in _all_rubrics(self._environment):
-            rubric.funcs[:] = [_told(function) for function in rubric.funcs]
+            rubric.funcs[:] = [_told(function, told) for function in rubric.funcs]
 
     def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the rows of the dataset and of the evaluation dataset."""
@@ -63,14 +69,12 @@ class RubricEnvironment(InstalledEnvironment):
         if (error := output.get("error")) is not None:
             text = error.get("error_chain_repr", error) if isinstance(error, Mapping) else error
             raise EnvironmentFailedError(f"verifiers:{self._name}: {text}")
-        if faults:
-            raise EnvironmentFailedError(f"verifiers:{self._name}: {'; '.join(faults)}", code="rubric_failed")
-        scores = output.get("metrics") or {}
-        return Score(float(output["reward"]), {name: float(score) for name, score in scores.items()})
+        scores = {name: float(score) for name, score in (output.get("metrics") or {}).items()}
+        return Score(float(output["reward"]), {**scores, FAULTS: float(len(faults))}, detail="; ".join(faults))
 
 
-def _told(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a rubric that notes its faults."""
+def _told(function: Callable[..., Any], told: set[str]) -> Callable[..., Any]:
+    """Return a function of a rubric that notes its faults, and logs the first of each name."""
 
     @functools.wraps(function)
     async def scored(*args: Any, **kwargs: Any) -> Any:
@@ -79,7 +83,11 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
             return float(await score if inspect.isawaitable(score) else score)
         except Exception as error:
             name = getattr(function, "__name__", repr(function))
-            _FAULTS.get([]).append(f"the function {name} of the rubric failed: {describe_fault(error)}")
+            fault = f"the function {name} of the rubric failed and scores 0: {describe_fault(error)}"
+            _FAULTS.get([]).append(fault)
+            if name not in told:
+                told.add(name)
+                _LOGGER.warning("%s; further faults of it are counted in %s", fault, FAULTS)
             raise
 
     return scored
