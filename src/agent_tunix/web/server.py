@@ -45,7 +45,7 @@ def serve_app(settings: ServerSettings, app: Callable[[], FastAPI], announce: Ca
         make_server(settings, app()).run(sockets=[listener])
 
 
-def make_server(settings: ServerSettings, app: FastAPI) -> uvicorn.Server:
+def make_server(settings: ServerSettings, app: FastAPI, grace_s: int = _GRACE_S) -> uvicorn.Server:
     """Return a server that serves the app on given sockets."""
     return uvicorn.Server(
         uvicorn.Config(
@@ -58,7 +58,7 @@ def make_server(settings: ServerSettings, app: FastAPI) -> uvicorn.Server:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # fractions of seconds work as well
-            timeout_graceful_shutdown=_GRACE_S,
+            timeout_graceful_shutdown=grace_s,
         )
     )
 
