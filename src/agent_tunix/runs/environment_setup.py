@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_tunix.config.episodes import has_agent, has_environment
+from agent_tunix.config.episodes import has_agent, has_environment, verifiers_name
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, RowError
 from agent_tunix.environments import EnvironmentRecipe
@@ -15,6 +15,7 @@ from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe,
 from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
+from agent_tunix.environments.verifiers import agent_of
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.tracking.own_code import explaining_missing
@@ -71,6 +72,9 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
         InvalidEnvironmentError: The command cannot be read.
     """
     agent = config.environment.agent
+    if (name := verifiers_name(config)) is not None:
+        recipe = agent_of(name, config.environment.args, working_directory)
+        return replace(recipe, modules=tuple(config.environment.modules))
     command = () if agent.command is None else read_command(agent.command)
     modules, args = tuple(config.environment.modules), config.environment.args
     return AgentRecipe(agent.function or "", command, args, modules, working_directory)
@@ -78,9 +82,11 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
 
 def _open_agents(config: Config, working_directory: Path) -> AgentPool:
     recipe, asked = agent_recipe(config, working_directory), config.environment
-    agent = check_agent(recipe)
+    # An environment of verifiers loads in workers alone; reading its rows has checked it.
+    agent = None if verifiers_name(config) is not None else check_agent(recipe)
     limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
-    return AgentPool(sendable_agent(recipe), limits, is_shared=agent is not None and agent.is_shared)
+    is_shared = verifiers_name(config) is not None or (agent is not None and agent.is_shared)
+    return AgentPool(sendable_agent(recipe), limits, is_shared=is_shared)
 
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:
