@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_tunix.environments.agents import AgentLimits, AgentOutcome, AgentPool, AgentRun
-from agent_tunix.environments.verifiers import agent_of, read_verifiers
+from agent_tunix.environments.verifiers import agent_of, read_rows
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
 from tests.environments.verifiers.scripted import ScriptedPolicy, scripted_policy
 from tests.raising import raises
@@ -40,7 +40,7 @@ def play(policy: ScriptedPolicy, name: str, args: dict[str, Any], rows: list[dic
 
 @with_rubrics
 def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy) -> None:
-    train, held_out = read_verifiers("vf_sums", {"num_train": 6}, INSTALLED, 10)
+    train, held_out = read_rows("vf_sums", {"num_train": 6}, INSTALLED, 10)
     assert len(train) == 6
     assert len(held_out) == 8
     assert [message["role"] for message in train[0]["prompt"]] == ["system", "user"]
@@ -55,7 +55,7 @@ def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy) -> N
 
 @with_rubrics
 def test_tools_are_offered_and_called(policy: ScriptedPolicy) -> None:
-    train, _ = read_verifiers("vf_tools", {"num_train": 2}, INSTALLED, 10)
+    train, _ = read_rows("vf_tools", {"num_train": 2}, INSTALLED, 10)
     (outcome,) = play(policy, "vf_tools", {"num_train": 2}, train[:1])
     assert outcome.score is not None
     assert outcome.score.value == 1.0
@@ -67,7 +67,7 @@ def test_tools_are_offered_and_called(policy: ScriptedPolicy) -> None:
 
 @with_rubrics
 def test_several_turns_with_a_state(policy: ScriptedPolicy) -> None:
-    train, _ = read_verifiers("vf_guess", {}, INSTALLED, 10)
+    train, _ = read_rows("vf_guess", {}, INSTALLED, 10)
     outcomes = play(policy, "vf_guess", {}, train)
     solved = [outcome.score.value for outcome in outcomes if outcome.score is not None]
     assert solved == [float(number in (3, 5, 7)) for number in range(1, 11)]
@@ -76,7 +76,7 @@ def test_several_turns_with_a_state(policy: ScriptedPolicy) -> None:
 @with_rubrics
 def test_a_function_of_a_rubric_that_fails_scores_0_and_is_told(policy: ScriptedPolicy) -> None:
     args = {"num_train": 2, "wrong_reference": True}
-    train, _ = read_verifiers("vf_sums", args, INSTALLED, 10)
+    train, _ = read_rows("vf_sums", args, INSTALLED, 10)
     (outcome,) = play(policy, "vf_sums", args, train[:1])
     score = outcome.score
     assert score is not None
@@ -88,15 +88,15 @@ def test_a_function_of_a_rubric_that_fails_scores_0_and_is_told(policy: Scripted
 
 @with_rubrics
 def test_a_rubric_of_groups_is_refused_by_name() -> None:
-    with raises(InvalidEnvironmentError, "unsupported_library", "shortest"):
-        read_verifiers("vf_sums", {"scores_groups": True}, INSTALLED, 10)
+    with raises(InvalidEnvironmentError, "unsupported_library", "together"):
+        read_rows("vf_sums", {"scores_groups": True}, INSTALLED, 10)
 
 
 @with_tasksets
 @pytest.mark.parametrize("with_tools", [False, True])
 def test_tasksets(policy: ScriptedPolicy, with_tools: bool) -> None:
     args = {"with_tools": with_tools}
-    train, held_out = read_verifiers("vf_reverse", args, INSTALLED, 10)
+    train, held_out = read_rows("vf_reverse", args, INSTALLED, 10)
     assert len(train) == 6
     assert not held_out
     outcomes = play(policy, "vf_reverse", args, train[:3])
@@ -109,7 +109,7 @@ def test_tasksets(policy: ScriptedPolicy, with_tools: bool) -> None:
 
 def test_an_unknown_name_and_arguments_are_errors() -> None:
     with raises(UnknownEnvironmentError, "unknown_environment", "vf_nothing"):
-        read_verifiers("vf_nothing", {}, INSTALLED, 10)
+        read_rows("vf_nothing", {}, INSTALLED, 10)
     name = "vf_sums" if HAS_RUBRICS else "vf_reverse"
     with raises(InvalidEnvironmentError, "environment_import_failed", "no_such_argument"):
-        read_verifiers(name, {"no_such_argument": 1}, INSTALLED, 10)
+        read_rows(name, {"no_such_argument": 1}, INSTALLED, 10)

@@ -9,7 +9,7 @@ from agent_tunix.config.episodes import has_agent, verifiers_name
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.sources import verifiers as source
 from agent_tunix.data.sources.base import Split
-from agent_tunix.environments.verifiers import read_verifiers
+from agent_tunix.environments.verifiers import read_rows
 from agent_tunix.errors import InvalidEnvironmentError
 from tests.raising import raises
 
@@ -18,7 +18,7 @@ from tests.raising import raises
 @pytest.mark.slow
 def test_the_package_is_named_if_it_is_missing(tmp_path: Path) -> None:
     with raises(InvalidEnvironmentError, "missing_package", "pip install verifiers"):
-        read_verifiers("gsm8k", {}, tmp_path, 10)
+        read_rows("gsm8k", {}, tmp_path, 10)
 
 
 def test_the_data_of_an_environment_bring_the_environment_and_its_reward() -> None:
@@ -42,7 +42,7 @@ def test_rows_are_held_out_if_an_environment_has_none_for_evaluation(
         assert (name, args, limit) == ("gsm8k", {"split": "test"}, 4196)
         return [{"prompt": f"{number}"} for number in range(40)], [{"prompt": "held out"}] * num_own
 
-    monkeypatch.setattr(source, "read_verifiers", read)
+    monkeypatch.setattr(source, "read_rows", read)
     config = compose_overrides(["data=verifiers:gsm8k", "environment.args={split: test}"])
     splits: tuple[Split, ...] = ("train", "test")
     rows = [list(source.read_environment(config, split, Dropped())) for split in splits]

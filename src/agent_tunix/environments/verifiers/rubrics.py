@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import verifiers
 
-from agent_tunix.environments.verifiers.loading import InstalledEnvironment
+from agent_tunix.environments.verifiers.loading import InstalledEnvironment, Rows
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
@@ -38,21 +38,20 @@ class RubricEnvironment(InstalledEnvironment):
         self._environment: Any = verifiers.load_environment(name, **args)
         self._name = name
         if getattr(self._environment, "requires_group_rollouts", False):
-            groups = ", ".join(f.__name__ for rubric in _rubrics(self._environment.rubric) for f in _of_groups(rubric))
             raise InvalidEnvironmentError(
-                f"verifiers:{name} scores the rollouts of a prompt together, in {groups or 'its rubric'}, which is not "
-                "supported; use an environment whose functions score one rollout each",
+                f"verifiers:{name} scores the rollouts of a prompt together, which is not supported; use an "
+                "environment whose rubric has no function with parameters such as completions or states",
                 code="unsupported_library",
             )
         told: set[str] = set()
         for rubric in _all_rubrics(self._environment):
             rubric.funcs[:] = [_told(function, told) for function in rubric.funcs]
 
-    def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def rows(self, limit: int) -> Rows:
         """Return the rows of the dataset and of the evaluation dataset."""
         environment = self._environment
         train, held_out = environment.build_dataset(), environment.build_eval_dataset()
-        return ([] if train is None else train.to_list()), ([] if held_out is None else held_out.to_list())
+        return [] if train is None else train.to_list(), [] if held_out is None else held_out.to_list()
 
     async def open(self) -> None:
         """Start nothing: `load_environment` has."""
@@ -91,10 +90,6 @@ def _told(function: Callable[..., Any], told: set[str]) -> Callable[..., Any]:
             raise
 
     return scored
-
-
-def _of_groups(rubric: Any) -> list[Any]:
-    return [] if hasattr(rubric, "rubrics") else list(rubric._get_group_reward_funcs())
 
 
 def _all_rubrics(environment: Any) -> Iterator[Any]:
