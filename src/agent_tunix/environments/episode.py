@@ -82,6 +82,8 @@ class PolicyCall:
         prompt: Tokens of the prompt.
         sampled: Tokens of the reply.
         cached: Tokens of the prompt that were not read again.
+        needed: Tokens of the prompt that had to be read: those that no earlier row holds, and the last one that was
+            sampled before them, which the policy has not read. None if the call does not train.
         row: Number of the row of tokens that trains the reply; None if it was cancelled or empty, and does not train.
         parent: For the first call of a row that forked, the number of the row from which it forked.
         cause: For the first call of a row, the reason why it does not continue an earlier one (`ForkCause`); "" for
@@ -95,6 +97,7 @@ class PolicyCall:
     prompt: int
     sampled: int
     cached: int
+    needed: int | None
     row: int | None
     parent: int | None
     cause: str

@@ -168,8 +168,9 @@ def episode_overhead(config: Config, tokenizer: "Tokenizer", host: EpisodeHost |
     """Return what measures the tokens that environments add to prompts; None for agents, which write their own."""
     from agent_tunix.data.prompt_lengths import EpisodeOverhead
 
-    is_measured = isinstance(host, EnvironmentSet)
-    return EpisodeOverhead(make_episode_encoder(config, tokenizer), host) if is_measured else None
+    if not isinstance(host, EnvironmentSet):
+        return None
+    return EpisodeOverhead(make_episode_encoder(config, tokenizer), host)
 
 
 def make_episode_encoder(

@@ -45,6 +45,7 @@ class TokenRow:
         logps: Log-probability of each of `tokens`; 0 where not sampled.
         calls: Numbers of the row's calls.
         parent: Number of the row from which this one forked; None for the first and for one that shares too little.
+        num_shared: Number of tokens at the start of the prompt that it shares with an earlier row; 0 for the first.
         cause: A `ForkCause`, the reason why this row does not continue an earlier one; None for the first.
         first_difference: The first text in which the prompt differs from the earlier row that it shares most with; ""
             without one.
@@ -56,6 +57,7 @@ class TokenRow:
     logps: tuple[float, ...]
     calls: tuple[int, ...]
     parent: int | None = None
+    num_shared: int = 0
     cause: str | None = None
     first_difference: str = ""
 

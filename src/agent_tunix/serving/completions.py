@@ -1,5 +1,6 @@
 """Completions of a step from the calls of agents."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -112,6 +113,10 @@ def _record(
 ) -> AgentRecord:
     row_of = {number: row for row, own in enumerate(rows) for number in own.calls}
     firsts = {row.calls[0]: row for row in rows}
+    held = {row.calls[0]: row.num_shared for row in rows}
+    for row in rows:
+        for before, number in itertools.pairwise(row.calls):
+            held[number] = len(calls[before].prompt) + len(calls[before].tokens) - 1
     replies = tokenizer.decode_batch([call.tokens for call in calls])
 
     def describe(number: int, call: RecordedCall) -> PolicyCall:
@@ -120,6 +125,7 @@ def _record(
             prompt=len(call.prompt),
             sampled=len(call.tokens),
             cached=call.num_cached,
+            needed=len(call.prompt) - held[number] if number in held else None,
             row=row_of.get(number),
             parent=None if first is None else first.parent,
             cause="" if first is None else first.cause or "",

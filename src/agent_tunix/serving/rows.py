@@ -27,6 +27,7 @@ class _OpenRow:
         logps: Log-probability of each of `tokens`; 0 where not sampled.
         calls: Numbers of its calls.
         parent: Number of the row from which it forked.
+        num_shared: Number of tokens of its prompt that it shares with an earlier row.
         cause: Reason why it does not continue an earlier row.
         first_difference: Description of the first difference.
     """
@@ -37,6 +38,7 @@ class _OpenRow:
     logps: list[float]
     calls: list[int] = field(default_factory=list)
     parent: int | None = None
+    num_shared: int = 0
     cause: ForkCause | None = None
     first_difference: str = ""
 
@@ -57,6 +59,7 @@ class _OpenRow:
             logps=tuple(self.logps[n:]),
             calls=tuple(self.calls),
             parent=self.parent,
+            num_shared=self.num_shared,
             cause=self.cause,
             first_difference=self.first_difference,
         )
@@ -124,7 +127,7 @@ def _fork(rows: Sequence[_OpenRow], call: RecordedCall, decode: Decode | None) -
     row = _OpenRow(call.prompt, n, [False] * n, [0.0] * n)
     if rows:
         lengths = [common_length(other.tokens, call.prompt) for other in rows]
-        shared = max(lengths)
+        shared = row.num_shared = max(lengths)
         number = lengths.index(shared)
         other = rows[number]
         row.cause = find_cause(other.tokens, other.sampled, call.prompt, shared, decode)

@@ -5,7 +5,14 @@ processes with limits. Nothing here knows the server that it calls.
 """
 
 from agent_tunix.environments.agents.pool import AgentLimits, AgentOutcome, AgentPool, AgentRun, failed_score
-from agent_tunix.environments.agents.recipe import BUILTIN_AGENTS, OWN_AGENTS, AgentRecipe, check_agent, sendable_agent
+from agent_tunix.environments.agents.recipe import (
+    BUILTIN_AGENTS,
+    OWN_AGENTS,
+    AgentRecipe,
+    check_agent,
+    register_agent,
+    sendable_agent,
+)
 
 __all__ = [
     "BUILTIN_AGENTS",
@@ -17,5 +24,6 @@ __all__ = [
     "AgentRun",
     "check_agent",
     "failed_score",
+    "register_agent",
     "sendable_agent",
 ]
