@@ -15,7 +15,7 @@ from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe,
 from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
-from agent_tunix.environments.verifiers import agent_of
+from agent_tunix.environments.verifiers import agent_of, open_agents
 from agent_tunix.errors import ConfigError
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.tracking.own_code import explaining_missing
@@ -82,11 +82,11 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
 
 def _open_agents(config: Config, working_directory: Path) -> AgentPool:
     recipe, asked = agent_recipe(config, working_directory), config.environment
-    # An environment of verifiers loads in workers alone; reading its rows has checked it.
-    agent = None if verifiers_name(config) is not None else check_agent(recipe)
     limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
-    is_shared = verifiers_name(config) is not None or (agent is not None and agent.is_shared)
-    return AgentPool(sendable_agent(recipe), limits, is_shared=is_shared)
+    if verifiers_name(config) is not None:  # reading its rows has checked it
+        return open_agents(recipe, limits)
+    agent = check_agent(recipe)
+    return AgentPool(sendable_agent(recipe), limits, is_shared=agent is not None and agent.is_shared)
 
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.environments.agents import AgentLimits, AgentOutcome, AgentPool, AgentRun
-from agent_tunix.environments.verifiers import agent_of, read_rows
+from agent_tunix.environments.agents import AgentLimits, AgentOutcome, AgentRun
+from agent_tunix.environments.verifiers import agent_of, open_agents, read_rows
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
 from tests.environments.verifiers.scripted import ScriptedPolicy, scripted_policy
 from tests.raising import raises
@@ -33,7 +33,7 @@ def policy() -> Iterator[ScriptedPolicy]:
 def play(policy: ScriptedPolicy, name: str, args: dict[str, Any], rows: list[dict[str, Any]]) -> list[AgentOutcome]:
     outcomes: dict[int, AgentOutcome] = {}
     runs = [AgentRun(row, policy.url, f"{name}-{number}", number) for number, row in enumerate(rows)]
-    with AgentPool(agent_of(name, args, INSTALLED), AgentLimits(timeout_s=120.0), is_shared=True) as pool:
+    with open_agents(agent_of(name, args, INSTALLED), AgentLimits(timeout_s=120.0)) as pool:
         pool.run(runs, outcomes.__setitem__)
     return [outcomes[number] for number in range(len(rows))]
 
@@ -45,7 +45,7 @@ def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy) -> N
     assert len(held_out) == 8
     assert [message["role"] for message in train[0]["prompt"]] == ["system", "user"]
     outcomes = play(policy, "vf_sums", {"num_train": 6}, train)
-    assert [outcome.outcome for outcome in outcomes] == ["ok"] * 6
+    assert [outcome.kind for outcome in outcomes] == ["ok"] * 6
     score = outcomes[3].score
     assert score is not None
     assert score.value == 1.25
@@ -100,7 +100,7 @@ def test_tasksets(policy: ScriptedPolicy, with_tools: bool) -> None:
     assert len(train) == 6
     assert not held_out
     outcomes = play(policy, "vf_reverse", args, train[:3])
-    assert [outcome.outcome for outcome in outcomes] == ["ok"] * 3, outcomes
+    assert [outcome.kind for outcome in outcomes] == ["ok"] * 3, outcomes
     score = outcomes[1].score
     assert score is not None
     assert score.value == 2.0

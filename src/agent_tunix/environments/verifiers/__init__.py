@@ -5,7 +5,7 @@ An environment is a package with `load_environment`, for verifiers below 0.4, or
 is imported where rows are read, and in worker processes.
 """
 
-from agent_tunix.environments.verifiers.agent import agent_of
+from agent_tunix.environments.verifiers.agent import agent_of, open_agents
 from agent_tunix.environments.verifiers.loading import read_rows
 
-__all__ = ["agent_of", "read_rows"]
+__all__ = ["agent_of", "open_agents", "read_rows"]
