@@ -1,4 +1,4 @@
-"""A policy that solves the environments of `installed`, behind OpenAI's chat route."""
+"""A policy that solves the environments of `gallery/of_verifiers`, behind OpenAI's chat route."""
 
 import http.server
 import json

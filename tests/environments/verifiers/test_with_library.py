@@ -1,8 +1,10 @@
-"""Environments of the real library, in the workers in which they train. They need `pip install verifiers`."""
+"""Environments of the real library, in the workers in which they train.
+
+They need `pip install verifiers`, which constraints.txt excludes: it pins an older `mcp`, from 0.4 an older `openai` too.
+"""
 
 import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,18 +12,20 @@ import pytest
 from agent_tunix.environments.agents import AgentLimits, AgentOutcome, AgentRun
 from agent_tunix.environments.verifiers import agent_of, open_agents, read_rows
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
+from tests.environments.support import GALLERY
 from tests.environments.verifiers.scripted import ScriptedPolicy, scripted_policy
 from tests.raising import raises
 
 pytest.importorskip("verifiers")
-INSTALLED = Path(__file__).with_name("installed")
+INSTALLED = GALLERY / "of_verifiers"
 HAS_RUBRICS = importlib.util.find_spec("verifiers.legacy") or importlib.util.find_spec("verifiers.rubrics")
 with_rubrics = pytest.mark.skipif(not HAS_RUBRICS, reason="needs verifiers below 0.4")
 with_tasksets = pytest.mark.skipif(
     not importlib.util.find_spec("verifiers.v1.tasksets"), reason="needs verifiers from 0.3"
 )
 
-pytestmark = pytest.mark.slow
+# Reading rows imports the library in this process, with warnings of its own.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

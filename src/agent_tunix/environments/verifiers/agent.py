@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,6 +68,7 @@ class VerifiersProgram(FunctionProgram):
     def prepare() -> None:
         """Import the library in the process from which all workers are forked."""
         FunctionProgram.prepare()
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
         with contextlib.suppress(ImportError):
             verifiers = importlib.import_module("verifiers")
             if getattr(verifiers, "Environment", None) is None:  # the base of environments below 0.4

@@ -75,6 +75,7 @@ def load_environment(name: str, args: Mapping[str, Any], directory: Path) -> Ins
         UnknownEnvironmentError: No such package is installed.
         InvalidEnvironmentError: verifiers is not installed, the environment cannot be loaded, or it cannot be served.
     """
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
         # Servers of tools are other processes.
