@@ -1,6 +1,6 @@
 """Environments of the real library, in the workers in which they train.
 
-They need `pip install verifiers`, which constraints.txt excludes: verifiers pins an older `mcp`, from 0.4 also `openai`.
+They need `pip install verifiers`, which constraints.txt excludes: it pins an older `mcp` and, from 0.4, `openai`.
 """
 
 import importlib.util
