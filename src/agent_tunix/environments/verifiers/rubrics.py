@@ -44,7 +44,7 @@ class RubricEnvironment(InstalledEnvironment):
                 code="unsupported_library",
             )
         told: set[str] = set()
-        for rubric in _all_rubrics(self._environment):
+        for rubric in {id(one): one for one in _rubrics(self._environment)}.values():
             rubric.funcs[:] = [_told(function, told) for function in rubric.funcs]
 
     def rows(self, limit: int) -> Rows:
@@ -92,14 +92,9 @@ def _told(function: Callable[..., Any], told: set[str]) -> Callable[..., Any]:
     return scored
 
 
-def _all_rubrics(environment: Any) -> Iterator[Any]:
-    """Yield the rubrics of an environment and of those that it is a group of."""
-    yield from _rubrics(environment.rubric)
-    for inner in getattr(environment, "envs", ()):
-        yield from _all_rubrics(inner)
-
-
-def _rubrics(rubric: Any) -> Iterator[Any]:
-    yield rubric
-    for inner in getattr(rubric, "rubrics", ()):
-        yield from _rubrics(inner)
+def _rubrics(part: Any) -> Iterator[Any]:
+    """Yield the rubrics of an environment or a rubric, and of the groups in it."""
+    if hasattr(part, "funcs"):
+        yield part
+    for inner in (getattr(part, "rubric", None), *getattr(part, "rubrics", ()), *getattr(part, "envs", ())):
+        yield from () if inner is None else _rubrics(inner)
