@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import time
 
 import openai
@@ -47,6 +48,8 @@ def solve(row, client):
                 + body
             )
             connection.close()
+        case "leaves children":
+            subprocess.Popen(["sleep", "987654"], start_new_session=True)
         case "raises":
             ask(client, row["question"])
             raise RuntimeError("the tool is broken")

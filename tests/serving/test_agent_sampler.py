@@ -26,7 +26,7 @@ G = 2
 class Bench:
     """An agent sampler over a script that answers 5, and the requests that came."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_concurrency: int = 4, timeout_s: float = 3.0) -> None:
         tokenizer = open_tokenizer()
         self.requests: list[TokenRequest] = []
 
@@ -35,7 +35,7 @@ class Bench:
             return "It is 5"
 
         recipe = sendable_agent(AgentRecipe(f"{AGENTS}:solve"))
-        self.pool = AgentPool(recipe, AgentLimits(timeout_s=3.0, max_concurrency=4))
+        self.pool = AgentPool(recipe, AgentLimits(timeout_s, max_concurrency=max_concurrency))
         self.sampler = AgentSampler(
             lambda _: ScriptedSource(tokenizer, write, max_context=512),
             tokenizer,
@@ -44,13 +44,13 @@ class Bench:
             RolloutLimits(max_calls=5, max_tokens=1000, max_context=512),
         )
 
-    def sample(self, *rows: dict[str, Any], seed: int = 0) -> Completions:
+    def sample(self, *rows: dict[str, Any], seed: int = 0, num_generations: int = G) -> Completions:
         self.requests.clear()
         messages = [[{"role": "user", "content": row["question"]}] for row in rows]
         batch = PromptBatch([row["question"] for row in rows], messages, [[1]] * len(rows), list(rows))
         sampling = SamplingParams(16, temperature=0.7)
         return self.sampler.sample_batch(
-            batch, jax.random.key(seed), sampling, num_generations=G, max_prompt_length=256
+            batch, jax.random.key(seed), sampling, num_generations=num_generations, max_prompt_length=256
         )
 
     def episode(self, row: dict[str, Any]) -> EpisodeResult:

@@ -1,6 +1,7 @@
 """The environments of a configuration. Importing this module does not load JAX."""
 
 import contextlib
+import importlib.util
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
 from agent_tunix.environments.verifiers import agent_of, open_agents
-from agent_tunix.errors import ConfigError
+from agent_tunix.errors import ConfigError, InvalidEnvironmentError
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.tracking.own_code import explaining_missing
 
@@ -81,6 +82,12 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
 
 
 def _open_agents(config: Config, working_directory: Path) -> AgentPool:
+    if importlib.util.find_spec("uvicorn") is None or importlib.util.find_spec("fastapi") is None:
+        raise InvalidEnvironmentError(
+            "environment.agent requires the server's packages, but fastapi or uvicorn is missing; install "
+            "agent_tunix[agents]",
+            code="missing_package",
+        )
     recipe, asked = agent_recipe(config, working_directory), config.environment
     limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
     if verifiers_name(config) is not None:  # reading its rows has checked it
