@@ -1,8 +1,10 @@
 """Operations and bytes of a compiled program, with loops counted as often as they run.
 
 XLA's own cost analysis counts the body of a loop once. Here each body is analysed as a program of its own, and added
-for each further round. XLA also counts every array that an operation reads or writes, although the TPU's compiler keeps
-many of them in the chip's own memory (`S(1)` in their layout). `Cost.hbm` leaves these out.
+for each further round. XLA does not count kernels at all: here they count as the cost that their authors estimate, or,
+without an estimate, as the bytes of their arguments and results. XLA counts every array that an operation reads or
+writes, although the TPU's compiler keeps many of them in the chip's own memory (`S(1)` in their layout), and a whole
+array for each slice of it that is copied there. `Cost.hbm` leaves both out.
 """
 
 import re
@@ -14,6 +16,8 @@ from jaxlib import _hlo, _jax  # type: ignore[attr-defined,unused-ignore]
 
 _LOOP = re.compile(r"^ .* while\(.*condition=%([^,\s]+), body=%([^,\s]+)", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^ +(?:ROOT )?%(\S+) = (.*?) ([a-z][a-z\-]*)\((.*)$", re.MULTILINE)
+_KERNEL = 'custom_call_target="tpu_custom_call"'
+_ESTIMATE = re.compile(r'"cost_estimate":\{"flops":"(\d+)".*?"bytes_accessed":"(\d+)"')
 _ARRAY = re.compile(r"\b(pred|[a-z]+(\d+)[a-z0-9]*)\[([\d,]*)\](\{[^}]*\})?")
 # Instructions that move nothing, or whose beginning is counted.
 _FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "while", "conditional", "copy-done"}
@@ -25,8 +29,8 @@ class Cost:
     """The work of one chip.
 
     Attributes:
-        flops: Floating-point operations, without those of kernels.
-        bytes: Bytes that operations read and write, as XLA counts them.
+        flops: Floating-point operations, without those of kernels that estimate none, such as those of attention.
+        bytes: Bytes that operations read and write, as XLA counts them, and those of kernels.
         hbm: Those of arrays in HBM; an upper bound, because an operation may read a part of an array.
     """
 
@@ -59,10 +63,13 @@ def analyse(text: str, repeats: Sequence[int] = ()) -> tuple[Cost, Cost]:
     def once(name: str) -> Cost:
         module = _hlo.hlo_module_from_text(plain.replace(f"\n%{name} (", f"\nENTRY %{name} ("))
         found = _jax.hlo_module_cost_analysis(client, module)
-        return Cost(found["flops"], found["bytes accessed"], _hbm_once(name))
+        return Cost(found["flops"], found["bytes accessed"], 0.0).plus(others_once(name))
 
-    def _hbm_once(name: str) -> float:
-        return _hbm_bytes(computations[name]) + sum(_hbm_once(body) for _, body in loops(name))
+    def others_once(name: str) -> Cost:
+        cost = _count(computations[name])
+        for _, body in loops(name):
+            cost = cost.plus(others_once(body))
+        return cost
 
     def whole(name: str) -> Cost:
         cost = once(name)
@@ -81,24 +88,29 @@ def _computations(text: str) -> Iterator[tuple[str, str]]:
         yield part.removeprefix("ENTRY ")[1:].split(" ", 1)[0], part
 
 
-def _hbm_bytes(computation: str) -> float:
-    """Return the bytes of HBM that the instructions of a computation read and write, loops not included."""
+def _count(computation: str) -> Cost:
+    """Return what XLA does not count: kernels, and bytes of HBM; loops not included."""
     types: dict[str, str] = {}
-    total = 0.0
+    cost = Cost(0.0, 0.0, 0.0)
     for name, result, kind, rest in _INSTRUCTION.findall(computation):
         types[name] = result
         if kind in _FREE:
             continue
+        operands = re.findall(r"%([\w.\-]+)", re.split(r"\)(?:, |$)", rest)[0])
+        arrays = [result, *(types.get(operand, "") for operand in operands)]
         if kind == "slice-start":
             # ((source), slice, context): only the slice moves.
-            total += sum(_sizes(result, everywhere=True)[1:2])
+            cost = cost.plus(Cost(0.0, 0.0, sum(_sizes(result, everywhere=True)[1:2])))
         elif kind == "copy-start":
             # (target, source, context).
-            total += sum(_sizes(result))
+            cost = cost.plus(Cost(0.0, 0.0, sum(_sizes(result))))
+        elif estimate := _ESTIMATE.search(rest):
+            flops, moved = map(float, estimate.groups())
+            cost = cost.plus(Cost(flops, moved, moved))
         else:
-            operands = re.findall(r"%([\w.\-]+)", re.split(r"\)(?:, |$)", rest)[0])
-            total += sum(sum(_sizes(one)) for one in (result, *(types.get(operand, "") for operand in operands)))
-    return total
+            everywhere = sum(sum(_sizes(one, everywhere=True)) for one in arrays) if _KERNEL in rest else 0.0
+            cost = cost.plus(Cost(0.0, everywhere, sum(sum(_sizes(one)) for one in arrays)))
+    return cost
 
 
 def _sizes(types: str, *, everywhere: bool = False) -> list[float]:

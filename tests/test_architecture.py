@@ -37,10 +37,11 @@ EXPORTS: dict[str, str] = {
         peek_examples peek_held_out read_problems set_seeds shown_problems shuffle_within
     """,
     "agent_tunix.environments": """
-        CallFault CallOutcome CallRecord CallResult EnvironmentAdapter EnvironmentRecipe EnvironmentTraits
-        EpisodeEnvironment EpisodeResult FunctionTool MalformedCall Message ParsedTurn Reply SchemaTool StopReason Tool
-        ToolCall ToolCallFormat ToolsEnvironment UnreadCall adapt_environment format_of_template list_registered
-        parse_turn register_environment register_tool render_calls render_declarations resolve_environment run_episode
+        AgentRecord CallFault CallOutcome CallRecord CallResult EnvironmentAdapter EnvironmentRecipe EnvironmentTraits
+        EpisodeEnvironment EpisodeResult FunctionTool MalformedCall Message ParsedTurn PolicyCall Reply SchemaTool
+        StopReason Tool ToolCall ToolCallFormat ToolsEnvironment UnreadCall adapt_environment format_of_template
+        list_registered parse_turn register_environment register_tool render_calls render_declarations
+        resolve_environment run_episode
     """,
     "agent_tunix.grpo.losses": """
         AGGREGATIONS KL_ESTIMATORS LOSSES LossBatch ObjectiveSettings TokenLosses aggregate completion_weights

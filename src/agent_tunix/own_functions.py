@@ -82,12 +82,15 @@ class OwnFunctions(Generic[Function]):
         """
         if name in self._found:
             return self._found[name]
+        raise self.unknown(name, "name your own as file.py:function, or register it in a module of grpo.modules")
+
+    def unknown(self, name: str, advice: str = "name your own as file.py:function") -> ConfigError:
+        """Return the error for a name that is not known, with the closest match."""
         known = [*self._builtin, *self._found]
         near = difflib.get_close_matches(name, known, n=1)
-        raise ConfigError(
+        return ConfigError(
             f"{self._key} must be one of {', '.join(known)}, not {name!r}"
-            f"{f'; did you mean {near[0]}?' if near else ''}; name your own as file.py:function, or register it in a "
-            "module of grpo.modules",
+            f"{f'; did you mean {near[0]}?' if near else ''}; {advice}",
             code="invalid_function",
         )
 

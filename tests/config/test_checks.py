@@ -391,3 +391,19 @@ def test_a_warmup_share_beside_a_number_of_steps_is_refused() -> None:
     message = refusal_of(config_with(optimizer__warmup_steps=3, optimizer__warmup_ratio=0.5))
     assert "optimizer.warmup_ratio 0.5 has no effect with optimizer.warmup_steps 3" in message
     check(config_with(optimizer__warmup_steps=3))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fact"),
+    [
+        (["environment.agent.command=x"], "exclude each other"),
+        (["environment.tools=[calculator]"], "environment.tools"),
+        (["environment.name=guess_number"], "environment.name"),
+        (["environment.schedule=arrival"], "environment.schedule"),
+        (["distributed.mode=slurm"], "distributed.mode"),
+        (["environment.agent.max_calls=0"], "environment.agent.max_calls"),
+    ],
+)
+def test_what_contradicts_an_agent_is_refused_by_name(overrides: list[str], fact: str) -> None:
+    with raises(ConfigError, "invalid_config", fact):
+        check(compose_overrides(["environment.agent=my_agent.py:solve", *overrides]))

@@ -254,3 +254,10 @@ def test_a_damaged_config_of_a_run_is_refused(content: bytes, code: str, words: 
 def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:
     with raises(ConfigError, "invalid_run_config"):
         from_yaml(tmp_path / "config.yaml")
+
+
+def test_an_agent_has_a_short_and_a_long_spelling() -> None:
+    short = compose_overrides(["environment.agent=my_agent.py:solve", "environment.agent.timeout_s=120"])
+    assert (short.environment.agent.function, short.environment.agent.timeout_s) == ("my_agent.py:solve", 120.0)
+    long = compose_overrides(["environment.agent.command='node agent.js'"])
+    assert (long.environment.agent.function, long.environment.agent.command) == (None, "node agent.js")

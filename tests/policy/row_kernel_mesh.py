@@ -3,7 +3,7 @@
     python -m tests.policy.row_kernel_mesh DIRECTORY
 
 Prints one JSON object: `difference` of the kernel's results on the mesh from the plain form's, relative to the largest
-of each array, with one key-value head and with heads that `tp` divides, and `kernels` of families' gradients, lowered
+of each array, with one key-value head, with heads that `tp` divides and with a head that it does not, and `kernels` of families' gradients, lowered
 for TPUs, with and without recomputed activations.
 """
 
@@ -31,13 +31,14 @@ from agent_tunix.policy.network.row_kernel import RowKernel
 SHAPE = [2, 2, 2]
 # Windows and bounded logits; keys that layers share; layers with linear attention.
 FAMILIES = ("gemma2", "gemma4_text", "qwen3_5_text")
+HEADS = [(4, 1), (4, 2), (1, 1)]
 B, G, P, T = 4, 2, 8, 17
 
 
-def compare(num_kv_heads: int) -> float:
+def compare(num_heads: int, num_kv_heads: int) -> float:
     """Return the largest difference of values and gradients on the mesh from those of the plain form on one device."""
     mesh = make_mesh(SHAPE)
-    inputs = make_inputs(R=4, P=20, T=130, Q=4, K=num_kv_heads, window=50)
+    inputs = make_inputs(R=4, P=20, T=130, Q=num_heads, K=num_kv_heads, window=50)
     expected = differentiate(lambda q, k, v, mask, prefix: attend_after(q, k, v, mask, prefix, 5.0), inputs)
     found = differentiate(RowKernel(5.0, 50, mesh, interpret=True), place_rows(mesh, jax.device_get(inputs)))
     return max(
@@ -70,7 +71,7 @@ def main() -> None:
         directory = make_larger(Path(sys.argv[1]) / family, family)
         choices = (False, True) if family == "gemma2" else (True,)
         kernels[family] = [count_kernels(directory, remat=remat) for remat in choices]
-    print(json.dumps({"difference": max(map(compare, (1, 2))), "kernels": kernels}))
+    print(json.dumps({"difference": max(compare(*heads) for heads in HEADS), "kernels": kernels}))
 
 
 if __name__ == "__main__":

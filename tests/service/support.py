@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from agent_tunix.service import ServiceSettings, create_app
-from agent_tunix.service.serving import make_server
 from agent_tunix.store import SCOPES, open_store
 from agent_tunix.store.opening import Store
+from agent_tunix.web.server import make_server
 
 BREVITY = b"""\
 def reward(completions, answer=None, **kwargs):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.threads import StoreCalls, WorkThreads
 from agent_tunix.store import Key, open_store
 from agent_tunix.store.opening import Store
+from agent_tunix.web.problems import Problem
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_defect_is_logged_with_the_request_id_and_shows_no_internals(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(RewardFunctions, "list", lambda *_: 1 / 0)
-    with caplog.at_level(logging.ERROR, "agent_tunix.service"):
+    with caplog.at_level(logging.ERROR, "agent_tunix.web"):
         response = client.get(LIST)
     assert error_of(response) == (500, "server_error", "internal_error")
     assert "division" not in response.text

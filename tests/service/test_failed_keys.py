@@ -5,8 +5,8 @@ import httpx
 import pytest
 
 from agent_tunix.service import ServiceSettings
-from agent_tunix.service.gate import FailedLogins, TokenBuckets, network_of
-from agent_tunix.service.problems import Problem
+from agent_tunix.web.limits import FailedLogins, TokenBuckets, network_of
+from agent_tunix.web.problems import Problem
 from tests.service.support import Server, serving
 from tests.service.test_authentication import error_of
 

@@ -14,10 +14,10 @@ from agent_tunix.errors import AgentTunixError, RewardError, UploadError
 from agent_tunix.rewards.advantages import register_advantage_estimator
 from agent_tunix.service import ReplayLimits
 from agent_tunix.service import replays as service_replays
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.replays import Replayed, ReplayRequest, Replays, StepRange, replay_source
 from agent_tunix.store import Key
 from agent_tunix.tracking.live_run import LiveRun
+from agent_tunix.web.problems import Problem
 from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises
 from tests.service.replay_support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run

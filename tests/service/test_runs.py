@@ -6,8 +6,8 @@ import pytest
 
 from agent_tunix.runs.directory import hold
 from agent_tunix.service import runs
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.runs import RunIndex
+from agent_tunix.web.problems import Problem
 from tests.tracking.report.support import write_run
 
 

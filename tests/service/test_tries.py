@@ -11,9 +11,9 @@ import httpx
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service import ServiceSettings, TryLimits
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.tries import TrialRow, Tried, Tries, cannot_be_tried, try_reward
 from agent_tunix.store import Key
+from agent_tunix.web.problems import Problem
 from tests.service.support import BREVITY, new_name, upload
 
 

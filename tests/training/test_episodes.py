@@ -16,7 +16,8 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeEnvironment, StopReason, adapt_environment
 from agent_tunix.grpo.loss import make_policy_loss
-from agent_tunix.grpo.micro_batches import loss_mask, make_loss_inputs, place_micro_batches
+from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
+from agent_tunix.grpo.training_rows import loss_mask
 from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.sampling import episodes

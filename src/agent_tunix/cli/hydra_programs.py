@@ -98,6 +98,7 @@ def _program(command: str, overrides: Sequence[str] | None) -> Iterator[None]:
     _PROGRAM.set(program)
     if overrides is not None:
         sys.argv = [f"agent-tunix {command}", *overrides]
+    sys.argv[1:] = compose.spell_out(sys.argv[1:])
     logging.setLogRecordFactory(SafeLogRecord)  # JAX and absl add handlers of their own
     compose.register_schema()
     find_own_conf()

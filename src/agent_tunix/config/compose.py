@@ -19,6 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from agent_tunix.config.episodes import VERIFIERS
 from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.override_errors import explain_override
 from agent_tunix.config.schema import Config, EvaluateConfig
@@ -30,6 +31,7 @@ T = TypeVar("T")
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # not escaped, as `to_yaml` would have it
+_AGENT = re.compile(r"(\+{0,2}environment\.agent)=(?!\s*\{)")  # a function, or null, in place of the group's keys
 _NEXT_LINE = "\x85"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 
@@ -160,6 +162,22 @@ def compose_evaluate(overrides: Sequence[str]) -> EvaluateConfig:
     return to_evaluate(_compose("evaluate", overrides, EvaluateConfig)[0])
 
 
+def spell_out(overrides: Sequence[str]) -> list[str]:
+    """Return overrides without short forms.
+
+    `environment.agent=FUNCTION` is short for `environment.agent.function=FUNCTION`, and `data=verifiers:NAME` for
+    `data=verifiers data.path=NAME`.
+    """
+    spelled: list[str] = []
+    for override in overrides:
+        group, sign, name = override.partition(f"={VERIFIERS}")
+        is_data = sign and group in ("data", "+data")
+        spelled += (
+            [f"{group}=verifiers", f"data.path={name}"] if is_data else [_AGENT.sub(r"\1.function=", override, count=1)]
+        )
+    return spelled
+
+
 def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictConfig, Path]:
     """Return a composed configuration and `hydra.run.dir`; raise ConfigError if Hydra refuses an override."""
     register_schema()
@@ -168,7 +186,7 @@ def _compose(name: str, overrides: Sequence[str], schema: type) -> tuple[DictCon
     outer, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(find_conf_directory()), version_base="1.3"):
-            cfg = compose(name, list(overrides), return_hydra_config=True)
+            cfg = compose(name, spell_out(overrides), return_hydra_config=True)
             directory = Path(cfg.hydra.run.dir).absolute()
             with open_dict(cfg):
                 del cfg.hydra
@@ -189,7 +207,7 @@ def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
         ConfigError: An override cannot be read, or its key does not exist.
     """
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        parsed = OverridesParser.create().parse_overrides(spell_out(overrides))
     except HydraException as error:
         raise ConfigError(f"an override must have the form KEY=VALUE: {error}", code="invalid_override") from error
     cfg = _structured(config)

@@ -2,13 +2,28 @@
 
 from collections.abc import Iterator
 
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, EnvironmentConfig
+
+# Prefix of the names of installed environments of the library verifiers.
+VERIFIERS = "verifiers:"
 
 
 def has_environment(config: Config) -> bool:
-    """Return True if the policy acts in an environment or has tools."""
+    """Return True if the policy acts in an environment, has tools, or is called by an agent."""
     environment = config.environment
-    return environment.name is not None or bool(environment.tools or environment.mcp)
+    return environment.name is not None or bool(environment.tools or environment.mcp) or has_agent(config)
+
+
+def has_agent(config: Config) -> bool:
+    """Return True if an agent drives the episodes."""
+    agent = config.environment.agent
+    return agent.function is not None or agent.command is not None or verifiers_name(config) is not None
+
+
+def verifiers_name(config: Config) -> str | None:
+    """Return NAME of `environment.name=verifiers:NAME`, which drives its episodes as an agent does; None for others."""
+    name = config.environment.name
+    return name.removeprefix(VERIFIERS) if isinstance(name, str) and name.startswith(VERIFIERS) else None
 
 
 def turn_tokens(config: Config) -> int:
@@ -39,6 +54,8 @@ def environment_problems(config: Config) -> Iterator[str]:
         if environment.args:
             yield "environment.args requires environment.name, but it is null; set environment.name"
         return
+    if has_agent(config):
+        yield from _agent_problems(config)
     names = environment.name.values() if isinstance(environment.name, dict) else [environment.name or ""]
     if not all(isinstance(name, str) for name in names) or environment.name == {}:
         yield (
@@ -57,4 +74,28 @@ def environment_problems(config: Config) -> Iterator[str]:
         yield (
             "environment.schedule=arrival requires a run of one process, but distributed.mode is "
             f"{config.distributed.mode}; set environment.schedule=lockstep"
+        )
+
+
+def _agent_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each setting that an agent contradicts."""
+    environment, default = config.environment, EnvironmentConfig()
+    agent = environment.agent
+    if agent.function is not None and agent.command is not None:
+        yield "environment.agent.function and environment.agent.command exclude each other; set one of them to null"
+    if not isinstance(agent.command, str | list | None) or agent.command in ("", []):
+        yield f"environment.agent.command must be a text or a list of words, not {agent.command!r}"
+    for name in ("name", "tools", "mcp", "max_turns", "schedule", "on_tool_error", "execution"):
+        is_itself = name == "name" and agent == default.agent  # an environment of verifiers
+        if getattr(environment, name) != getattr(default, name) and not is_itself:
+            yield (
+                f"environment.{name}={getattr(environment, name)} contradicts environment.agent: an agent has its own "
+                f"tools and turns, and runs in a worker process; remove environment.{name}"
+            )
+    if agent.command is not None and environment.args:
+        yield "environment.args requires environment.agent.function to be a class, but the agent is a command"
+    if config.distributed.mode != "none":
+        yield (
+            f"environment.agent requires a run of one process, but distributed.mode is {config.distributed.mode}; set "
+            "distributed.mode=none"
         )

@@ -138,7 +138,8 @@ class DataConfig:
     source: str = key(
         "auto",
         "synthetic: generated problems; jsonl, csv, parquet: files; huggingface, tfds, kaggle: datasets on these "
-        "hubs; reasoning_gym: the library's tasks, named in `tasks`; auto: decided"
+        "hubs; reasoning_gym: the library's tasks, named in `tasks`; verifiers: the rows of "
+        "an installed environment of this library, named in `path`; auto: decided"
         " by the suffix or the prefix (hf://, tfds://, kaggle://) of `path`, and synthetic "
         "without a path.",
     )
@@ -180,8 +181,12 @@ class DataConfig:
         "reasoning_gym: name of a task → {size (training rows, default 500), seed (default data.seed), levels (of the "
         "library's curriculum), and the task's own parameters}.",
     )
-    num_train: Count = key(4096, "synthetic: number of training problems.")
-    num_test: Count = key(500, "synthetic, reasoning_gym: number of held-out problems, of all tasks together.")
+    num_train: Count = key(4096, "synthetic, endless environments of verifiers: number of training problems.")
+    num_test: Count = key(
+        500,
+        "synthetic, reasoning_gym: number of held-out problems, of all tasks together; verifiers: most held-out rows of"
+        " an environment without rows for evaluation.",
+    )
     seed: int = key(0, "synthetic, reasoning_gym: seed of the problems; shuffling uses the run's `seed` instead.")
     shuffle: bool = key(True, "Shuffle the training rows in each epoch, with the run's seed.")
     max_row_bytes: Count = key(
@@ -534,13 +539,39 @@ class GenerationConfig:
 
 
 @dataclass
+class AgentConfig:
+    """An agent, which drives its episodes itself and calls the policy over HTTP, in place of `environment.name`.
+
+    `environment.agent=FUNCTION` is short for `environment.agent.function=FUNCTION`.
+    """
+
+    function: str | None = key(
+        None,
+        "The agent: file.py:NAME or a dotted path of a function of a row and, if it has a second parameter, a client of"
+        " OpenAI's API; or a class of such objects, which gets environment.args. null: none.",
+    )
+    command: Any = key(
+        None,
+        "The agent as a command, a text or a list of words. It finds the policy by OPENAI_BASE_URL and OPENAI_API_KEY,"
+        " and its row by AGENT_TUNIX_ROW, and may write a result to AGENT_TUNIX_RESULT. null: none.",
+    )
+    timeout_s: Seconds = key(
+        600.0, "Wall time of one rollout, in seconds, the time in which its calls wait for the policy included."
+    )
+    max_concurrency: Count = key(32, "Most rollouts that run at once.")
+    max_calls: Count = key(64, "Most calls of the policy in a rollout; further ones are refused.")
+    max_tokens: Count = key(65_536, "Most tokens that the policy writes in a rollout; further calls are refused.")
+
+
+@dataclass
 class EnvironmentConfig:
     """Tools and environments, with which the policy acts over several turns; without them completions have one turn."""
 
     name: Any = key(
         None,
         "The environment: a registered name, a dotted path, file.py:Class, or a mapping {name: environment} from which"
-        " the row's column `environment` chooses; null: none.",
+        " the row's column `environment` chooses; verifiers:NAME: an installed environment of the library verifiers, "
+        "which calls the policy itself, with its own rubric as the reward `environment`; null: none.",
     )
     tools: list[str] = key([], "Further tools: registered names, dotted paths or file.py:function.")
     mcp: list[dict[str, Any]] = key(
@@ -548,7 +579,8 @@ class EnvironmentConfig:
         "MCP servers with further tools: items {command, args, env}, where command is a text or list and args and env"
         " are optional, or items {url} (streamable HTTP).",
     )
-    args: dict[str, Any] = key({}, "Arguments of the environment's constructor.")
+    agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
+    args: dict[str, Any] = key({}, "Arguments of the environment's constructor, or of an agent's if that is a class.")
     modules: list[str] = key([], "Modules or files to import first, for the names that they register.")
     call_format: Annotated[str, OneOf("auto", "hermes", "qwen_xml", "llama3", "gemma", "olmo3")] = key(
         "auto",

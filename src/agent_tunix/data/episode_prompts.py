@@ -87,6 +87,11 @@ class EpisodeEncoder:
         """True if nothing shows the format of the model's calls."""
         return self._configured is None and not self._written_call and not sign_of_format(self._template)
 
+    @property
+    def has_system_role(self) -> bool:
+        """True if the chat template renders a system message."""
+        return self._encoder.has_system_role
+
     def encode_prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> list[int]:
         """Return the token ids of the prompt of an episode.
 

@@ -6,7 +6,15 @@ Everything here works offline and loads neither JAX nor Hydra. `sampling/episode
 from agent_tunix.environments.conventions import EnvironmentAdapter, ToolsEnvironment, adapt_environment
 from agent_tunix.environments.declarations import format_of_template, render_calls, render_declarations
 from agent_tunix.environments.environment import EnvironmentTraits, EpisodeEnvironment
-from agent_tunix.environments.episode import CallRecord, EpisodeResult, StopReason, UnreadCall, run_episode
+from agent_tunix.environments.episode import (
+    AgentRecord,
+    CallRecord,
+    EpisodeResult,
+    PolicyCall,
+    StopReason,
+    UnreadCall,
+    run_episode,
+)
 from agent_tunix.environments.outcomes import CallOutcome, CallResult, Message, Reply
 from agent_tunix.environments.registry import list_registered, register_environment, register_tool
 from agent_tunix.environments.resolve import EnvironmentRecipe, resolve_environment
@@ -21,6 +29,7 @@ from agent_tunix.environments.tool_calls import (
 from agent_tunix.environments.tools import FunctionTool, SchemaTool, Tool
 
 __all__ = [
+    "AgentRecord",
     "CallFault",
     "CallOutcome",
     "CallRecord",
@@ -34,6 +43,7 @@ __all__ = [
     "MalformedCall",
     "Message",
     "ParsedTurn",
+    "PolicyCall",
     "Reply",
     "SchemaTool",
     "StopReason",

@@ -75,6 +75,54 @@ class UnreadCall:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyCall:
+    """One call of the policy by an agent.
+
+    Attributes:
+        prompt: Tokens of the prompt.
+        sampled: Tokens of the reply.
+        cached: Tokens of the prompt that were not read again.
+        needed: Tokens of the prompt that had to be read: those that no earlier row holds, and the last one that was
+            sampled before them, which the policy has not read. None if the call does not train.
+        row: Number of the row of tokens that trains the reply; None if it was cancelled or empty, and does not train.
+        parent: For the first call of a row that forked, the number of the row from which it forked.
+        cause: For the first call of a row, the reason why it does not continue an earlier one (`ForkCause`); "" for
+            the first row.
+        first_difference: Description of the first difference from an earlier row.
+        finish_reason: `stop`, `length` or `cancelled`.
+        seconds: Wall time.
+        reply: Start of the reply's text.
+    """
+
+    prompt: int
+    sampled: int
+    cached: int
+    needed: int | None
+    row: int | None
+    parent: int | None
+    cause: str
+    first_difference: str
+    finish_reason: str
+    seconds: float
+    reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """Outcome of an agent, and its calls of the policy.
+
+    Attributes:
+        outcome: `ok`, or the kind of its fault in one word.
+        calls: Its calls of the policy, in the order in which they ended.
+        main_row: Number of the row whose transcript stands for the episode; None if no call trains.
+    """
+
+    outcome: str = "ok"
+    calls: tuple[PolicyCall, ...] = ()
+    main_row: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeResult:
     """Result of an episode.
 
@@ -89,6 +137,7 @@ class EpisodeResult:
         text: The policy's turns as they were written, and the replies to them, each on its own line.
         state: State of the environment at the end, for rewards.
         unread_calls: Turns in which no call was read, although they seem to contain one in another form.
+        agent: Outcome and calls of the agent that used the policy; None if the run itself takes the turns.
     """
 
     messages: list[Message]
@@ -101,6 +150,7 @@ class EpisodeResult:
     text: str = ""
     state: Mapping[str, Any] = field(default_factory=dict)
     unread_calls: tuple[UnreadCall, ...] = ()
+    agent: AgentRecord | None = None
 
 
 def run_episode(

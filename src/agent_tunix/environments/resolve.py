@@ -130,6 +130,16 @@ def _find(spec: str, directory: Path) -> tuple[RegisteredEntry, str]:
     return get_registered(spec), spec
 
 
+def find_definition(spec: str, directory: Path) -> Any:
+    """Return the function or class of a dotted path or `file.py:NAME`.
+
+    Raises:
+        UnknownEnvironmentError: There is no such module, file or name.
+        InvalidEnvironmentError: The module failed to import.
+    """
+    return _find(spec, directory)[0].definition
+
+
 def import_module(spec: str, directory: Path) -> ModuleType:
     """Import a module or file, for its registrations or its environments.
 

@@ -147,7 +147,7 @@ class Evaluator:
 def episode_results(samples: Sequence[Sample]) -> dict[str, float | None]:
     """Return the metrics of the episodes of an evaluation, except times; none for completions of one turn."""
     metrics = episode_metrics(samples).items()
-    return {f"eval/{name}": value for name, value in metrics if not name.startswith("time/")}
+    return {f"eval/{name}": value for name, value in metrics if not name.startswith(("time/", "throughput/"))}
 
 
 def at_step(samples: Sequence[Sequence[Sample]], step: int, max_steps: int = 0) -> list[Sample]:

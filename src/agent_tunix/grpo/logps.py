@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from agent_tunix.grpo.head_kernel import HeadKernel, differentiable_statistics
 from agent_tunix.planning.memory import chunk_tokens
-from agent_tunix.policy.mesh import is_on_tpu, row_parts
+from agent_tunix.policy.mesh import is_on_tpu, row_axes, row_parts
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.experts import ExpertLoad
 
@@ -75,16 +76,21 @@ def completion_statistics(
     """
     n, T = tokens_nT.shape
     group = n // prompt_BP.shape[0]
-    # The model need not read the last token, because no token follows it.
-    counted = None if counted is None else counted[:, :-1]
-    first_BD, read, load = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :-1], counted)
-    hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read], axis=1)
+    # The model need not read the last token, because no token follows it. A TPU's compiler would copy arrays of an odd
+    # number of tokens to other shapes many times in each layer, so there the model reads it too.
+    num_read = T if is_on_tpu(model.mesh) else T - 1
+    counted = None if counted is None else counted.at[:, -1].set(False)[:, :num_read]
+    first_BD, read, load = model.read_groups(prompt_BP, prompt_lengths_B, tokens_nT[:, :num_read], counted)
+    hidden_nTD = jnp.concatenate([jnp.repeat(first_BD, group, axis=0)[:, None], read[:, : T - 1]], axis=1)
     flat = hidden_nTD.reshape(n * T, -1)
     parts = row_parts(model.mesh, n)
     words_NK = None if top is None or isinstance(top, int) else top.reshape(n * T, -1)
     k = top if isinstance(top, int) else None
     mask_N = jnp.ones(n * T, jnp.bool_) if mask_nT is None else mask_nT.reshape(-1)
-    flat_statistics = _in_chunks(
+    found = None
+    if not (likeliest or entropy_gradient or top is not None or chunk):
+        found = _by_kernel(model, flat, tokens_nT, mask_N, temperature)
+    flat_statistics = found or _in_chunks(
         model,
         (flat, tokens_nT.reshape(-1), words_NK),
         mask_N,
@@ -100,6 +106,22 @@ def completion_statistics(
     if entropy_gradient:
         return statistics
     return statistics._replace(entropies=jax.lax.stop_gradient(statistics.entropies))
+
+
+def _by_kernel(
+    model: Decoder, hidden_ND: jax.Array, tokens_nT: jax.Array, mask_N: jax.Array, temperature: float
+) -> TokenStatistics | None:
+    """Return the statistics of N tokens by a kernel; None if there is none for this platform, or the matrix trains."""
+    matrix_VD = model.head_rows if is_on_tpu(model.mesh) and model.head_is_frozen else None
+    if model.mesh is None or matrix_VD is None:
+        return None
+    kernel = HeadKernel(model.mesh, temperature, model.config.final_softcap)
+    if not kernel.supports(len(matrix_VD), len(mask_N)):
+        return None
+    axes = row_axes(model.mesh, len(tokens_nT))
+    return TokenStatistics(
+        *differentiable_statistics(kernel, hidden_ND, tokens_nT.reshape(-1), mask_N, matrix_VD, axes)
+    )
 
 
 def _in_chunks(

@@ -1,13 +1,14 @@
 """The loss of a micro-batch: log-probabilities under the policy, then the objective of `losses`."""
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 import flax.struct
 import jax
 
 from agent_tunix.config.schema import Config, GrpoConfig
-from agent_tunix.grpo.logps import completion_statistics
+from agent_tunix.grpo.logps import TokenStatistics, completion_statistics
 from agent_tunix.grpo.losses import LossBatch, ObjectiveSettings, aggregate, policy_objective
 from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.policy.network.decoder import Decoder
@@ -15,7 +16,7 @@ from agent_tunix.policy.network.decoder import Decoder
 
 @flax.struct.dataclass(frozen=True)
 class LossInputs:
-    """A micro-batch of b prompts, each once, and n = b × G completions.
+    """A micro-batch of b prompts, each once, and n completions, those of a prompt side by side.
 
     Attributes:
         prompts: [b, P] ids, padded on the left.
@@ -30,6 +31,7 @@ class LossInputs:
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
         sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
         teacher: Log-probabilities under the teacher; None without one.
+        num_parts: Number of parts in which the completions go through the model, one after the other.
     """
 
     prompts: jax.Array
@@ -43,6 +45,7 @@ class LossInputs:
     old_logps: jax.Array | None = None
     sampled_logps: jax.Array | None = None
     teacher: TeacherLogps | None = None
+    num_parts: int = field(default=1, metadata={"pytree_node": False})
 
 
 def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Array, dict[str, jax.Array]]]:
@@ -56,16 +59,24 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
         teacher = example.teacher
         with jax.named_scope("log_probabilities"):
-            token_statistics = completion_statistics(
-                policy,
+            token_statistics = _in_parts(
+                lambda prompts, lengths, tokens, mask, words: completion_statistics(
+                    policy,
+                    prompts,
+                    lengths,
+                    tokens,
+                    temperature=temperature,
+                    mask_nT=mask,
+                    entropy_gradient=example.settings.entropy_coefficient is not None,
+                    top=words,
+                    counted=mask if policy.config.num_experts else None,
+                ),
+                example.num_parts,
                 example.prompts,
                 example.prompt_lengths,
                 example.tokens,
-                temperature=temperature,
-                mask_nT=example.mask,
-                entropy_gradient=example.settings.entropy_coefficient is not None,
-                top=None if teacher is None else teacher.words,
-                counted=example.mask if policy.config.num_experts else None,
+                example.mask,
+                None if teacher is None else teacher.words,
             )
         batch = LossBatch(
             logps=token_statistics.logps,
@@ -89,6 +100,28 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             }
 
     return policy_loss
+
+
+def _in_parts(compute: Callable[..., TokenStatistics], num_parts: int, *arrays: jax.Array | None) -> TokenStatistics:
+    """Return the statistics of n rows, computed for one part of the rows after the other.
+
+    The backward pass computes each part again, so that only one exists at a time.
+    """
+    if num_parts == 1:
+        return compute(*arrays)
+
+    # A part takes every `num_parts`th row, because devices hold rows that lie side by side, and all shall have work.
+    def split(array: jax.Array) -> jax.Array:
+        return array.reshape(-1, num_parts, *array.shape[1:]).swapaxes(0, 1)
+
+    def join(array: jax.Array) -> jax.Array:
+        return array.swapaxes(0, 1).reshape(-1, *array.shape[2:])
+
+    recomputed = jax.checkpoint(lambda part: compute(*part))
+    parts: TokenStatistics = jax.lax.map(recomputed, jax.tree.map(split, arrays))
+    load = jax.tree.map(lambda sums: sums.sum(axis=0), parts.load)
+    joined: TokenStatistics = jax.tree.map(join, parts._replace(load=None))
+    return joined._replace(load=load)
 
 
 def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> ObjectiveSettings:

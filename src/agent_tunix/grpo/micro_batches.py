@@ -1,19 +1,21 @@
-"""Completions of a step on the device, in micro-batches.
+"""Rows of a step on the device, in micro-batches.
 
 Arrays are cut to the longest prompt and completion of the step, rounded up to one of a few lengths.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.loss import LossInputs, objective_settings
 from agent_tunix.grpo.losses import ObjectiveSettings, completion_weights
 from agent_tunix.grpo.teacher import TeacherLogps
+from agent_tunix.grpo.training_rows import TrainingRows, training_rows
 from agent_tunix.policy.mesh import place_numbers, place_rows
 from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.sampler import Completions
@@ -23,18 +25,21 @@ ReferencePass = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 # Takes the same; returns log-probabilities under the teacher.
 TeacherPass = Callable[[jax.Array, jax.Array, jax.Array], TeacherLogps]
 
+_Logps = TypeVar("_Logps", jax.Array, TeacherLogps)
+
 
 @dataclass(frozen=True)
 class MicroBatch:
     """A micro-batch on the device.
 
     Attributes:
-        rows: Its rows among the completions of the step.
+        rows: Its rows among the `TrainingRows` of the step.
         prompts: [b, P] ids, padded on the left.
         prompt_lengths: [b] tokens of each prompt.
         tokens: [n, T] ids of the completions, padded on the right.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         teacher: Log-probabilities under the teacher; None without one.
+        num_parts: Number of parts in which the rows go through the model.
     """
 
     rows: slice
@@ -43,6 +48,7 @@ class MicroBatch:
     tokens: jax.Array
     reference_logps: jax.Array | None
     teacher: TeacherLogps | None = None
+    num_parts: int = 1
 
 
 def place_micro_batches(
@@ -52,38 +58,49 @@ def place_micro_batches(
     reference_pass: ReferencePass | None,
     teacher_pass: TeacherPass | None = None,
 ) -> list[MicroBatch]:
-    """Bring completions to the device and dispatch the passes of reference policy and teacher over them."""
-    P = bucket(int(completions.prompt_lengths.max()), completions.prompt_tokens.shape[1])
+    """Bring the rows of a step to the device and dispatch the passes of reference policy and teacher over them."""
+    rows = training_rows(completions, config, mesh)
+    P = bucket(int(rows.prompt_lengths.max()), rows.prompt_tokens.shape[1])
     # At least 1, because all episodes of a step may fail before their first turn.
-    T = bucket(max(1, int(completions.lengths.max())), completions.tokens.shape[1])
-    G = config.grpo.num_generations
-    size = micro_batch_size(config) * G
-    placed = []
-    for start in range(0, len(completions.texts), size):
-        rows = slice(start, start + size)
-        prompts = slice(rows.start, rows.stop, G)
-        arrays = (
-            place_rows(mesh, completions.prompt_tokens[prompts, -P:]),
-            place_rows(mesh, completions.prompt_lengths[prompts]),
-            place_rows(mesh, completions.tokens[rows, :T]),
+    T = bucket(max(1, int(rows.lengths.max())), rows.tokens.shape[1])
+
+    def place(part: slice) -> tuple[jax.Array, jax.Array, jax.Array]:
+        prompts = slice(part.start // rows.group, part.stop // rows.group)
+        return (
+            place_rows(mesh, rows.prompt_tokens[prompts, -P:]),
+            place_rows(mesh, rows.prompt_lengths[prompts]),
+            place_rows(mesh, rows.tokens[part, :T]),
         )
-        reference_logps = None if reference_pass is None else reference_pass(*arrays)
+
+    placed = []
+    for start in range(0, len(rows.owners), rows.size):
+        part = slice(start, start + rows.size)
+        arrays = place(part)
+        length = rows.size // rows.num_parts
+        inputs = (
+            [arrays] if rows.num_parts == 1 else [place(slice(n, n + length)) for n in range(start, part.stop, length)]
+        )
         placed.append(
-            MicroBatch(rows, *arrays, reference_logps, None if teacher_pass is None else teacher_pass(*arrays))
+            MicroBatch(
+                part,
+                *arrays,
+                None if reference_pass is None else _joined([reference_pass(*one) for one in inputs]),
+                None if teacher_pass is None else _joined([teacher_pass(*one) for one in inputs]),
+                rows.num_parts,
+            )
         )
     return placed
 
 
-def loss_mask(completions: Completions, config: Config) -> np.ndarray:
-    """Return [N, T], True at the tokens that take part in the loss."""
-    mask = completions.mask
-    return mask & completions.ended[:, None] if config.grpo.mask_truncated else mask
+def _joined(parts: Sequence[_Logps]) -> _Logps:
+    """Return the results of the passes over the parts of a micro-batch as one."""
+    joined: _Logps = parts[0] if len(parts) == 1 else jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
+    return joined
 
 
-def step_settings(completions: Completions, config: Config) -> ObjectiveSettings:
+def step_settings(rows: TrainingRows, config: Config) -> ObjectiveSettings:
     """Return the objective of a step, whose entropy bonus may depend on the entropy of the completions."""
-    mask = loss_mask(completions, config)
-    sampled_entropy = float(-np.mean(completions.logps, where=mask)) if mask.any() else 0.0
+    sampled_entropy = float(-np.mean(rows.logps, where=rows.mask)) if rows.mask.any() else 0.0
     return objective_settings(config.grpo, sampled_entropy)
 
 
@@ -103,21 +120,22 @@ def make_loss_inputs(
         config: Configuration of the run.
         mesh: Mesh of the policy.
     """
-    mask = loss_mask(completions, config)
-    grpo = config.grpo
-    weights = completion_weights(mask.sum(axis=1), grpo.loss_agg_mode, mask.shape[1], grpo.num_generations)
-    settings = place_numbers(mesh, step_settings(completions, config))
+    rows, grpo = training_rows(completions, config, mesh), config.grpo
+    weights = completion_weights(
+        rows.lengths_of_completions, grpo.loss_agg_mode, rows.tokens.shape[1], grpo.num_generations
+    )[rows.owners]
+    settings = place_numbers(mesh, step_settings(rows, config))
     several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
-        rows, T = part.rows, part.tokens.shape[1]
+        own, T = part.rows, part.tokens.shape[1]
         placed = place_rows(
             mesh,
             {
-                "mask": mask[rows, :T],
-                "advantages": advantages[rows],
-                "weights": (weights[rows] * len(micro_batches)).astype(np.float32),
-                "sampled_logps": completions.logps[rows, :T],
+                "mask": rows.mask[own, :T],
+                "advantages": advantages[rows.owners[own]],
+                "weights": (weights[own] * len(micro_batches)).astype(np.float32),
+                "sampled_logps": rows.logps[own, :T],
             },
         )
         return LossInputs(
@@ -129,7 +147,8 @@ def make_loss_inputs(
             teacher=part.teacher,
             # Only the first pass trains the policy that sampled.
             old_logps=placed["sampled_logps"] if several_passes else None,
+            num_parts=part.num_parts,
             **placed,
         )
 
-    return [make(part) for part in micro_batches], float((weights * mask.sum(axis=1)).sum())
+    return [make(part) for part in micro_batches], float((weights * rows.mask.sum(axis=1)).sum())

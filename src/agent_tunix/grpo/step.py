@@ -45,9 +45,10 @@ from agent_tunix.grpo.dynamic_sampling import (
     pass_rates,
 )
 from agent_tunix.grpo.losses.objective import trains_without_advantages
-from agent_tunix.grpo.micro_batches import MicroBatch, loss_mask, make_loss_inputs, place_micro_batches, step_settings
+from agent_tunix.grpo.micro_batches import MicroBatch, make_loss_inputs, place_micro_batches, step_settings
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.teacher import Teacher
+from agent_tunix.grpo.training_rows import training_rows
 from agent_tunix.grpo.update_metrics import describe_updates
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
@@ -245,11 +246,12 @@ class GrpoTrainer:
             The `policy/` metrics; True if every update was finite; and how many updates changed the weights.
         """
         inputs, total_weight = make_loss_inputs(micro_batches, completions, advantages, self.config, self.sampler.mesh)
-        tokens, num_passes = loss_mask(completions, self.config).sum(axis=1), self.config.grpo.num_iterations
+        rows, num_passes = training_rows(completions, self.config, self.sampler.mesh), self.config.grpo.num_iterations
+        tokens = rows.mask.sum(axis=1)
         skipped = (
             self.config.grpo.skip_dead_steps
-            and not advantages[tokens > 0].any()
-            and not trains_without_advantages(step_settings(completions, self.config), self._teacher is not None)
+            and not advantages[rows.owners[tokens > 0]].any()
+            and not trains_without_advantages(step_settings(rows, self.config), self._teacher is not None)
         )
         records = self.updater.measure(inputs) if skipped else self.updater.apply(inputs, num_passes)
         policy = describe_updates(

@@ -17,7 +17,8 @@ from agent_tunix.errors import ConfigError
 
 AXES = MeshShape._fields
 # The axes over which the rows of a batch are divided, and with them all arrays that have a row dimension.
-ROWS = ("data", "fsdp")
+FSDP = "fsdp"
+ROWS = ("data", FSDP)
 TENSOR = "tp"
 
 # The mesh axes that divide one dimension of an array: none, one, or several together.

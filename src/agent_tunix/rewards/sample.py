@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
+from agent_tunix.rewards.agent_calls import describe_calls
 from agent_tunix.visible_text import one_line
 
 # Up to this size, values, their moments in 64 bits and the squares of gradients in 32 bits stay far from overflowing.
@@ -90,6 +91,8 @@ class Sample:
             turn += message["role"] == "assistant"
             if message["role"] == "assistant" and turn in unread:
                 lines.append(one_line(f"unread     looks like a tool call in the form {unread[turn]}"))
+        if self.episode.agent is not None:
+            lines += describe_calls(self.episode.agent)
         return "\n".join([*lines, one_line(f"end        {self.episode.stop_reason} {self.fault}".rstrip())])
 
     @property
@@ -125,6 +128,8 @@ class EpisodeSummary:
         loss_mask: For each of `tokens`, 1 if the model wrote it, otherwise 0.
         state: Public attributes of the environment at the end, if it is a class whose methods are tools.
         unread_calls: Turns without a call that seem to contain one in another form: `turn` and `form` of each.
+        agent: Of an agent, its `outcome`, the number of its `main_row`, and the `calls` of the policy, each with the
+            fields of `agent_tunix.environments.PolicyCall`; None for others.
     """
 
     stop_reason: str
@@ -138,6 +143,7 @@ class EpisodeSummary:
     loss_mask: tuple[int, ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
     unread_calls: tuple[Mapping[str, Any], ...] = ()
+    agent: Mapping[str, Any] | None = None
 
 
 def message_lines(message: Mapping[str, Any]) -> Iterator[str]:

@@ -164,7 +164,7 @@ def to_stored(step: int, result: StepResult, settings: ScoringSettings) -> Store
         samples=result.samples,
         scores=result.scores,
         advantages=result.advantages,
-        logprobs=result.completions.logps.sum(axis=1),
+        logprobs=result.completions.logp_sums,
         settings=settings,
         groups_in_step=len(result.samples) // settings.num_generations,
     )

@@ -15,6 +15,7 @@ class Use(enum.IntEnum):
     PILOT = 2
     GENERATION = 3
     JUDGE = 4
+    REQUEST = 5
 
 
 def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
@@ -28,6 +29,12 @@ def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
         use: Use of the key.
         numbers: Numbers that identify the key within its use, such as the step; each from 0 to 2³² - 1.
     """
-    words: Any = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
-    key: jax.Array = jax.random.wrap_key_data(words, impl="threefry2x32")
+    key: jax.Array = jax.random.wrap_key_data(key_words(seed, use, *numbers), impl="threefry2x32")
     return key
+
+
+def key_words(seed: int, use: Use, *numbers: int) -> np.ndarray:
+    """Return the two words of the key that `derive_key` returns."""
+    words: Any = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
+    found: np.ndarray = words
+    return found

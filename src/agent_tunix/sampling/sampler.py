@@ -24,6 +24,7 @@ from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.mesh import even_count, fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.decode_loop import generate
+from agent_tunix.sampling.forks import Forks, join_forks
 from agent_tunix.sampling.lengths import bucket
 from agent_tunix.sampling.stop_strings import cut_at_stop, make_stop_table
 from agent_tunix.sampling.token_choice import SamplingParams
@@ -50,6 +51,8 @@ class Completions:
             sampling temperature (1 if sampling is greedy), over all words, before top-k and top-p.
         sampled: [N, T], True at tokens that the model wrote; None if it wrote all of them.
         episodes: The episode of each row; None for completions of one turn.
+        forks: Further rows of tokens of the episodes, which train with them. None for episodes that are always one row,
+            so that the completions of a prompt share its tokens.
     """
 
     prompt_tokens: np.ndarray
@@ -61,6 +64,7 @@ class Completions:
     logps: np.ndarray
     sampled: np.ndarray | None = None
     episodes: Sequence[EpisodeResult] | None = None
+    forks: Forks | None = None
 
     @property
     def mask(self) -> np.ndarray:
@@ -70,9 +74,15 @@ class Completions:
 
     @property
     def num_sampled(self) -> np.ndarray:
-        """[N], tokens that the model wrote."""
+        """[N], tokens that the model wrote, those of forks included."""
         counts: np.ndarray = self.mask.sum(axis=1)
-        return counts
+        return counts if self.forks is None else self.forks.add_to(counts, self.forks.mask)
+
+    @property
+    def logp_sums(self) -> np.ndarray:
+        """[N], sums of the log-probabilities, those of forks included."""
+        sums: np.ndarray = self.logps.sum(axis=1)
+        return sums if self.forks is None else self.forks.add_to(sums, self.forks.logps)
 
 
 def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int]]) -> Completions:
@@ -96,6 +106,7 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
         logps=take("logps"),
         sampled=None if parts[0].sampled is None else take("sampled"),
         episodes=None if parts[0].episodes is None else [_episode(parts[part], row) for part, row in rows],
+        forks=join_forks([part.forks for part in parts], rows),
     )
 
 

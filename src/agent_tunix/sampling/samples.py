@@ -1,5 +1,7 @@
 """Completions in the form that rewards take."""
 
+import dataclasses
+
 import numpy as np
 
 from agent_tunix.data.prompt_batch import PromptBatch
@@ -77,6 +79,7 @@ def summarize_episode(episode: EpisodeResult, tokens: np.ndarray, sampled: np.nd
         {"turn": call.turn, "name": call.name, "outcome": str(call.result.outcome), "seconds": call.result.seconds}
         for call in episode.calls
     )
+    calls_of_policy = [] if episode.agent is None else [dataclasses.asdict(call) for call in episode.agent.calls]
     return EpisodeSummary(
         str(episode.stop_reason),
         episode.num_turns,
@@ -89,4 +92,5 @@ def summarize_episode(episode: EpisodeResult, tokens: np.ndarray, sampled: np.nd
         tuple(sampled.astype(int).tolist()),
         episode.state,
         tuple({"turn": call.turn, "form": call.form} for call in episode.unread_calls),
+        None if episode.agent is None else dataclasses.asdict(episode.agent) | {"calls": calls_of_policy},
     )

@@ -13,10 +13,11 @@ Axes: N rows, V words, T tokens of a row.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.config.episodes import turn_tokens
@@ -26,6 +27,8 @@ from agent_tunix.sampling.stop_strings import STOPPED
 # The bits of 1.0. Non-negative floats have the same order as their bits read as integers.
 _ONE = 0x3F800000
 _NUM_BISECTIONS = 31
+# Value of top-k that keeps all words.
+KEEP_ALL = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,24 @@ class SamplingParams:
         )
 
 
+class RowSampling(NamedTuple):
+    """How each row chooses its tokens, where rows differ; the attributes are those of `SamplingParams`.
+
+    Attributes:
+        temperature: Above 0; 1 for greedy rows.
+        top_k: `KEEP_ALL` keeps all.
+        top_p: 1 keeps all.
+        min_p: 0 keeps all.
+        greedy: True at rows that always choose the likeliest token.
+    """
+
+    temperature: Float[Array | np.ndarray, " N"]
+    top_k: Int[Array | np.ndarray, " N"]
+    top_p: Float[Array | np.ndarray, " N"]
+    min_p: Float[Array | np.ndarray, " N"]
+    greedy: Bool[Array | np.ndarray, " N"]
+
+
 class SampledTokens(NamedTuple):
     """The tokens that rows have written.
 
@@ -71,6 +92,7 @@ class SampledTokens(NamedTuple):
         lengths: Tokens of each row, an end-of-sequence token included.
         ended: True if the row wrote an end-of-sequence token or a stop string.
         stop_state: State of each row in the table of stop strings; None without stop strings.
+        likeliest: Ids and log-probabilities of the A likeliest tokens at each place; None if not wanted.
     """
 
     tokens: Int[Array, "N T"]
@@ -78,16 +100,26 @@ class SampledTokens(NamedTuple):
     lengths: Int[Array, " N"]
     ended: Bool[Array, " N"]
     stop_state: Int[Array, " N"] | None
+    likeliest: tuple[Int[Array, "N T A"], Float[Array, "N T A"]] | None = None
 
     @classmethod
-    def empty(cls, num_rows: int, num_tokens: int, pad_id: int, stop_state: Int[Array, " N"] | None) -> "SampledTokens":
+    def empty(
+        cls,
+        num_rows: int,
+        num_tokens: int,
+        pad_id: int,
+        stop_state: Int[Array, " N"] | None,
+        num_alternatives: int = 0,
+    ) -> "SampledTokens":
         """Return the tokens of rows that have written nothing."""
+        shape = num_rows, num_tokens, num_alternatives
         return cls(
             jnp.full((num_rows, num_tokens), pad_id, jnp.int32),
             jnp.zeros((num_rows, num_tokens), jnp.float32),
             jnp.zeros(num_rows, jnp.int32),
             jnp.zeros(num_rows, jnp.bool_),
             stop_state,
+            (jnp.zeros(shape, jnp.int32), jnp.zeros(shape, jnp.float32)) if num_alternatives else None,
         )
 
 
@@ -100,12 +132,14 @@ class TokenRules:
         pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
         eos_ids: End-of-sequence ids.
         stop_table: Table of `make_stop_table`; None without stop strings.
+        by_row: How each row chooses its tokens, if rows differ. Only `max_new_tokens` of `sampling` counts then.
     """
 
     sampling: SamplingParams
     pad_id: int
     eos_ids: tuple[int, ...]
     stop_table: Int[Array, "S V"] | None
+    by_row: RowSampling | None = None
 
     def sample(
         self,
@@ -129,7 +163,11 @@ class TokenRules:
         """
         # In some tokenizers padding and end-of-sequence share an id. A row must still be able to end.
         forbidden = None if self.pad_id in self.eos_ids else self.pad_id
-        token_N, logp_N = choose(logits_NV, uniforms_N2, self.sampling, forbidden)
+        if self.by_row is None:
+            token_N, logp_N = choose(logits_NV, uniforms_N2, self.sampling, forbidden)
+        else:
+            assert uniforms_N2 is not None
+            token_N, logp_N = choose_by_row(logits_NV, uniforms_N2, self.by_row, forbidden)
         token_N = jnp.where(done_N, self.pad_id, token_N).astype(jnp.int32)
         logp_N = jnp.where(done_N, 0.0, logp_N)
         ends_N, stop_state_N = ends(token_N, self.eos_ids, self.stop_table, sampled.stop_state)
@@ -139,6 +177,17 @@ class TokenRules:
             sampled.lengths + ~done_N,
             sampled.ended | (~done_N & ends_N),
             stop_state_N,
+            self._add_likeliest(t, logits_NV, sampled.likeliest),
+        )
+
+    def _add_likeliest(self, t: Int[Array, ""], logits_NV: Float[Array, "N V"], likeliest: Any) -> Any:
+        if likeliest is None:
+            return None
+        assert self.by_row is not None
+        found = find_likeliest(logits_NV, self.by_row.temperature, likeliest[0].shape[-1])
+        return tuple(
+            jax.lax.dynamic_update_slice_in_dim(whole, part[:, None], t, axis=1)
+            for whole, part in zip(likeliest, found, strict=True)
         )
 
 
@@ -170,14 +219,7 @@ def choose(
         one included, before top-k, top-p and min-p. The training loss uses the same distribution.
     """
     logits_NV = logits_NV.astype(jnp.float32) / (1.0 if sampling.greedy else sampling.temperature)
-    allowed_NV = logits_NV
-    if forbidden is not None:
-        allowed_NV = jnp.where(jnp.arange(logits_NV.shape[-1]) == forbidden, -jnp.inf, logits_NV)
-    highest_N1 = allowed_NV.max(axis=-1, keepdims=True)
-    weights_NV = jnp.exp(allowed_NV - highest_N1)
-    normaliser_N = jnp.log(weights_NV.sum(axis=-1))
-    if forbidden is not None:
-        normaliser_N = jnp.logaddexp(normaliser_N, logits_NV[:, forbidden] - highest_N1[:, 0])
+    allowed_NV, weights_NV, highest_N1, normaliser_N = _weigh(logits_NV, forbidden)
     if sampling.greedy:
         # The first word of weight 1 would not do: XLA may round a softcapped logit and the highest one differently.
         token_N = jnp.argmax(allowed_NV, axis=-1).astype(jnp.int32)
@@ -186,6 +228,57 @@ def choose(
         token_N = pick(keep(weights_NV, sampling.top_k, sampling.top_p, sampling.min_p), uniforms_N2)
     chosen_N = jnp.take_along_axis(logits_NV, token_N[:, None], axis=-1)[:, 0]
     return token_N, chosen_N - highest_N1[:, 0] - normaliser_N
+
+
+def choose_by_row(
+    logits_NV: Float[Array, "N V"], uniforms_N2: Float[Array, "N 2"], rows: RowSampling, forbidden: int | None
+) -> tuple[Int[Array, " N"], Float[Array, " N"]]:
+    """Choose a token of each row as `choose` does, with parameters of its own.
+
+    A call in which no row leaves words out, or none is greedy, does not pay for it.
+    """
+    logits_NV = logits_NV.astype(jnp.float32) / rows.temperature[:, None]
+    allowed_NV, weights_NV, highest_N1, normaliser_N = _weigh(logits_NV, forbidden)
+
+    def keep_by_row(weights_NV: jax.Array) -> jax.Array:
+        weights_NV = _keep_top_k(weights_NV, rows.top_k)
+        # The sum of all words but the least likely may round to the sum of all.
+        weights_NV = _keep_top_p(weights_NV, jnp.where(rows.top_p < 1.0, rows.top_p, jnp.inf))
+        return jnp.where(weights_NV >= rows.min_p[:, None], weights_NV, 0.0)
+
+    filters_N = (rows.top_k < logits_NV.shape[-1]) | (rows.top_p < 1.0) | (rows.min_p > 0.0)
+    kept_NV = jax.lax.cond(filters_N.any(), keep_by_row, lambda weights: weights, weights_NV)
+    token_N = pick(kept_NV, uniforms_N2)
+    likeliest_N = jax.lax.cond(
+        rows.greedy.any(), lambda: jnp.argmax(allowed_NV, axis=-1).astype(token_N.dtype), lambda: token_N
+    )
+    token_N = jnp.where(rows.greedy, likeliest_N, token_N)
+    chosen_N = jnp.take_along_axis(logits_NV, token_N[:, None], axis=-1)[:, 0]
+    return token_N, chosen_N - highest_N1[:, 0] - normaliser_N
+
+
+def find_likeliest(
+    logits_NV: Float[Array, "N V"], temperature_N: Float[Array, " N"], count: int
+) -> tuple[Int[Array, "N A"], Float[Array, "N A"]]:
+    """Return the likeliest tokens of each row, and their log-probabilities over all words."""
+    logps_NV = jax.nn.log_softmax(logits_NV.astype(jnp.float32) / temperature_N[:, None])
+    logps_NA, ids_NA = jax.lax.top_k(logps_NV, count)
+    return ids_NA, logps_NA
+
+
+def _weigh(
+    logits_NV: Float[Array, "N V"], forbidden: int | None
+) -> tuple[Float[Array, "N V"], Float[Array, "N V"], Float[Array, "N 1"], Float[Array, " N"]]:
+    """Return the logits of allowed words, their weights, the highest logit, and the log of the sum of all weights."""
+    allowed_NV = logits_NV
+    if forbidden is not None:
+        allowed_NV = jnp.where(jnp.arange(logits_NV.shape[-1]) == forbidden, -jnp.inf, logits_NV)
+    highest_N1 = allowed_NV.max(axis=-1, keepdims=True)
+    weights_NV = jnp.exp(allowed_NV - highest_N1)
+    normaliser_N = jnp.log(weights_NV.sum(axis=-1))
+    if forbidden is not None:
+        normaliser_N = jnp.logaddexp(normaliser_N, logits_NV[:, forbidden] - highest_N1[:, 0])
+    return allowed_NV, weights_NV, highest_N1, normaliser_N
 
 
 def ends(
@@ -219,16 +312,23 @@ def keep(weights_NV: Float[Array, "N V"], top_k: int | None, top_p: float, min_p
         min_p: Below 1.
     """
     if top_k is not None and top_k < weights_NV.shape[-1]:
-        # A word stays if fewer than k words are likelier.
-        weights_NV = _keep_while(weights_NV, lambda above_NV: above_NV.sum(axis=-1) < top_k)
+        weights_NV = _keep_top_k(weights_NV, top_k)
     if top_p < 1.0:
-        # A word stays if the likelier words together have less than top_p.
-        enough_N = top_p * weights_NV.sum(axis=-1)
-        kept_NV = weights_NV
-        weights_NV = _keep_while(kept_NV, lambda above_NV: jnp.where(above_NV, kept_NV, 0.0).sum(axis=-1) < enough_N)
+        weights_NV = _keep_top_p(weights_NV, top_p)
     if min_p > 0.0:
         weights_NV = jnp.where(weights_NV >= min_p, weights_NV, 0.0)
     return weights_NV
+
+
+def _keep_top_k(weights_NV: Float[Array, "N V"], top_k: int | Int[Array, " N"]) -> Float[Array, "N V"]:
+    # A word stays if fewer than k words are likelier.
+    return _keep_while(weights_NV, lambda above_NV: above_NV.sum(axis=-1) < top_k)
+
+
+def _keep_top_p(weights_NV: Float[Array, "N V"], top_p: float | Float[Array, " N"]) -> Float[Array, "N V"]:
+    # A word stays if the likelier words together have less than top_p.
+    enough_N = top_p * weights_NV.sum(axis=-1)
+    return _keep_while(weights_NV, lambda above_NV: jnp.where(above_NV, weights_NV, 0.0).sum(axis=-1) < enough_N)
 
 
 def _keep_while(

@@ -34,7 +34,13 @@ from agent_tunix.sampling.compaction import (
     move_rows,
     prompts_of,
 )
-from agent_tunix.sampling.token_choice import SampledTokens, SamplingParams, TokenRules, uniforms
+from agent_tunix.sampling.token_choice import (
+    RowSampling,
+    SampledTokens,
+    SamplingParams,
+    TokenRules,
+    uniforms,
+)
 
 
 class TurnInputs(NamedTuple):
@@ -126,6 +132,8 @@ def take_turn(
     sampling: SamplingParams,
     pad_id: int,
     eos_ids: tuple[int, ...],
+    by_row: RowSampling | None = None,
+    num_alternatives: int = 0,
 ) -> tuple[SampledTokens, Any]:
     """Read a chunk in each row, then sample a turn.
 
@@ -144,6 +152,8 @@ def take_turn(
         sampling: How tokens are chosen; `max_new_tokens` is T.
         pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
         eos_ids: Ids that end a turn.
+        by_row: How each row chooses its tokens, in the place of `sampling`; for one stage.
+        num_alternatives: Likeliest tokens to report with each token; 0 unless there is `by_row`.
 
     Returns:
         The turn, and the cache. From the first slot that no row had filled, it now holds the C tokens of the chunk and
@@ -154,11 +164,11 @@ def take_turn(
     (n, C), T = inputs.chunk.shape, sampling.max_new_tokens
     chunk_slot = inputs.filled.max()
     logits_nV, cache, seen_nS = _read_chunk(model, prefix, cache, inputs, chunk_slot)
-    writer = _Writer(
-        model, TokenRules(sampling, pad_id, eos_ids, stop_table), noise_LN2, prefix.mask.shape[0], chunk_slot + C
-    )
+    rules = TokenRules(sampling, pad_id, eos_ids, stop_table, by_row)
+    writer = _Writer(model, rules, noise_LN2, prefix.mask.shape[0], chunk_slot + C)
     with jax.named_scope("decode"):
-        turn = SampledTokens.empty(n, T, pad_id, None if stop_table is None else jnp.asarray(inputs.stop_states))
+        stop_state = None if stop_table is None else jnp.asarray(inputs.stop_states)
+        turn = SampledTokens.empty(n, T, pad_id, stop_state, num_alternatives)
         token_n, done_n, turn = writer.sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, turn, inputs)
         carry, rows = _Carry(jnp.int32(0), token_n, done_n, cache, turn), _Rows(inputs, seen_nS)
         carry = writer.write(carry, rows, prefix, None, _next(stages, 0))

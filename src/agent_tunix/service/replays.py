@@ -19,7 +19,6 @@ from agent_tunix.rewards import Component, Mixture, Outcome, Sample, Score, reso
 from agent_tunix.rewards.advantages import SCALINGS, needs_batch
 from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
 from agent_tunix.runs.stored_rewards import to_recorded
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.scoring import BoundedReward, Deadline, in_workers
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.service.threads import WorkThreads
@@ -27,6 +26,7 @@ from agent_tunix.store import Format, Key
 from agent_tunix.store.uploads import check_upload
 from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.tracking.rollouts import RolloutReader, StoredStep
+from agent_tunix.web.problems import Problem
 from agent_tunix.workbench.replay import (
     Counterpart,
     RecordedStep,

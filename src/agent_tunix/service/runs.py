@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.service.problems import Problem
 from agent_tunix.tracking.live_run import LiveRun, read_plain_config
 from agent_tunix.tracking.metrics_file import is_number
 from agent_tunix.tracking.metrics_tail import read_last_rows
 from agent_tunix.tracking.outcome import read_outcome
 from agent_tunix.tracking.run_table import iterate_runs
+from agent_tunix.web.problems import Problem
 
 MAX_LIMIT = 100
 _DEPTH = 6

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent_tunix.service.gate import FailedLogins, TokenBuckets
 from agent_tunix.service.replays import Replays
 from agent_tunix.service.runs import RunIndex
 from agent_tunix.service.settings import ServiceSettings
@@ -12,6 +11,7 @@ from agent_tunix.service.threads import StoreCalls, WorkThreads
 from agent_tunix.service.tries import Tries
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
+from agent_tunix.web.limits import FailedLogins, TokenBuckets
 
 
 @dataclass(frozen=True, slots=True)

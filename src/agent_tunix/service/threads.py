@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from agent_tunix.service.problems import Problem, store_unavailable
+from agent_tunix.service.problems import store_unavailable
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
+from agent_tunix.web.problems import Problem
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

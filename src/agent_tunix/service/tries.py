@@ -9,11 +9,11 @@ from typing import Any
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards import Sample, Score, resolve_reward
 from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.scoring import Deadline, in_workers
 from agent_tunix.service.settings import TryLimits
 from agent_tunix.service.threads import WorkThreads
 from agent_tunix.store import Key
+from agent_tunix.web.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

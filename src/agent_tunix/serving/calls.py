@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """One call of the policy.
 
     Attributes:
@@ -19,6 +19,7 @@ class Call:
         reply: The assistant's message as it was returned; None for a completion of plain text or ids.
         tools: Declarations of tools of the request.
         seconds: Wall time.
+        num_cached: Tokens of the prompt that were not read again, because their keys and values were kept.
     """
 
     prompt: tuple[int, ...]
@@ -30,10 +31,11 @@ class Call:
     reply: Mapping[str, Any] | None = None
     tools: Sequence[Mapping[str, Any]] = ()
     seconds: float = 0.0
+    num_cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TokenRow:
     """Tokens that train together: calls of which each continues the tokens of the one before.
 
     Attributes:
@@ -42,8 +44,11 @@ class Row:
         sampled: True for each of `tokens` that the policy sampled in a call of this row.
         logps: Log-probability of each of `tokens`; 0 where not sampled.
         calls: Numbers of the row's calls.
-        parent: Number of the row from which this one forked; None for the first and for one that shares nothing.
-        first_difference: The first text in which a forked row's prompt differs from its parent; "" for others.
+        parent: Number of the row from which this one forked; None for the first and for one that shares too little.
+        num_shared: Number of tokens at the start of the prompt that it shares with an earlier row; 0 for the first.
+        cause: A `ForkCause`, the reason why this row does not continue an earlier one; None for the first.
+        first_difference: The first text in which the prompt differs from the earlier row that it shares most with; ""
+            without one.
     """
 
     prompt: tuple[int, ...]
@@ -52,4 +57,10 @@ class Row:
     logps: tuple[float, ...]
     calls: tuple[int, ...]
     parent: int | None = None
+    num_shared: int = 0
+    cause: str | None = None
     first_difference: str = ""
+
+
+# The name under which the other parts of `serving` import it.
+Call = RecordedCall

@@ -102,6 +102,10 @@ SICK: dict[str, tuple[list[Row], Any]] = {
         "math",
     ),
     "episode_limits": (steady(3, turns__limit_share=0.5, stop_reasons__max_turns=0.5, turns__mean=4.0), "math"),
+    "agent_forks": (
+        steady(3, agent__calls_mean=3.0, agent__forked_share=0.8, agent__fork_causes__dropped=90, tools__calls_mean=0.0),
+        "math",
+    ),
     "calls_rewarded": (make_rows(12, paid_calls), MIXTURE),
     "verifier_errors": (steady(3, rewards__outcomes__scored=64, rewards__outcomes__error=64), "math"),
 }
@@ -115,6 +119,16 @@ def test_each_sickness_is_found_by_name_and_nothing_else_is(name: str) -> None:
 
 def test_every_finding_there_is_has_a_sick_run() -> None:
     assert {title.partition(" ")[0] for title in SICK} == set(NAMES)
+
+
+def test_a_fork_that_can_be_avoided_is_named_before_one_that_may_be_intended() -> None:
+    forks = {"agent__forked_share": 0.9, "agent__fork_causes__branch": 200}
+    intended = diagnose(steady(3, **forks), make_context())
+    avoidable = diagnose(steady(3, **forks, agent__fork_causes__rewritten=10), make_context())
+    assert [(one.name, one.severity) for one in intended] == [("agent_forks", Severity.INFO)]
+    assert [(one.name, one.severity) for one in avoidable] == [("agent_forks", Severity.WARNING)]
+    assert avoidable[0].evidence["agent/fork_causes/rewritten so far"] == 20
+    assert found(steady(3, agent__forked_share=0.2, agent__fork_causes__rewritten=10)) == []
 
 
 def rightly_longer(step: int) -> Row:

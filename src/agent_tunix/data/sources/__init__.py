@@ -16,6 +16,7 @@ from agent_tunix.data.sources.paths import source_of_path
 from agent_tunix.data.sources.reasoning_gym import read_reasoning_gym
 from agent_tunix.data.sources.synthetic import read_synthetic
 from agent_tunix.data.sources.tfds import read_tfds
+from agent_tunix.data.sources.verifiers import read_environment
 from agent_tunix.errors import ConfigError
 
 __all__ = ["SOURCES", "Source", "Split", "find_source", "read_rows"]
@@ -27,6 +28,7 @@ SOURCES: dict[str, Source] = {
     "tfds": read_tfds,
     "kaggle": read_kaggle,
     "reasoning_gym": read_reasoning_gym,
+    "verifiers": read_environment,
 }
 
 

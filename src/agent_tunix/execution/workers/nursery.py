@@ -85,6 +85,7 @@ def main(descriptor: int, program: type[Program]) -> NoReturn:
     control = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.adopt_orphans()
+    getattr(program, "prepare", lambda: None)()
     _Nursery(control, program).serve()
     os._exit(0)
 

@@ -76,6 +76,8 @@ class WorkerPool(Closing):
         limits: Limits of each worker.
         isolate: Returns the rights of the workers of one nursery; None for workers with the rights of this process.
         make_reader: Returns a reader of replies; by default, of pickles of built-in types.
+        most_printed_bytes: Output between two replies beyond which a worker is killed; None: no limit, but for isolated
+            workers.
     """
 
     def __init__(
@@ -85,12 +87,14 @@ class WorkerPool(Closing):
         limits: WorkerLimits,
         isolate: Callable[[], Isolation] | None = None,
         make_reader: Callable[[], FrameReader] = FrameReader,
+        most_printed_bytes: int | None = None,
     ) -> None:
         self._program = program
         self._name = name
         self._limits = limits
         self._isolate = isolate
         self._make_reader = make_reader
+        self._most_printed_bytes = most_printed_bytes if isolate is None else _MOST_PRINTED_BYTES
         self._output_limit = OutputLimit(f"{name}s")
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -111,8 +115,7 @@ class WorkerPool(Closing):
             nursery_process = self._running_nursery()
             number = next(self._numbers)
             log = OutputLog(f"{self._name} {number}", self._output_limit)
-            most_printed_bytes = None if self._isolate is None else _MOST_PRINTED_BYTES
-            worker = Worker(number, nursery_process, log, self._make_reader(), most_printed_bytes)
+            worker = Worker(number, nursery_process, log, self._make_reader(), self._most_printed_bytes)
         try:
             reply = worker.receive(_START_S)
         except WorkerDiedError as death:

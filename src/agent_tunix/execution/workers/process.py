@@ -33,7 +33,7 @@ _FIRST_DESCRIPTOR = 200
 
 
 class Program(Protocol):
-    """A program that a worker runs."""
+    """A program that a worker runs. If it has a static method `prepare`, the nursery calls it before any fork."""
 
     def __init__(self, process: "WorkerProcess") -> None: ...
 

@@ -11,6 +11,10 @@ completion that can be sampled:
     sequence-mean-token-sum         w_i = 1 / N'             RLOO, whose action is the whole completion
     sequence-mean-token-sum-norm    w_i = 1 / (N L)          Dr. GRPO, section 3.2 of https://arxiv.org/abs/2503.20783
 
+An episode of an agent may be several rows of tokens. They count as one completion: |o_i| is the number of tokens of
+all its rows, Σ_t goes over them, and each row has the weight w_i. An episode therefore counts once, whatever its number
+of rows.
+
 The weights are computed over the whole batch and passed to each micro-batch. The losses and gradients of micro-batches
 therefore sum to those of the batch, even if their lengths differ: the division into micro-batches changes only what is
 computed at once.

@@ -10,7 +10,9 @@ clipped as a whole. The variant GSPO-token, equations 13 and 14, gives each toke
 where sg stops the gradient. Its value equals s_i. With one advantage for the whole completion, as here, its gradient
 equals that of s_i too, once the tokens are averaged over the completion. Only GSPO-token supports other aggregations.
 
-Departure: log s_i is limited to ±20.
+Departures: log s_i is limited to ±20. If an episode of an agent is several rows of tokens, each row has a ratio of its
+own, over its own tokens, and the episode's loss is the mean of its rows' losses, weighted by their numbers of tokens.
+`gmpo` and the sequence weights of `sampler_mismatch` do the same.
 """
 
 import jax

@@ -221,6 +221,11 @@ class Decoder(nnx.Module):
         return has_adapter(self) and not has_adapter(self._head)
 
     @property
+    def head_rows(self) -> Float[Array, "V D"] | None:
+        """Return the output matrix, one row for each word, in the type of the computation; None if it has columns."""
+        return self.embed_tokens.embedding[...].astype(self.dtype) if self.lm_head is None else None
+
+    @property
     def _head(self) -> nnx.Module:
         return self.embed_tokens if self.lm_head is None else self.lm_head
 

@@ -56,11 +56,15 @@ class RowKernel:
 
         A single head is on every device.
         """
-        return is_long(num_tokens) and (num_kv_heads == 1 or num_kv_heads % self._tensor_parts == 0)
+        return is_long(num_tokens) and (num_kv_heads == 1 or num_kv_heads % self._num_tensor_parts == 0)
 
     @property
-    def _tensor_parts(self) -> int:
+    def _num_tensor_parts(self) -> int:
         return 1 if self.mesh is None else self.mesh.shape[TENSOR]
+
+    def _tensor_parts(self, num_heads: int) -> int:
+        """Return the number of parts of so many heads: 1 if `tp` does not divide them, and each device has all."""
+        return self._num_tensor_parts if num_heads % self._num_tensor_parts == 0 else 1
 
     def __call__(
         self,
@@ -83,15 +87,15 @@ class RowKernel:
 
         in_text = jnp.repeat(prefix_mask.any(axis=(1, 2)), N // B, axis=0).astype(jnp.int32)
         segments = jnp.concatenate([jnp.pad(in_text, ((0, 0), (left, 0))), jnp.ones((N, T + right), jnp.int32)], axis=1)
-        run: Any = jax.vmap(self._make(Q // self._tensor_parts, T + right, P + left))
+        run: Any = jax.vmap(self._make(Q // self._tensor_parts(Q), T + right, P + left))
         if self.mesh is not None and self.mesh.size > 1:
             rows = row_axes(self.mesh, N) or None
             spec = jax.sharding.PartitionSpec
-            by_head, by_row = spec(rows, TENSOR), spec(rows)  # type: ignore[no-untyped-call]
-            keys = by_head if k.shape[1] % self._tensor_parts == 0 else by_row
+            by_row, by_head = spec(rows), spec(rows, TENSOR)  # type: ignore[no-untyped-call]
+            queries, keys = (by_head if self._tensor_parts(x) > 1 else by_row for x in (Q, k.shape[1]))
             # JAX cannot infer the mesh axes over which the results of a Pallas kernel vary.
             run = jax.shard_map(
-                run, mesh=self.mesh, in_specs=(by_head, keys, keys, by_row), out_specs=by_head, check_vma=False
+                run, mesh=self.mesh, in_specs=(queries, keys, keys, by_row), out_specs=queries, check_vma=False
             )
         out = run(pad(q.swapaxes(1, 2), after=right), join(prefix_k, k), join(prefix_v, v), segments)
         attended: jax.Array = out[:, :, :T].swapaxes(1, 2)

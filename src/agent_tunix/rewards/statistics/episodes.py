@@ -1,7 +1,7 @@
-"""Metrics of episodes: turns, tool calls, stop reasons and scores of the environment."""
+"""Metrics of episodes: turns, tool calls, stop reasons, scores of the environment, and calls of agents."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
         row[f"tools/{name}/calls"] = len(calls_made)
         row[f"tools/{name}/errors"] = sum(call["outcome"] == "tool_error" for call in calls_made)
         row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in calls_made) / len(calls_made)
+    row |= agent_metrics([episode.agent for episode in episodes if episode.agent is not None])
     if totals is not None:
         counts = np.array([0 if s.episode is None else len(s.episode.calls) for s in samples], np.float64)
         (row["tools/reward_correlation"],) = correlations(totals[None], counts)
@@ -54,3 +55,30 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
         row["environment/mean"] = float(np.mean(values))
         row["environment/std"] = float(np.std(values))
     return row
+
+
+def agent_metrics(agents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return metrics of the calls of agents, and of the rows of tokens that these make; none without agents.
+
+    Args:
+        agents: The agents of `EpisodeSummary`.
+    """
+    if not agents:
+        return {}
+    calls = [call for agent in agents for call in agent["calls"]]
+    trained = [call for call in calls if call["row"] is not None]
+    num_rows = [len({call["row"] for call in agent["calls"]} - {None}) for agent in agents]
+    row: dict[str, Any] = {
+        "agent/calls_mean": len(calls) / len(agents),
+        "agent/calls_untrained": len(calls) - len(trained),
+        "agent/rows_mean": sum(num_rows) / len(agents),
+        "agent/forks": sum(max(count - 1, 0) for count in num_rows),
+        "agent/forked_share": sum(count > 1 for count in num_rows) / len(agents),
+        "agent/tokens_needed": sum(call["needed"] for call in trained),
+        # What is kept depends on when calls arrive.
+        "throughput/agent_tokens_read": sum(call["prompt"] - call["cached"] for call in trained),
+    }
+    causes = Counter(call["cause"] for call in trained if call["cause"])
+    row |= {f"agent/fork_causes/{cause}": causes[cause] for cause in sorted(causes)}
+    outcomes = Counter(agent["outcome"] for agent in agents)
+    return row | {f"agent/outcomes/{outcome}": outcomes[outcome] for outcome in sorted(outcomes)}

@@ -11,11 +11,11 @@ from agent_tunix.service.api import models
 from agent_tunix.service.api.documentation import BODY, FUNCTION, documented
 from agent_tunix.service.api.tries import try_function
 from agent_tunix.service.gate import API
-from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.store import Format, Key
 from agent_tunix.store.reward_functions import MAX_LIMIT
 from agent_tunix.store.uploads import MAX_BYTES
+from agent_tunix.web.problems import Json, Problem
 
 PATH = f"{API}/reward_functions"
 SOURCE_TYPE = "text/x-python"

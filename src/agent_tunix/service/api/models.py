@@ -5,47 +5,18 @@ Responses are written from plain values; tests check that they match these model
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from agent_tunix.store.records import Format
+from agent_tunix.web.models import Model
 
 ID = "^rf_[a-z2-7]{24}$"
 KEY_ID = "^key_[a-z0-9]+$"
-_MOST_UNKNOWN = 20
 # Rows of a try and completions of a row, before the service's own limits: validating a body holds up other requests.
 _MOST_ITEMS = 1000
 NAME = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"
 
 Outcome = Literal["scored", "not_applicable", "bad_reference", "error", "timeout"]
-
-
-class Model(BaseModel):
-    """Model with exactly these fields."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_number(cls, data: Any) -> Any:
-        """Refuse a body with many unknown keys as a whole, because an error for each takes seconds."""
-        if isinstance(data, dict) and len(data) > len(cls.model_fields) + _MOST_UNKNOWN:
-            raise ValueError(f"must have at most the fields {', '.join(cls.model_fields)}, not {len(data):,} keys")
-        return data
-
-
-class ErrorDetail(Model):
-    """Details of an error."""
-
-    type: Annotated[str, Field(description="The kind of error: it follows from the status.")]
-    code: Annotated[str, Field(description="Stable name of the error, for programs.")]
-    message: Annotated[str, Field(description="Message for people: what was required, what was given, what to do.")]
-    param: Annotated[str | None, Field(description="Part of the request at fault; null: no single part.")]
-
-
-class ErrorResponse(Model):
-    """Shape of every error."""
-
-    error: ErrorDetail
 
 
 class RewardFunction(Model):
@@ -89,7 +60,7 @@ class TryRow(Model):
     prompt: str = ""
     completions: Annotated[list[str], Field(min_length=1, max_length=_MOST_ITEMS, fail_fast=True)]
     answer: Annotated[Any, Field(description="The reference; the column `answer`.")] = None
-    columns: Annotated[dict[str, Any], Field(description="The row's other columns.")] = {}
+    columns: Annotated[dict[str, Any], Field(description="The row's other columns.")] = {}  # noqa: RUF012  (pydantic copies it)
 
 
 class TryRequest(Model):

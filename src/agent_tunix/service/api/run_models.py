@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agent_tunix.service.api.models import Model, Outcome
+from agent_tunix.service.api.models import Outcome
+from agent_tunix.web.models import Model
 
 RUN_ID = "^run_[a-z2-7]{24}$"
 

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from agent_tunix.service.api import run_models
 from agent_tunix.service.api.documentation import FUNCTION, documented
 from agent_tunix.service.gate import API
-from agent_tunix.service.problems import Json
 from agent_tunix.service.runs import MAX_LIMIT
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.tracking.metrics_tail import MAX_ROWS
 from agent_tunix.tracking.rollouts.pages import MAX_TEXT, Order, Outcome, RolloutQuery, StopReason
+from agent_tunix.web.problems import Json
 
 PATH = f"{API}/runs"
 _LAST_STEP = 2**31 - 1

@@ -10,10 +10,10 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.score_data import show_fields
 from agent_tunix.service.api.models import ID, TryRequest
-from agent_tunix.service.problems import Json
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.service.tries import TrialRow, Tried, cannot_be_tried, check_size
 from agent_tunix.tracking.rollouts.encoding import to_json
+from agent_tunix.web.problems import Json
 
 
 async def try_function(

@@ -20,9 +20,9 @@ from starlette.types import Scope
 
 from agent_tunix.errors import NotStoredError
 from agent_tunix.service.middleware import COOKIE
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.state import service_of
 from agent_tunix.store import Key
+from agent_tunix.web.problems import Problem
 
 LIFETIME_S = 12 * 3600.0
 MOST_OF_A_KEY = 32
@@ -123,7 +123,7 @@ def requires(*scopes: str) -> Any:
             raise Problem(401, "not_logged_in", "this page requires a login; open /login and enter an API key")
         request.state.session = session
         request.state.key = session.key
-        service_of(request).buckets.admit(session.key)
+        service_of(request).buckets.admit(session.key.id, session.key.name)
         for scope in scopes:
             session.key.require(scope)
         if request.method not in SAFE_METHODS:

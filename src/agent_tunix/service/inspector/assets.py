@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_tunix.service.inspector.pages import add_page
-from agent_tunix.service.problems import Problem
+from agent_tunix.web.problems import Problem
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _OF_REPORTS = ("report.css", "base.js", "charts.js")

@@ -27,12 +27,12 @@ from agent_tunix.service.inspector.function_pages import (
 from agent_tunix.service.inspector.functions import PATH
 from agent_tunix.service.inspector.pages import add_page, render, wants_page
 from agent_tunix.service.inspector.showing import place_of
-from agent_tunix.service.problems import Json, Problem
 from agent_tunix.service.replays import ReplayRequest, StepRange
 from agent_tunix.service.reviews import Review, sha256_of
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.service.tries import TrialRow, check_size
 from agent_tunix.tracking.report.cutting import cut
+from agent_tunix.web.problems import Json, Problem
 
 _MOST = 500
 _LONGEST_TEXT = 4000

@@ -11,12 +11,13 @@ from starlette.responses import Response
 from agent_tunix.errors import AgentTunixError, NotStoredError, RewardError, StoreRequestError
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service.inspector.pages import render
-from agent_tunix.service.problems import Problem, problem_of
+from agent_tunix.service.problems import problem_of
 from agent_tunix.service.reviews import normalise
 from agent_tunix.service.runs import RunSummary
 from agent_tunix.service.state import Service, key_of, service_of
 from agent_tunix.service.tries import cannot_be_tried
 from agent_tunix.store import Page, RewardFunctionRecord
+from agent_tunix.web.problems import Problem
 
 _RUNS_OFFERED = 100
 _BOXES = 3

@@ -17,10 +17,10 @@ from agent_tunix.service.inspector.function_pages import (
     text_of,
 )
 from agent_tunix.service.inspector.pages import add_page, render
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.store.records import FORMATS, Format
 from agent_tunix.store.uploads import MAX_BYTES
+from agent_tunix.web.problems import Problem
 
 PATH = "/functions"
 _A_PAGE = 50

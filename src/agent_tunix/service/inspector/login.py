@@ -11,8 +11,8 @@ from agent_tunix.errors import AccessDeniedError
 from agent_tunix.service.inspector.access import check_origin, find_session, sessions_of
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.middleware import COOKIE
-from agent_tunix.service.problems import Json
 from agent_tunix.service.state import service_of
+from agent_tunix.web.problems import Json
 
 HOME = "/runs"
 _LONGEST_PLACE = 2000

@@ -14,8 +14,8 @@ from starlette.types import Scope
 from agent_tunix.service.gate import is_api
 from agent_tunix.service.inspector import formats
 from agent_tunix.service.inspector.access import CSRF_FIELD, requires, session_of
-from agent_tunix.service.problems import Problem, answer_problem
 from agent_tunix.version import __version__
+from agent_tunix.web.problems import Problem, answer_problem
 
 
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from agent_tunix.rewards.advantages import group_std
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
-from agent_tunix.service.problems import Problem
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.tracking.rollouts.pages import (
@@ -24,6 +23,7 @@ from agent_tunix.tracking.rollouts.pages import (
     RolloutQueryError,
     StopReason,
 )
+from agent_tunix.web.problems import Problem
 
 _ROLLOUTS_A_PAGE = 20
 _LONGEST_IN_LIST = 20_000

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import anchor_of, place_of
-from agent_tunix.service.problems import Json
 from agent_tunix.service.state import key_of, service_of
 from agent_tunix.tracking.metrics_file import to_plain
 from agent_tunix.tracking.report.live import Look
 from agent_tunix.tracking.report.pictures import chart_to_data
+from agent_tunix.web.problems import Json
 from agent_tunix.workbench.diagnosis import Finding
 
 _RUNS_A_PAGE = 50

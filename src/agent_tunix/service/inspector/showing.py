@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agent_tunix.rewards.agent_calls import describe_calls
 from agent_tunix.rewards.answers import Source, find_answer
 from agent_tunix.tracking.report.conversation import ShownTurn, show_conversation
 from agent_tunix.tracking.report.cutting import cut
@@ -53,6 +54,7 @@ class Shown:
     # Turns of an episode, each with the pieces of its text; empty for a completion of one turn.
     turns: Sequence[tuple[ShownTurn, Sequence[TextPiece]]]
     fault: str  # description of the environment's fault; "" without one
+    calls: str  # calls of an agent as a tree; "" without an agent
     found: str | None  # rule by which verifiers find an answer in it; None if they find none
     parts: Sequence[Part]
     more: str  # extras of the reward as a whole, as JSON; "" for none
@@ -78,6 +80,7 @@ def show(row: Mapping[str, Any], longest: int, query: str = "") -> Shown:
         response=list(pieces(cut(row["response"], longest), query)),
         turns=_turns(row, episode, longest, query) if episode else (),
         fault=cut(episode["error"], _LONGEST_NOTE) if episode else "",
+        calls="\n".join(describe_calls(episode["agent"])) if episode and episode.get("agent") else "",
         found=found.source.value if found and found.text else None,
         parts=[_part(part, extras.get(part["name"]), logged.get(part["name"], {})) for part in row["components"]],
         more=_pretty({name: value for name, value in extras.items() if name not in names}),

@@ -61,6 +61,8 @@ def render_page(
         if pictures.rows_per_point > 1
         else "",
         episode_filters=_episode_filters(chosen.records),
+        num_forks=chosen.num_forks,
+        differences=chosen.differences,
         shown=shown,
         version=__version__,
     )

@@ -7,12 +7,14 @@ import hashlib
 import heapq
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
 
 from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.rewards.agent_calls import count_forks, describe_calls
 from agent_tunix.tracking.report.conversation import show_conversation
 from agent_tunix.tracking.report.cutting import cut, to_inert_json
 from agent_tunix.tracking.rollouts.encoding import to_json
@@ -24,6 +26,8 @@ LONGEST_PROMPT = 3000
 LONGEST_NOTE = 500
 LONGEST_COLUMNS = 1500
 MAX_COMPONENTS = 40
+MAX_DIFFERENCES = 8
+_MOST_DIFFERENCES = 2000
 ROLLOUTS_BYTES = 3_200_000
 
 Record = dict[str, Any]
@@ -38,6 +42,9 @@ class Chosen:
     prompts: list[tuple[str, str]]  # distinct prompts, each with its dataset row as JSON
     num_seen: int
     num_failed: int  # number of these that were not scored
+    num_forks: int = 0  # rows of tokens that fork, of all rollouts
+    # The most frequent forks of agents: count, cause and first difference.
+    differences: Sequence[tuple[int, str, str]] = ()
 
 
 @dataclass
@@ -83,9 +90,13 @@ class Chooser:
         self._newest, self._uniform = _Best(NUM_OF_EACH), _Best(NUM_UNIFORM)
         self._num_seen = 0
         self._num_failed = 0
+        self._num_forks = 0
+        self._differences: Counter[tuple[str, str]] = Counter()
 
     def add(self, samples: Iterable[Sample], scores: Iterable[Score], advantages: Iterable[float]) -> None:
         """Add the rollouts of a step."""
+        samples = list(samples)
+        self._count_forks(samples)
         for sample, score, advantage in zip(samples, scores, advantages, strict=True):
             number = self._num_seen
             self._num_seen += 1
@@ -122,7 +133,20 @@ class Chooser:
             prompts.setdefault(record["prompt"], len(prompts))
             chosen[number] = record
         records = [chosen[number] | {"prompt": prompts[chosen[number]["prompt"]]} for number in sorted(chosen)]
-        return Chosen(records, list(prompts), self._num_seen, self._num_failed)
+        differences = [
+            (count, cause, cut(difference, LONGEST_NOTE))
+            for (cause, difference), count in self._differences.most_common(MAX_DIFFERENCES)
+        ]
+        return Chosen(records, list(prompts), self._num_seen, self._num_failed, self._num_forks, differences)
+
+    def _count_forks(self, samples: Iterable[Sample]) -> None:
+        forks = count_forks(
+            sample.episode.agent for sample in samples if sample.episode is not None and sample.episode.agent is not None
+        )
+        self._num_forks += forks.total()
+        self._differences += forks
+        if len(self._differences) > _MOST_DIFFERENCES:  # the rare ones are forgotten
+            self._differences = Counter(dict(self._differences.most_common(_MOST_DIFFERENCES // 2)))
 
     def _disagreement(self, score: Score) -> float | None:
         """Return the distance between the two furthest components, 0 to 1, each scaled to its range over the run.
@@ -218,6 +242,7 @@ def _said(sample: Sample) -> Record:
         ],
         "stop": cut(episode.stop_reason, LONGEST_NOTE),
         "error": cut(episode.error, LONGEST_NOTE),
+        **({} if episode.agent is None else {"agent": "\n".join(describe_calls(episode.agent))}),
     }
 
 

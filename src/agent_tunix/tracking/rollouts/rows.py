@@ -95,6 +95,8 @@ def _encode_messages(sample: Sample) -> str:
 def _episode_data(episode: EpisodeSummary) -> dict[str, Any]:
     data = {field.name: getattr(episode, field.name) for field in dataclasses.fields(episode)}
     data = {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+    if episode.agent is None:
+        del data["agent"]
     return data if episode.score is None else data | {"score": to_data(episode.score)}
 
 

@@ -48,7 +48,8 @@ class ToolUse(Detector):
         mean = number(row, "tools/calls_mean")
         if mean is None or step == 0:
             return
-        self._unused = 0 if mean else self._unused + 1
+        # An agent's tools are its own, and their calls are not known.
+        self._unused = 0 if mean or "agent/calls_mean" in row else self._unused + 1
         self._made += mean * count_completions(row)
         self._unread += number(row, "tools/parse_errors") or 0.0
         unread = list(self._in_another_form(row))

@@ -27,6 +27,7 @@ class RolloutView:
     length: int = 0  # in tokens
     ended: bool = True  # True if the model ended it
     reasons: Mapping[str, str] = field(default_factory=dict)  # reasons for failures by component; "" for the total
+    forks: Sequence[str] = ()  # of an agent, the first difference of each row of tokens that forks
 
     @classmethod
     def of(cls, sample: Sample, score: Score) -> "RolloutView":
@@ -41,12 +42,18 @@ class RolloutView:
             sample.num_tokens,
             sample.ended,
             {name: one.detail for name, one in {"": score, **score.parts}.items() if one.outcome in FAILURES},
+            _forks(sample),
         )
 
 
 Views = Sequence[RolloutView]
 Pick = Callable[[Views], Iterable[RolloutView]]
 """Function that chooses the completions that show a finding, the clearest first."""
+
+
+def forked(views: Views) -> Iterable[RolloutView]:
+    """Return the completions that are several rows of tokens, those with the most first."""
+    return sorted((view for view in views if view.forks), key=lambda view: -len(view.forks))
 
 
 def any_of(views: Views) -> Iterable[RolloutView]:
@@ -134,6 +141,12 @@ def most_frequent_reason(component: str) -> Callable[[Views], str]:
     return tell
 
 
+def most_frequent_difference(views: Views) -> str:
+    """Return the first text in which most forks differ in this step; "" without forks."""
+    differences = Counter(difference for view in views for difference in view.forks if difference)
+    return "in this step {1} × {0}".format(*differences.most_common(1)[0]) if differences else ""
+
+
 def earnings_of_dead_groups(views: Views) -> str:
     """Return a phrase about what most groups without an advantage earn in this step, and from which components."""
     groups: dict[int, list[RolloutView]] = {}
@@ -155,6 +168,11 @@ def _is_tied(totals: Sequence[float | None]) -> bool:
     """Return True if no completion of a group is scored, or all are and have equal totals."""
     numbers = [total for total in totals if total is not None]
     return not numbers or (len(numbers) == len(totals) and bool(are_equal(min(numbers), max(numbers))))
+
+
+def _forks(sample: Sample) -> list[str]:
+    agent = None if sample.episode is None else sample.episode.agent
+    return [] if agent is None else [call["first_difference"] for call in agent["calls"] if call["cause"]]
 
 
 def _total(view: RolloutView) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agent_tunix.workbench.diagnosis.agents import AgentForks
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
@@ -28,6 +29,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     Truncated,
     ToolUse,
     LimitedEpisodes,
+    AgentForks,
     KlRunaway,
     Collapsed,
     RewardCollapse,

@@ -222,7 +222,7 @@ function describeRollout(rollout) {
     ["Step", String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
     ["Tokens", String(rollout.tokens)], ["Ended", rollout.stop?.replaceAll("_", " ") ?? (rollout.ended ? "by itself" : "cut at the limit")], ["Disagreement", show(rollout.disagreement)],
   ];
-  const sections = [["Why", rollout.detail === rollout.error ? "" : rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
+  const sections = [["Calls of the agent", rollout.agent], ["Why", rollout.detail === rollout.error ? "" : rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
   return [
     element("dl", { class: "facts" }, ...facts.map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)))),
     element("h3", {}, "Prompt"), element("pre", {}, promptOf(rollout)),

@@ -12,7 +12,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from agent_tunix.service.problems import Problem
+from agent_tunix.web.problems import Problem
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _HEADERS_BYTES = 64 * 1024

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from agent_tunix.service.protocol import LimitedProtocol, limited
+from agent_tunix.web.protocol import LimitedProtocol, limited
 
 TIMEOUT_S = 10.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

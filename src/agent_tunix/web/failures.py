@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from agent_tunix.service.problems import Problem
+from agent_tunix.web.problems import Problem
 
 _PLACES = ("body", "query", "path", "header", "cookie")
 _MOST_TOLD = 300

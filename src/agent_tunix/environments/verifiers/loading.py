@@ -1,0 +1,114 @@
+"""Loading of environments of verifiers, and what both forms of them offer."""
+
+import abc
+import contextlib
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_tunix.errors import AgentTunixError, InvalidEnvironmentError, UnknownEnvironmentError
+from agent_tunix.rewards.faults import describe_fault
+from agent_tunix.rewards.sample import Score
+
+_TASKSETS = "verifiers.v1.tasksets"
+
+
+class InstalledEnvironment(abc.ABC):
+    """An environment of verifiers, loaded in this process."""
+
+    @abc.abstractmethod
+    def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows for training and those for evaluation, which may be none.
+
+        Args:
+            limit: Number of rows to take of an endless environment.
+        """
+
+    @abc.abstractmethod
+    async def open(self) -> None:
+        """Start what all rollouts share, on the event loop of all rollouts."""
+
+    @abc.abstractmethod
+    async def rollout(self, row: Mapping[str, Any], base_url: str, key: str) -> Score:
+        """Run and score one rollout, of which several may run at once on one event loop.
+
+        Args:
+            row: A row of `rows`.
+            base_url: Address of the policy's server.
+            key: Key that attributes the calls to this rollout.
+
+        Returns:
+            The environment's reward, with the score of each function of its rubric as a component.
+
+        Raises:
+            EnvironmentFailedError: The environment or its rubric failed.
+        """
+
+
+def load_environment(name: str, args: Mapping[str, Any], directory: Path) -> InstalledEnvironment:
+    """Import an environment and construct it.
+
+    Args:
+        name: Name of its package, as verifiers takes it: `owner/` before it and `@version` after it do not matter.
+        args: Arguments of `load_environment`; of a taskset, its configuration and that of its `Env`.
+        directory: Directory whose modules can be imported too.
+
+    Raises:
+        UnknownEnvironmentError: No such package is installed.
+        InvalidEnvironmentError: verifiers is not installed, the environment cannot be loaded, or it cannot be served.
+    """
+    if str(directory) not in sys.path:
+        sys.path.append(str(directory))
+        # Servers of tools are other processes.
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(directory)]))
+    if importlib.util.find_spec("verifiers") is None:
+        raise InvalidEnvironmentError(
+            f"verifiers:{name} requires the package verifiers; run `pip install verifiers`", code="missing_package"
+        )
+    module_name = name.rpartition("/")[2].partition("@")[0].replace("-", "_")
+    with _loading(name):
+        module = importlib.import_module(_find_module(name, module_name))
+        if hasattr(module, "load_environment"):
+            from agent_tunix.environments.verifiers.rubrics import RubricEnvironment
+
+            return RubricEnvironment(name.partition("@")[0], args)
+        from agent_tunix.environments.verifiers.tasksets import TasksetEnvironment
+
+        return TasksetEnvironment(name, args)
+
+
+def _find_module(name: str, module: str) -> str:
+    if importlib.util.find_spec(module) is not None:
+        return module
+    with contextlib.suppress(ModuleNotFoundError):  # verifiers below 0.3 has no such package
+        if importlib.util.find_spec(f"{_TASKSETS}.{module}") is not None:
+            return f"{_TASKSETS}.{module}"
+    raise UnknownEnvironmentError(
+        f"verifiers:{name} requires the installed package {module}, but there is none; install it (for example "
+        f"`prime env install {name}`), or put {module}.py into the working directory"
+    )
+
+
+@contextlib.contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Turn faults into errors, and keep environments from replacing the signal handlers of this process."""
+    original = signal.signal
+    signal.signal = lambda number, _: signal.getsignal(number)
+    try:
+        yield
+    except AgentTunixError:
+        raise
+    except (Exception, SystemExit) as error:  # code of others may raise anything
+        fault = describe_fault(error)
+        is_old = "module 'verifiers' has no attribute" in fault or "from 'verifiers'" in fault
+        advice = '; environments with `load_environment` need `pip install "verifiers<0.4"`' if is_old else ""
+        raise InvalidEnvironmentError(
+            f"verifiers:{name} cannot be loaded: {fault}{advice}", code="environment_import_failed"
+        ) from error
+    finally:
+        signal.signal = original

@@ -1,0 +1,121 @@
+"""`/v1/chat/completions`."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_tunix.sampling.requests import TokenReply
+from agent_tunix.serving.answering import Answer, respond
+from agent_tunix.serving.answers import chat_logprobs, usage_of, version_name
+from agent_tunix.serving.chat import ChatEncoder, ChatPrompt, read_conversation
+from agent_tunix.serving.generation import Generation, ReplyPart
+from agent_tunix.serving.parameters import ChatParameters
+from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
+from agent_tunix.serving.recorder import RolloutCalls
+from agent_tunix.serving.reply_text import ReplyText
+
+
+async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
+    """Reply to a conversation.
+
+    A conversation that begins with an earlier request's messages and the reply to it continues the token ids of both.
+    """
+    service, rollout = service_of(request), request.state.rollout
+    if rollout is not None:
+        rollout.admit()
+    parameters.refuse_unsupported()
+    chat = service.encoder()
+    conversation = read_conversation(parameters.messages, parameters.tools, parameters.tool_choice)
+    calls = service.calls_of(rollout)
+    prompt = await in_thread(lambda: chat.encode(conversation, calls))
+    max_tokens = parameters.max_completion_tokens or parameters.max_tokens
+    requests = service.token_requests(parameters, [prompt], max_tokens, parameters.top_logprobs or 0)
+    generation = Generation(service.source, requests, rollout, service.metrics)
+    return await respond(request, ChatAnswer(service, parameters, generation, rollout, chat, conversation))
+
+
+class ChatAnswer(Answer):
+    """An answer with messages."""
+
+    prefix = "chatcmpl"
+    chunk_object = "chat.completion.chunk"
+    parameters: ChatParameters
+
+    def __init__(
+        self,
+        service: PolicyService,
+        parameters: ChatParameters,
+        generation: Generation,
+        rollout: RolloutCalls | None,
+        chat: ChatEncoder,
+        conversation: ChatPrompt,
+    ) -> None:
+        call_format = chat.call_format if conversation.reads_calls else None
+        texts = [ReplyText(service.tokenizer.decode, parameters.stop_strings, call_format) for _ in generation.requests]
+        super().__init__(service, parameters, generation, rollout, texts)
+        self._chat = chat
+        self._conversation = conversation
+
+    def whole(self, replies: Sequence[TokenReply]) -> dict[str, Any]:
+        """Return the answer with all replies."""
+        choices = []
+        for index, reply in enumerate(replies):
+            self.texts[index].add(reply.tokens)
+            message, reason = self._end(index, reply)
+            choices.append({"index": index, "message": message} | self._details(reply) | {"finish_reason": reason})
+        answer = self.head("chat.completion", version_name(replies[0]))
+        answer |= {"choices": choices, "usage": usage_of(self.prompts, replies)}
+        return answer | self.prompt_fields()
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        """Yield the first choice of each reply."""
+        for index in range(len(self.texts)):
+            delta = {"role": "assistant", "content": ""}
+            yield {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def add(self, part: ReplyPart) -> Iterator[dict[str, Any]]:
+        """Yield the choices of the events for a part of a reply."""
+        index, text = part.index, self.texts[part.index]
+        delta: dict[str, Any] = {"content": text.add(part.tokens.tokens)}
+        reason = None
+        if part.reply is not None:
+            message, reason = self._end(index, part.reply)
+            delta["content"] += text.rest(message["content"] or "")
+            if calls := message.get("tool_calls"):
+                delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls)]
+        if any(delta.values()) or part.tokens.tokens:
+            yield {"index": index, "delta": delta} | self._details(part.tokens) | {"finish_reason": None}
+        if reason is not None:
+            yield {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}
+
+    def prompt_fields(self) -> dict[str, Any]:
+        """Return the prompt's ids, if the client asked for them."""
+        return {"prompt_token_ids": list(self.prompts[0])} if self.parameters.return_token_ids else {}
+
+    def keep_cancelled(self) -> None:
+        """Remember the calls that have no reply."""
+        for index in sorted(self._open):
+            self._keep(index, None)
+
+    def _end(self, index: int, reply: TokenReply) -> tuple[dict[str, Any], str]:
+        """Return the message and the reason of the end, and remember the call."""
+        conversation, prompt = self._conversation, self.generation.requests[index].prompt
+        message = self._chat.read_reply(self.texts[index].text, conversation, (*prompt, *reply.tokens))
+        self._keep(index, reply, message)
+        reason = reply.finish_reason or "stop"
+        return message, "tool_calls" if "tool_calls" in message and reason == "stop" else reason
+
+    def _keep(self, index: int, reply: TokenReply | None, message: dict[str, Any] | None = None) -> None:
+        conversation = self._conversation
+        call = self.generation.call_of(index, reply)
+        messages, tools = conversation.messages, conversation.declarations
+        self.keep(dataclasses.replace(call, messages=messages, reply=message, tools=tools), index)
+
+    def _details(self, reply: TokenReply) -> dict[str, Any]:
+        """Return the log-probabilities and the token ids of a reply or a part of it, if the client asked for them."""
+        logprobs = chat_logprobs(self.service.tokenizer, reply) if self.parameters.logprobs else None
+        ids = {"token_ids": list(reply.tokens)} if self.parameters.return_token_ids else {}
+        return {"logprobs": logprobs} | ids

@@ -1,0 +1,115 @@
+"""`/v1/completions`."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.sampling.requests import TokenReply
+from agent_tunix.serving.answering import Answer, respond
+from agent_tunix.serving.answers import completion_logprobs, usage_of, version_name
+from agent_tunix.serving.generation import Generation, ReplyPart
+from agent_tunix.serving.parameters import CompletionParameters
+from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
+from agent_tunix.serving.recorder import RolloutCalls
+from agent_tunix.serving.reply_text import ReplyText
+
+# As in OpenAI's API.
+_DEFAULT_MAX_TOKENS = 16
+
+
+async def create_completion(request: Request, parameters: CompletionParameters) -> Response:
+    """Continue texts or token ids."""
+    service, rollout = service_of(request), request.state.rollout
+    if rollout is not None:
+        rollout.admit()
+    parameters.refuse_unsupported()
+    given = parameters.prompts
+    prompts = await in_thread(lambda: [encode_text(service.tokenizer, one) for one in given])
+    max_tokens = _DEFAULT_MAX_TOKENS if parameters.max_tokens is None else parameters.max_tokens
+    with_prompt = bool(parameters.echo) and parameters.logprobs is not None
+    requests = service.token_requests(parameters, prompts, max_tokens, parameters.logprobs or 0, with_prompt)
+    generation = Generation(service.source, requests, rollout, service.metrics)
+    return await respond(request, CompletionAnswer(service, parameters, generation, rollout))
+
+
+def encode_text(tokenizer: Tokenizer, prompt: str | Sequence[int]) -> list[int]:
+    """Return the token ids of a prompt. A special token in a text counts as one, as with vLLM; ids stay."""
+    if not isinstance(prompt, str):
+        return list(prompt)
+    ids, begin = tokenizer.encode(prompt), tokenizer.encode_prompts([[""]])[0]
+    return ids if ids[: len(begin)] == begin else begin + ids
+
+
+class CompletionAnswer(Answer):
+    """An answer with texts."""
+
+    prefix = "cmpl"
+    chunk_object = "text_completion"
+    parameters: CompletionParameters
+
+    def __init__(
+        self,
+        service: PolicyService,
+        parameters: CompletionParameters,
+        generation: Generation,
+        rollout: RolloutCalls | None,
+    ) -> None:
+        texts = [ReplyText(service.tokenizer.decode, parameters.stop_strings) for _ in generation.requests]
+        super().__init__(service, parameters, generation, rollout, texts)
+        self._offsets = [0] * len(texts)
+
+    def whole(self, replies: Sequence[TokenReply]) -> dict[str, Any]:
+        """Return the answer with all continuations."""
+        choices, parameters = [], self.parameters
+        if parameters.max_tokens == 0:
+            replies = [dataclasses.replace(reply, tokens=(), logps=(), alternatives=()) for reply in replies]
+        for index, reply in enumerate(replies):
+            self.keep(self.generation.call_of(index, reply), index)
+            self.texts[index].add(reply.tokens)
+            text = (self._prompt_text(index) if parameters.echo else "") + self.texts[index].text
+            prompt = self.generation.requests[index].prompt if parameters.echo else ()
+            reason = "length" if parameters.max_tokens == 0 else reply.finish_reason
+            choice = {"index": index, "text": text, "finish_reason": reason, **self._details(reply, prompt)}
+            choices.append(choice | self._prompt_ids(index))
+        answer = self.head("text_completion", version_name(replies[0]))
+        return answer | {"choices": choices, "usage": usage_of(self.prompts, replies)}
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        """Yield the prompt's ids of each reply, if the client asked for them."""
+        for index in range(len(self.texts)):
+            if ids := self._prompt_ids(index):
+                yield {"index": index, "text": "", "logprobs": None, "finish_reason": None} | ids
+
+    def add(self, part: ReplyPart) -> Iterator[dict[str, Any]]:
+        """Yield the choice of the event for a part of a reply."""
+        index, text = part.index, self.texts[part.index]
+        delta = text.add(part.tokens.tokens)
+        details = self._details(part.tokens, (), self._offsets[index])
+        reason = None
+        if part.reply is not None:
+            self.keep(self.generation.call_of(index, part.reply), index)
+            delta += text.rest(text.text)
+            reason = part.reply.finish_reason
+        self._offsets[index] += len(delta)
+        if delta or part.tokens.tokens or reason is not None:
+            yield {"index": index, "text": delta, "finish_reason": reason, **details}
+
+    def _details(self, reply: TokenReply, prompt: Sequence[int], offset: int = 0) -> dict[str, Any]:
+        """Return the log-probabilities and the token ids of a reply or a part of it, if the client asked for them."""
+        num_alternatives, logprobs = self.parameters.logprobs, None
+        if num_alternatives is not None:
+            logprobs = completion_logprobs(self.service.tokenizer, reply, prompt, num_alternatives, offset)
+        ids = {"token_ids": list(reply.tokens)} if self.parameters.return_token_ids else {}
+        return {"logprobs": logprobs} | ids
+
+    def _prompt_ids(self, index: int) -> dict[str, Any]:
+        ids = self.generation.requests[index].prompt
+        return {"prompt_token_ids": list(ids)} if self.parameters.return_token_ids else {}
+
+    def _prompt_text(self, index: int) -> str:
+        given = self.parameters.prompts[index // (self.parameters.n or 1)]
+        return given if isinstance(given, str) else self.service.tokenizer.decode(given)

@@ -1,0 +1,53 @@
+"""Address and limits of a server."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from agent_tunix.errors import ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Address and limits of a server."""
+
+    host: str = "127.0.0.1"
+    port: int = 8400  # port to listen on; 0 picks a free one
+    # Names allowed in the Host header besides `host` and those of this machine; `*` allows any.
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: int = 2 * 1024 * 1024
+    header_timeout_s: float = 10.0  # seconds in which a request's headers must arrive
+    body_timeout_s: float = 30.0  # seconds, after the headers, in which the body must arrive
+    unread_timeout_s: float = 30.0  # seconds for which a client may read nothing of a response
+    keep_alive_s: float = 15.0  # seconds for which an idle connection stays open
+    max_connections: int = 1000
+    requests_per_second: float = 200.0  # requests of one key, on average; 0 disables the limit
+    burst: int = 1000  # requests that one key may make at once before the average applies
+    failed_keys_per_second: float = 0.5  # invalid keys from one address, on average; 0 disables the limit
+    failed_keys_burst: int = 30  # invalid keys that may come at once before the average applies
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ServiceError(f"the port must be 0 to 65535, not {self.port}")
+        for name in self.allowed_hosts:
+            if "*" in name.removeprefix("*.") and name != "*":
+                raise ServiceError(
+                    f"an allowed host must be a name, *.NAME or *, not {name!r}", code="invalid_allowed_host"
+                )
+        for what, rate, burst in (
+            ("requests", self.requests_per_second, self.burst),
+            ("failed keys", self.failed_keys_per_second, self.failed_keys_burst),
+        ):
+            if rate < 0 or burst < 1:
+                raise ServiceError(
+                    f"{what} per second must be at least 0 and the burst at least 1, not {rate:g} and {burst}"
+                )
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine can reach the host."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
