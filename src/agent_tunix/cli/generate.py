@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
-class _StepType(click.ParamType[int | str]):
+class StepType(click.ParamType[int | str]):
     """Parameter type: the step of a checkpoint, `best` or `latest`."""
 
     name = "step"
@@ -55,7 +55,7 @@ class _StepType(click.ParamType[int | str]):
 )
 @click.option(
     "--step",
-    type=_StepType(),
+    type=StepType(),
     metavar="N|best|latest",
     default=None,
     help="Step of the checkpoint of a run; 0: before training.  [latest]",

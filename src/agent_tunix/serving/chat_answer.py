@@ -32,7 +32,8 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     calls = service.calls_of(rollout)
     prompt = await in_thread(lambda: chat.encode(conversation, calls))
     max_tokens = parameters.max_completion_tokens or parameters.max_tokens
-    requests = service.token_requests(parameters, [prompt], max_tokens, parameters.top_logprobs or 0)
+    caps = rollout is not None
+    requests = service.token_requests(parameters, [prompt], max_tokens, parameters.top_logprobs or 0, caps=caps)
     generation = Generation(service.source, requests, rollout, service.metrics)
     return await respond(request, ChatAnswer(service, parameters, generation, rollout, chat, conversation))
 
