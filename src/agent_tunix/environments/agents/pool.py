@@ -4,6 +4,7 @@ A worker runs one rollout at a time, or a group of them if the agent is an async
 that takes too long kills its worker, unless it can be cancelled there.
 """
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -86,12 +87,16 @@ class AgentPool(Closing):
         recipe: The agent, from `sendable_agent`.
         limits: Limits.
         is_shared: True if a worker runs a group of rollouts at once; see `Agent.is_shared`.
+
+    Attributes:
+        resources: What ends with the agents, after their processes have ended.
     """
 
     def __init__(self, recipe: AgentRecipe, limits: AgentLimits, *, is_shared: bool = False) -> None:
         self.recipe = recipe
         self.limits = limits
         self.is_shared = is_shared
+        self.resources = contextlib.ExitStack()
         self._pool = WorkerPool(
             AgentProgram if recipe.command else FunctionProgram,
             "agent worker",
@@ -141,6 +146,7 @@ class AgentPool(Closing):
             workers, self._idle = self._idle, []
         for worker in workers:
             worker.close()
+        self.resources.close()
 
     def _receive(self, worker: Worker, end: OnEnd, num_runs: int) -> None:
         """Read the replies of a worker until it is done, and keep it for further runs unless it is tired."""
