@@ -111,10 +111,11 @@ class Running:
     source: ScriptedSource
     service: PolicyService
     recorder: RolloutRecorder | None
+    clients: contextlib.ExitStack
 
     def openai(self, key: str = "none") -> openai.OpenAI:
-        """A client."""
-        return openai.OpenAI(base_url=self.url, api_key=key, timeout=30, max_retries=0)
+        """A client, which is closed with the server."""
+        return self.clients.enter_context(openai.OpenAI(base_url=self.url, api_key=key, timeout=30, max_retries=0))
 
     def http(self, key: str | None = None) -> httpx.Client:
         """A plain client of the server's root."""
@@ -137,7 +138,7 @@ def running(
     settings = settings or PolicySettings(port=0, failed_keys_per_second=0)
     service = PolicyService(source, tokenizer, settings, chat, recorder)
     try:
-        with serving(create_app(service), settings) as url:
-            yield Running(url, source, service, recorder)
+        with serving(create_app(service), settings) as url, contextlib.ExitStack() as clients:
+            yield Running(url, source, service, recorder, clients)
     finally:
         source.close()

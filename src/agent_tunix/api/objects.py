@@ -126,6 +126,8 @@ def _name_tool(tool: Any) -> str:
 def _name_agent(agent: Any) -> str:
     if isinstance(agent, str):
         return agent
+    if not callable(agent):
+        raise InvalidEnvironmentError(f"an agent must be a function or a name, not {agent!r}", code="invalid_agent")
     name = _plain_name(agent)
     name = f"my_{name}" if name in BUILTIN_AGENTS else name
     OWN_AGENTS.register(name, overwrite=True)(agent)

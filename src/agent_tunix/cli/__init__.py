@@ -24,6 +24,7 @@ from agent_tunix.cli.generate import generate
 from agent_tunix.cli.options import ErrorGroup
 from agent_tunix.cli.printing import echo
 from agent_tunix.cli.serve import serve
+from agent_tunix.cli.serve_policy import serve_policy
 from agent_tunix.cli.tuning import tune
 from agent_tunix.version import __version__
 from agent_tunix.visible_text import SafeFormatter, SafeLogRecord
@@ -119,7 +120,8 @@ def verify_resume(
 
 for _command in (
     *(export, generate, recorded_runs.report, comparing.compare, tune, run_plan.plan),
-    *(rewards.rewards, environments.environments, store.keys, store.store, serve, data.data),
+    *(rewards.rewards, environments.environments, store.keys, store.store, serve, serve_policy),
+    data.data,
 ):
     main.add_command(_command)
 for _command in (group_plan.plan, recorded_runs.diagnose, rewards.replay, rewards.diff):

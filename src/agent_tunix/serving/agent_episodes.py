@@ -43,7 +43,7 @@ def make_result(
     else:
         messages = transcript(calls, rows, decode)
         first = len(calls[rows[main].calls[0]].messages) or 1
-    if outcome.kind != "ok" and refused and main is not None:
+    if outcome.kind not in ("ok", "no_calls") and refused:
         kind = "limit_exceeded" if outcome.kind == "error" else outcome.kind
         outcome = AgentOutcome(kind, message=_explained(outcome.message, refused), seconds=outcome.seconds)
     has_failed = outcome.kind != "ok"

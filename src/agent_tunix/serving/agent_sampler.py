@@ -10,9 +10,10 @@ import hashlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -20,9 +21,9 @@ import numpy as np
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments.agents import AgentOutcome, AgentPool, AgentRun
-from agent_tunix.sampling.continuous import ContinuousSampler
-from agent_tunix.sampling.requests import TokenRequest
-from agent_tunix.sampling.sampler import Completions, Sampler
+from agent_tunix.policy.chat.tokenizer import Tokenizer
+from agent_tunix.sampling.requests import TokenRequest, TokenSource
+from agent_tunix.sampling.sampler import Completions
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.serving.agent_episodes import make_result
 from agent_tunix.serving.app import create_app
@@ -35,7 +36,22 @@ from agent_tunix.serving.running import serving
 from agent_tunix.serving.settings import PolicySettings
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
-_CALLS_OF_AGENT = 32  # calls of one agent that may wait at once
+
+
+class DrivenSource(TokenSource, Protocol):
+    """A source of tokens that works while the trainer's thread drives it, such as `ContinuousSampler`."""
+
+    def serve_until(self, is_done: Callable[[], bool]) -> None:
+        """Answer requests until a condition holds."""
+        ...
+
+    def wake(self) -> None:
+        """Let `serve_until` look at its condition."""
+        ...
+
+    def close(self) -> None:
+        """Fail what waits, and refuse new requests."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,26 +86,27 @@ class AgentSampler:
     """Sampler of the episodes of agents. It takes the place of a `Sampler` where batches are sampled.
 
     Args:
-        sampler: Sampler of the policy.
-        agents: Processes of the agents. The server and the threads of this sampler end with them.
+        make_source: Returns the source of tokens. Its argument is a function that returns a number, which changes
+            where the weights may have changed.
+        tokenizer: The policy's tokenizer.
+        agents: Processes of the agents. The source, the server and the threads of this sampler end with them.
         encoder: Encoder of conversations.
         limits: Limits of a rollout.
     """
 
-    def __init__(self, sampler: Sampler, agents: AgentPool, encoder: EpisodeEncoder, limits: RolloutLimits) -> None:
-        self.mesh = sampler.mesh
-        self._tokenizer = sampler.tokenizer
+    def __init__(
+        self,
+        make_source: Callable[[Callable[[], int]], DrivenSource],
+        tokenizer: Tokenizer,
+        agents: AgentPool,
+        encoder: EpisodeEncoder,
+        limits: RolloutLimits,
+    ) -> None:
+        self._tokenizer = tokenizer
         self._agents = agents
         self._limits = limits
         self._num_batches = 0
-        places = agents.limits.max_concurrency
-        self._source = ContinuousSampler(
-            sampler,
-            num_places=places,
-            max_context=limits.max_context,
-            max_waiting=places * _CALLS_OF_AGENT,
-            version=lambda: self._num_batches,  # the weights may change between batches
-        )
+        self._source = make_source(lambda: self._num_batches)
         self._recorder = RolloutRecorder(limits.max_calls, limits.max_tokens)
         # Nobody but the agents calls the server, and a client that retries must not lock out the others.
         self._settings = PolicySettings(
@@ -103,7 +120,7 @@ class AgentSampler:
         _LOGGER.info(
             "agents: up to %d at once; the run's own temperature, top_k, top_p and min_p hold for all their calls; "
             "equal seeds give equal tokens only if the agent is deterministic",
-            places,
+            agents.limits.max_concurrency,
         )
 
     def sample_batch(
@@ -134,7 +151,7 @@ class AgentSampler:
             self._open(number, _Seeds(words, number), sampling)
             for number in range(len(batch.prompts) * num_generations)
         ]
-        size = num_generations if self._agents.is_shared else 1
+        size = self._agents.group_size(len(rollouts))
         runs = [
             self._begin(rollouts[start : start + size], batch, num_generations)
             for start in range(0, len(rollouts), size)
@@ -190,7 +207,7 @@ class AgentSampler:
         resources, pool = self._agents.resources, self._agents
         resources.callback(self._source.close)
         self._base_url = resources.enter_context(serving(create_app(self._service), self._settings))
-        self._threads = resources.enter_context(ThreadPoolExecutor(pool.limits.max_concurrency, "agents"))
+        self._threads = resources.enter_context(ThreadPoolExecutor(pool.num_workers, "agents"))
 
     def _begin(self, rollouts: Sequence[_Rollout], batch: PromptBatch, num_generations: int) -> Future[None]:
         """Begin to run the agents of some rollouts, in one worker."""

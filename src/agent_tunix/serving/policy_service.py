@@ -14,12 +14,12 @@ from starlette.requests import Request
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenRequest, TokenSource
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.chat import ChatEncoder
 from agent_tunix.serving.gate import CallRecorder
 from agent_tunix.serving.metrics import ServerMetrics
-from agent_tunix.serving.parameters import SamplingParameters
 from agent_tunix.serving.recorder import RolloutCalls
+from agent_tunix.serving.routes.parameters import SamplingParameters
 from agent_tunix.serving.settings import PolicySettings
 from agent_tunix.web.problems import Problem
 
@@ -67,7 +67,7 @@ class PolicyService:
     recorder: CallRecorder | None = None
     adapters: AdapterHost | None = None
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
-    recent: deque[Call] = field(default_factory=deque)
+    recent: deque[RecordedCall] = field(default_factory=deque)
 
     def adapter_of(self, model: str | None) -> str | None:
         """Return the adapter that a request names; None for the policy. Raise Problem for an unknown name."""
@@ -87,11 +87,11 @@ class PolicyService:
             raise Problem(400, "no_chat_template", "this model has no chat template; use /v1/completions", "messages")
         return self.chat
 
-    def calls_of(self, rollout: RolloutCalls | None) -> Sequence[Call]:
+    def calls_of(self, rollout: RolloutCalls | None) -> Sequence[RecordedCall]:
         """Return the calls of which a conversation of a client can continue the tokens."""
         return tuple(self.recent) if rollout is None else rollout.calls
 
-    def keep(self, rollout: RolloutCalls | None, call: Call) -> None:
+    def keep(self, rollout: RolloutCalls | None, call: RecordedCall) -> None:
         """Remember a call that has ended, in its rollout or among the recent ones."""
         if rollout is not None:
             rollout.append(call)
@@ -107,6 +107,8 @@ class PolicyService:
         max_tokens: int | None,
         num_alternatives: int,
         with_prompt_logps: bool = False,
+        *,
+        caps: bool = False,
     ) -> list[TokenRequest]:
         """Return the requests for tokens, `n` of each prompt side by side.
 
@@ -116,10 +118,13 @@ class PolicyService:
             max_tokens: Maximum tokens to sample; None for those that the context has left.
             num_alternatives: Likeliest tokens to report.
             with_prompt_logps: True for the log-probabilities of the prompts too.
+            caps: True to shorten replies to what the context has left, instead of refusing longer ones.
 
         Raises:
             Problem: A prompt is empty, does not fit the context, or has unknown ids; or there are too many replies.
         """
+        if not all(prompts) or not prompts:
+            raise Problem(400, "empty_prompt", "a prompt must have at least one token", "prompt")
         num_each = parameters.n or 1
         if len(prompts) * num_each > _MOST_REPLIES:
             raise Problem(400, "too_many_replies", f"a request may have at most {_MOST_REPLIES} replies", "n")
@@ -139,7 +144,7 @@ class PolicyService:
         )
         requests = []
         for prompt in prompts:
-            length = self._fitting(prompt, max_tokens)
+            length = self._fitting(prompt, max_tokens, caps=caps)
             requests += [
                 dataclasses.replace(
                     common, prompt=tuple(prompt), max_tokens=length, seed=_seed_of(parameters.seed, number)
@@ -148,21 +153,17 @@ class PolicyService:
             ]
         return requests
 
-    def _fitting(self, prompt: Sequence[int], max_tokens: int | None) -> int:
+    def _fitting(self, prompt: Sequence[int], max_tokens: int | None, *, caps: bool) -> int:
         """Return the maximum tokens to sample; raise Problem if the prompt cannot be continued by so many."""
         context = self.settings.max_context
-        if not prompt:
-            raise Problem(400, "empty_prompt", "a prompt must have at least one token", "prompt")
-        if (largest := max(prompt)) >= self.tokenizer.vocab_size:
-            raise Problem(400, "unknown_token", f"the model has no token {largest}", "prompt")
-        length = max(context - len(prompt), 1) if max_tokens is None else max(max_tokens, 1)
-        if len(prompt) + length > context:
-            asked = "at least 1" if max_tokens is None else str(length)
+        left = context - len(prompt)
+        length = left if max_tokens is None or (caps and max_tokens > left) else max_tokens
+        if left < max(length, 1):
             raise Problem(
                 400,
                 "context_length_exceeded",
-                f"this model's maximum context length is {context} tokens, but the prompt has {len(prompt)} and "
-                f"{asked} more were requested; shorten the messages or max_tokens",
+                f"this model's maximum context length is {context} tokens, but the prompt has {len(prompt)} and at "
+                f"least {max(length, 1)} more were requested; shorten the messages or max_tokens",
                 "messages",
             )
         return length

@@ -1,5 +1,6 @@
 """A source of tokens that says what a script says, to try programs that call a policy without a model."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -23,6 +24,7 @@ class ScriptedSource:
         self._tokenizer = tokenizer
         self._write = write
         self._max_context = max_context
+        self._changed = threading.Condition()
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Reply at once; see `TokenSource`."""
@@ -39,3 +41,16 @@ class ScriptedSource:
         future: Future[TokenReply] = Future()
         future.set_result(reply)
         return future
+
+    def serve_until(self, is_done: Callable[[], bool]) -> None:
+        """Wait for a condition, which `wake` looks at."""
+        with self._changed:
+            self._changed.wait_for(is_done)
+
+    def wake(self) -> None:
+        """Let `serve_until` look at its condition."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Do nothing: every request was answered at once."""

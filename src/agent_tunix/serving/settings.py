@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agent_tunix.errors import ServiceError
 from agent_tunix.web.settings import ServerSettings
 
 
@@ -19,3 +20,11 @@ class PolicySettings(ServerSettings):
     # Directories below which `/v1/load_lora_adapter` may load adapters; without one, the route is refused.
     adapter_directories: tuple[str, ...] = ()
     num_kept_calls: int = 256  # recent calls of which a conversation can continue the tokens, without a recorder
+
+    def check_exposure(self) -> None:
+        """Raise ServiceError if other machines can reach the server and there is no key."""
+        if not self.is_loopback and not self.api_keys:
+            raise ServiceError(
+                f"{self.host} can be reached from other machines, which requires a key, but there is none; give one "
+                "with --api-key or AGENT_TUNIX_API_KEY, or serve on 127.0.0.1"
+            )

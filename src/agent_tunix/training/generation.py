@@ -45,14 +45,20 @@ class PolicySource:
     prompts: Path | None = None  # file of an exported model with the settings of its prompts
 
 
-def find_source(place: Path, step: Step) -> PolicySource:
-    """Return the policy of a run's directory, or of a Hugging Face model directory.
+def find_source(place: Path | str, step: Step) -> PolicySource:
+    """Return the policy of a run's directory, or of a model.
+
+    Args:
+        place: Directory of a run or of a Hugging Face model; as a text also a name of `conf/model`, or what
+            `model.path` accepts.
+        step: Step of the run's checkpoint; None for a model.
 
     Raises:
         ConfigError: The config.yaml of the run, or the file with the prompts of an export, is damaged or has a value
             out of range. Or a step is given for a model directory.
         ModelError: The path is neither.
     """
+    name, place = str(place), Path(place)
     # A model that was exported into a run's directory counts as a model.
     in_run = (place.absolute().parent / "config.yaml").is_file() and not (place / "config.json").is_file()
     if (place / "config.yaml").is_file() or in_run:
@@ -68,13 +74,23 @@ def find_source(place: Path, step: Step) -> PolicySource:
     from agent_tunix.policy.families import read_architecture
     from agent_tunix.policy.files.directory import find_model_directory
 
-    directory = find_model_directory(ModelConfig(path=str(place)))
-    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=str(place))
+    path = name if place.is_dir() else _path_of_name(name)
+    directory = find_model_directory(ModelConfig(path=path))
+    model = ModelConfig(model_family=read_architecture(directory).model_type, model_size="", path=path)
     config = Config(model=model)
     if (prompts := find_prompts(directory)) is not None:
         config = with_prompts(config, prompts)
         check(config)
     return PolicySource(FoundRun(place, config, place / "checkpoints"), 0, is_run=False, prompts=prompts)
+
+
+def _path_of_name(name: str) -> str | None:
+    """Return `model.path` of a file of `conf/model`, or a name that is no such file."""
+    from agent_tunix.rewards.judges import find_model_file
+    from agent_tunix.rewards.judges.local import ModelKey
+    from agent_tunix.runs.weights.judge_models import model_config
+
+    return name if find_model_file(name) is None else model_config(ModelKey(name, None, "auto")).path
 
 
 def with_prompt(source: PolicySource, name: str | None, *, raw: bool) -> PolicySource:

@@ -1,6 +1,5 @@
 """`/v1/completions`."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,13 +8,13 @@ from starlette.responses import Response
 
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenReply
-from agent_tunix.serving.answering import Answer, respond
-from agent_tunix.serving.answers import completion_logprobs, usage_of, version_name
-from agent_tunix.serving.generation import Generation, ReplyPart
-from agent_tunix.serving.parameters import CompletionParameters
 from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
 from agent_tunix.serving.recorder import RolloutCalls
-from agent_tunix.serving.reply_text import ReplyText
+from agent_tunix.serving.routes.answering import Answer, respond
+from agent_tunix.serving.routes.answers import completion_logprobs, usage_of, version_name
+from agent_tunix.serving.routes.generation import Generation, ReplyPart
+from agent_tunix.serving.routes.parameters import CompletionParameters
+from agent_tunix.serving.routes.reply_text import ReplyText
 
 # As in OpenAI's API.
 _DEFAULT_MAX_TOKENS = 16
@@ -30,8 +29,9 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     given = parameters.prompts
     prompts = await in_thread(lambda: [encode_text(service.tokenizer, one) for one in given])
     max_tokens = _DEFAULT_MAX_TOKENS if parameters.max_tokens is None else parameters.max_tokens
-    with_prompt = bool(parameters.echo) and parameters.logprobs is not None
-    requests = service.token_requests(parameters, prompts, max_tokens, parameters.logprobs or 0, with_prompt)
+    with_prompt = bool(parameters.echo) and (parameters.logprobs is not None or max_tokens == 0)
+    caps = rollout is not None
+    requests = service.token_requests(parameters, prompts, max_tokens, parameters.logprobs or 0, with_prompt, caps=caps)
     generation = Generation(service.source, requests, rollout, service.metrics)
     return await respond(request, CompletionAnswer(service, parameters, generation, rollout))
 
@@ -65,15 +65,13 @@ class CompletionAnswer(Answer):
     def whole(self, replies: Sequence[TokenReply]) -> dict[str, Any]:
         """Return the answer with all continuations."""
         choices, parameters = [], self.parameters
-        if parameters.max_tokens == 0:
-            replies = [dataclasses.replace(reply, tokens=(), logps=(), alternatives=()) for reply in replies]
         for index, reply in enumerate(replies):
             self.keep(self.generation.call_of(index, reply), index)
             self.texts[index].add(reply.tokens)
             text = (self._prompt_text(index) if parameters.echo else "") + self.texts[index].text
             prompt = self.generation.requests[index].prompt if parameters.echo else ()
-            reason = "length" if parameters.max_tokens == 0 else reply.finish_reason
-            choice = {"index": index, "text": text, "finish_reason": reason, **self._details(reply, prompt)}
+            choice = {"index": index, "text": text, "finish_reason": reply.finish_reason}
+            choice |= self._details(reply, prompt)
             choices.append(choice | self._prompt_ids(index))
         answer = self.head("text_completion", version_name(replies[0]))
         return answer | {"choices": choices, "usage": usage_of(self.prompts, replies)}

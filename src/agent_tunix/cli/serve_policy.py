@@ -1,0 +1,91 @@
+"""`agent-tunix serve-policy`. Importing this loads only Click."""
+
+import logging
+from typing import Any
+
+import click
+
+from agent_tunix.cli.generate import StepType
+from agent_tunix.cli.printing import echo
+from agent_tunix.visible_text import SafeFormatter
+
+
+@click.command("serve-policy")
+@click.argument("source", metavar="RUN_OR_MODEL")
+@click.option(
+    "--step",
+    type=StepType(),
+    metavar="N|best|latest",
+    default=None,
+    help="Step of the checkpoint of a run; 0: before training.  [latest]",
+)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any free port.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    help="Further host name to accept, for example behind a proxy; repeatable; *: any.",
+)
+@click.option(
+    "--api-key",
+    "api_keys",
+    multiple=True,
+    envvar="AGENT_TUNIX_API_KEY",
+    help="Key that requests must carry; repeatable. Other programs of this machine can see it: prefer the environment "
+    "variable AGENT_TUNIX_API_KEY.",
+)
+@click.option("--model-name", default="policy", help="Name of the policy in requests.")
+@click.option(
+    "--max-context",
+    type=click.IntRange(min=2),
+    default=None,
+    help="Maximum tokens of a prompt and its reply.  [that of the model, at most 4096]",
+)
+@click.option("--places", type=click.IntRange(1, 1024), default=16, help="Requests that are answered at a time.")
+@click.option(
+    "--max-waiting", type=click.IntRange(min=0), default=1024, help="Requests that may wait; more are refused (429)."
+)
+def serve_policy(
+    source: str,
+    step: Any,
+    host: str,
+    port: int,
+    allowed_hosts: tuple[str, ...],
+    api_keys: tuple[str, ...],
+    model_name: str,
+    max_context: int | None,
+    places: int,
+    max_waiting: int,
+) -> None:
+    """Serve a policy by OpenAI's API, with continuous batching.
+
+    RUN_OR_MODEL is the directory of a run or a model, a name of conf/model, or a model on a hub, as in model.path.
+    Prompts are made with the chat template and the prompt settings of the run. An address that other machines can
+    reach is refused without a key.
+
+    Routes: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health and /metrics;
+    /openapi.json describes them.
+
+    Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
+    cannot be loaded.
+    """
+    from agent_tunix.serving.settings import PolicySettings
+    from agent_tunix.training.generation import find_source
+    from agent_tunix.training.policy_server import serve
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
+    settings = PolicySettings(host=host, port=port, allowed_hosts=allowed_hosts, api_keys=api_keys, model=model_name)
+    settings.check_exposure()
+    found = find_source(source, None if step == "latest" else step)
+    serve(
+        found,
+        settings,
+        lambda url: echo(f"agent-tunix serves the policy at {url} (OPENAI_BASE_URL={url}/v1)"),
+        max_context=max_context,
+        num_places=places,
+        max_waiting=max_waiting,
+    )

@@ -1,0 +1,112 @@
+"""A served policy, from a run or a model, for `agent-tunix serve-policy`.
+
+Importing this module does not load JAX.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.serving.settings import PolicySettings
+from agent_tunix.startup import devices
+from agent_tunix.training.generation import PolicySource
+
+if TYPE_CHECKING:
+    from agent_tunix.serving.policy_service import PolicyService
+
+_LOGGER = logging.getLogger("agent_tunix.serving")
+# Context of a model that says nothing of it, and the most that is planned for unless the user asks for more.
+_USUAL_CONTEXT = 4096
+
+
+@contextlib.contextmanager
+def open_service(
+    source: PolicySource,
+    settings: PolicySettings,
+    *,
+    max_context: int | None = None,
+    num_places: int = 16,
+    max_waiting: int = 1024,
+) -> Iterator["PolicyService"]:
+    """Yield a policy with its weights, while a thread of its own samples from it.
+
+    Args:
+        source: The policy.
+        settings: Settings of the server; their `max_context` is replaced.
+        max_context: Maximum tokens of a prompt and its reply; None for that of the model, at most 4096.
+        num_places: Requests that are answered at a time.
+        max_waiting: Requests that may wait; more are refused.
+
+    Raises:
+        CheckpointError, ModelError, ConfigError: The policy cannot be loaded.
+    """
+    config = source.run.config
+    devices.prepare(config.distributed)
+    devices.require(config.distributed)
+    import absl.logging
+
+    absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax logs each file that it reads
+    from agent_tunix.policy.files.config_file import read_context_length
+    from agent_tunix.runs.environment_setup import make_episode_encoder
+    from agent_tunix.runs.weights.trained_policy import load_trained_policy
+    from agent_tunix.sampling.continuous import ContinuousSampler
+    from agent_tunix.sampling.sampler import Sampler
+    from agent_tunix.serving.chat import ChatEncoder
+    from agent_tunix.serving.policy_service import PolicyService
+
+    trained = load_trained_policy(source.run, source.step)
+    longest = read_context_length(trained.directory)
+    if max_context is not None and longest is not None and max_context > longest:
+        raise ConfigError(
+            f"--max-context must be at most {longest}, the model's max_position_embeddings, not {max_context}",
+            code="invalid_request",
+        )
+    max_context = max_context or min(longest or _USUAL_CONTEXT, _USUAL_CONTEXT)
+    settings = dataclasses.replace(settings, max_context=max_context)
+    sampler = ContinuousSampler(
+        Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens),
+        num_places=num_places,
+        max_context=max_context,
+        max_waiting=max_waiting,
+    )
+    try:
+        chat = ChatEncoder(make_episode_encoder(config, trained.tokenizer, config.generation.eos_tokens))
+    except ModelError as error:  # a base model without a chat template
+        _LOGGER.warning("conversations are not served: %s", error)
+        chat = None
+    service = PolicyService(sampler, trained.tokenizer, settings, chat)
+    stop = threading.Event()
+    thread = threading.Thread(target=sampler.serve_forever, args=(stop,), name="sampler")
+    thread.start()
+    try:
+        yield service
+    finally:
+        stop.set()
+        sampler.wake()
+        thread.join()
+        sampler.close()
+
+
+def serve(source: PolicySource, settings: PolicySettings, announce: Callable[[str], None], **limits: Any) -> None:
+    """Serve a policy until SIGTERM or SIGINT.
+
+    Args:
+        source: The policy.
+        settings: Settings of the server.
+        announce: Function that gets the server's URL once it listens.
+        limits: See `open_service`.
+
+    Raises:
+        ServiceError: The address is not available, or other machines can reach it and there is no key.
+        AgentTunixError: The policy cannot be loaded.
+    """
+    settings.check_exposure()
+    from agent_tunix.serving.app import create_app
+    from agent_tunix.web.server import serve_app  # first: it says which package is missing
+
+    with open_service(source, settings, **limits) as service:
+        serve_app(settings, lambda: create_app(service), announce)

@@ -1,0 +1,61 @@
+"""The server itself: its keys, its metrics, its document, and its end."""
+
+import socket
+import threading
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from agent_tunix.errors import ServiceError
+from agent_tunix.serving.settings import PolicySettings
+from tests.raising import raises
+from tests.service.conformance import run_schemathesis
+from tests.serving.routes.test_chat import ask
+from tests.serving.support import running
+
+
+def test_keys_are_required_where_there_are_any() -> None:
+    settings = PolicySettings(port=0, api_keys=("sesame",), failed_keys_per_second=0)
+    with running(settings=settings) as server:
+        server.openai("sesame").models.list()
+        with pytest.raises(openai.AuthenticationError):
+            server.openai("wrong").models.list()
+        with server.http() as client:
+            assert client.get("/metrics").status_code == 401
+            assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_metrics_count_requests_and_tokens() -> None:
+    with running() as server, server.http() as client:
+        server.openai().chat.completions.create(model="policy", messages=ask("hello"))
+        lines = client.get("/metrics").text.splitlines()
+    request = server.source.requests[0]
+    assert 'agent_tunix_replies_total{finish_reason="stop"} 1.0' in lines
+    assert f'agent_tunix_tokens_total{{kind="prompt"}} {float(len(request.prompt))}' in lines
+
+
+def test_the_end_leaves_no_thread_and_no_socket() -> None:
+    before = set(threading.enumerate())
+    with running() as server, socket.create_connection(("127.0.0.1", int(server.url.split(":")[2][:-3]))):
+        server.openai().chat.completions.create(model="policy", messages=ask("hello"))
+    left = {thread for thread in set(threading.enumerate()) - before if thread.name == "policy-server"}
+    assert left == set()
+    with pytest.raises(httpx.ConnectError), server.http() as client:
+        client.get("/health")
+
+
+def test_an_address_that_others_reach_requires_a_key() -> None:
+    with raises(ServiceError, "service_failed"):
+        PolicySettings(host="0.0.0.0").check_exposure()
+    PolicySettings(host="0.0.0.0", api_keys=("sesame",)).check_exposure()
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: Path) -> None:
+    settings = PolicySettings(port=0, api_keys=("sesame",), failed_keys_per_second=0)
+    with running(settings=settings) as server:
+        seen = run_schemathesis(server.url.removesuffix("/v1"), "sesame", tmp_path, max_examples=20)
+    assert seen.holds, seen.text
+    assert seen.cases >= 60
